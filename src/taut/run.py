@@ -38,13 +38,14 @@ from taut.read.rank_topology import Topology
 from taut.read.rank_topology import load as load_topology
 from taut.read.trace import read
 from taut.replay.blame import Wait, blame
-from taut.replay.timeline import Timeline, batch, replay
+from taut.replay.timeline import batch, replay
 from taut.replay.whatif import decompose, dimensions
 from taut.result.analysis_result import report
+from taut.result.baseline_result import baseline_result
 from taut.result.computed import Computed
 from taut.result.jobs_result import report_jobs
 from taut.result.result_tables import result_tables
-from taut.result.types import AnalysisResult, Baseline, BeforeAfter
+from taut.result.types import AnalysisResult
 from taut.stored import OP_ARRAYS, Run, op_words, open_run
 
 if TYPE_CHECKING:
@@ -194,9 +195,12 @@ def analyze_trace(
         world = graph.trace.world_size or len(graph.ranks)
         tries = charge_attempts(graph.trace.attempts, prices, world, graph.trace.actions)
         whatif = asked.result()
+    told = (
+        None if past is None else baseline_result(past.result, observed.window_ns, ledger.prices, str(past.folder), past.digest)
+    )
     return Analysis(
         graph, observed, gap_free, blamed, prepared, whatif, findings, early, ledger, digest, pays, envelope, placed, tries,
-        None if past is None else _baseline(past, observed), undecided,
+        told, undecided,
     )  # fmt: skip
 
 
@@ -209,13 +213,6 @@ def beside_baseline(past: Run, graph: Graph) -> Joined:
         whose = "it" if len(past.graph.steps) < LEAST_STEPS else "this run"
         raise UsageError(f"--baseline {past.folder}: {whose} has one step, and how steps vary is not known; record more")
     return joined(past.graph, graph)
-
-
-def _baseline(past: Run, observed: Timeline) -> Baseline:
-    """What the result says of its baseline."""
-    before = float(np.median([window.wall_ns for window in past.result.windows]))
-    step_ns = BeforeAfter(before=before, after=float(np.median(observed.window_ns)))
-    return Baseline(run=str(past.folder), digest=past.digest, step_ns=step_ns)
 
 
 def _at_once(work: Callable[[], Any]) -> Future[Any]:
