@@ -16,10 +16,10 @@ from taut.lab.case import PLAIN_JOB, Spec, draw, law
 from taut.lab.matrix import Chosen, plan
 from taut.lab.on_all import load
 from taut.lab.run_case import Runner
-from taut.lab.score import Grown, Row, Saved, beside_policy, score, summarise
+from taut.lab.score import Row, beside_policy, score, summarise
 from taut.lab.truth import ON_ALL, Injected, Truth
 from taut.lab.truth import load as load_truth
-from taut.result.types import AnalysisResult, Finding, Job, LedgerResult, Verdict
+from taut.result.types import AnalysisResult, Estimate, Finding, Grown, Job, LedgerResult, Verdict
 from taut.run import analyze
 
 SHAKY = "structural instability"
@@ -96,8 +96,8 @@ def test_plain_processes_meet_and_are_recorded_with_what_local_steps_save(tmp_pa
         runner.run(spec(ranks=8, steps=16, folder=str(tmp_path / "run")))
     truth = load_truth(tmp_path / "run")
     assert (truth.policy, len(truth.policy_ns), len(truth.faulted_ns)) == ("local-steps=4", 15, 15)
-    assert truth.work_share is not None
-    assert 0 < truth.work_share < 1
+    assert truth.late_share is not None
+    assert 0 < truth.late_share < 1
     assert not (tmp_path / "run.partial").exists()
     result = analyze([tmp_path / "run" / "faulted"]).result
     assert (result.job.ranks, result.job.steps) == (8, 16)
@@ -118,7 +118,7 @@ def scored(fault: str, kind: str, *findings: Finding, **about: Any) -> Row:
     done += (Injected(fault="slow" if done else fault, ranks=(3,) if done else (), first_step=0, last_step=99),)
     known = Truth(
         job=PLAIN_JOB, fault=fault, seed=70, injected=() if fault == "none" else done, policy="local-steps=4",
-        **{"ranks": 16, "faulted_ns": (100, 100), "policy_ns": (80, 80), "work_share": 0.6, **about},
+        **{"ranks": 16, "faulted_ns": (100, 100), "policy_ns": (80, 80), "late_share": 0.4, **about},
     )  # fmt: skip
     verdict = Verdict(text="", kind=kind, bound=None, components=None)  # type: ignore[arg-type]
     ledger = blank(LedgerResult, closes=True)
@@ -154,10 +154,13 @@ def test_right_is_the_mode_without_a_name_and_the_class_apart(
 
 
 def test_a_policy_is_held_against_what_it_really_saved() -> None:
-    row = beside_policy(scored("hiccups", "structural"), Saved(0.22, 0.2, 0.24))
+    row = beside_policy(scored("hiccups", "structural"), Estimate(value=0.22, lo=0.2, hi=0.24))
     assert row.policy_saved == pytest.approx(0.2)
     assert row.policy_ratio == pytest.approx(1.1)
-    assert beside_policy(scored("hiccups", "structural", policy_ns=(99, 99)), Saved(0.5)).policy_ratio is None
+    assert (
+        beside_policy(scored("hiccups", "structural", policy_ns=(99, 99)), Estimate(value=0.5, lo=None, hi=None)).policy_ratio
+        is None
+    )
     s = summarise([row])
     assert s.policy_ratio is not None
     assert (s.policy_ratio.n, s.policy_ratio.median, s.policy_error.median) == pytest.approx((1, 1.1, 0.1))
@@ -166,10 +169,11 @@ def test_a_policy_is_held_against_what_it_really_saved() -> None:
 
 
 def test_growth_is_held_against_jobs_of_the_same_law() -> None:
-    expects = (Grown(16, Saved(0.4, 0.39, 0.41)), Grown(32, Saved(0.5, 0.45, 0.55)), Grown(64, Saved(0.6, 0.58, 0.62)))
+    shares = {16: (0.4, 0.39, 0.41), 32: (0.5, 0.45, 0.55), 64: (0.6, 0.58, 0.62)}
+    expects = tuple(Grown(ranks=n, loss_share=Estimate(value=v, lo=lo, hi=hi)) for n, (v, lo, hi) in shares.items())
     small = msgspec.structs.replace(scored("hiccups", "structural"), growth=expects)
-    twice = scored("hiccups", "structural", ranks=32, work_share=0.5)
-    four = scored("hiccups", "structural", ranks=64, work_share=0.3)
+    twice = scored("hiccups", "structural", ranks=32, late_share=0.5)
+    four = scored("hiccups", "structural", ranks=64, late_share=0.7)
     s = summarise([small, twice, four])
     assert (s.growth_covered.count, s.growth_covered.of) == (1, 2)
 

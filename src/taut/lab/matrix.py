@@ -14,15 +14,16 @@ from tempfile import TemporaryDirectory
 import msgspec
 from msgspec.structs import replace
 
+from taut.diagnose import instability
 from taut.diagnose.detectors import DETECTORS
 from taut.lab.case import FATAL, HOST, JOBS, NETWORK, OUTSIDE, PLAIN_JOB, STEPS, Spec
 from taut.lab.modelled import modelled
-from taut.lab.score import Row, Saved, attempt, beside_baseline, beside_policy
+from taut.lab.score import Row, attempt, beside_baseline, beside_policy
 from taut.lab.truth import BASELINE, HEALTHY, MODES, ON_ALL, TRACES, load
-from taut.result.types import AnalysisResult
+from taut.result.types import AnalysisResult, Estimate
 from taut.run import analyze, analyze_trace
 
-BUILT = frozenset(mode for detector in DETECTORS for mode in detector.MODES)
+BUILT = frozenset({instability.MODE, *(mode for detector in DETECTORS for mode in detector.MODES)})
 """Failure modes that a detector exists for: the others are scored *not yet*."""
 REPEATS = (4, 4, 8)
 """Ranks of the jobs that every fault is tried on; a fault whose mode is not built yet is tried on one."""
@@ -175,7 +176,7 @@ def _saved(folder: Path, run: Path) -> AnalysisResult:
     return analysis.result
 
 
-def _predicted(run: Path, policy: str) -> Saved | None:
+def _predicted(run: Path, policy: str) -> Estimate | None:
     """What ``taut whatif RUN --policy`` says that a policy saves; None where it does not say."""
     command = [sys.executable, "-m", "taut", "whatif", str(run), "--policy", policy, "--json", "-q"]
     said = subprocess.run(command, capture_output=True, check=False) if run.exists() else None
@@ -190,7 +191,7 @@ class Answered(msgspec.Struct):
     class Policy(msgspec.Struct):
         """One policy's saving."""
 
-        saved_share: Saved
+        saved_share: Estimate
 
     policies: list[Policy]
 

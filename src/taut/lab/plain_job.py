@@ -169,12 +169,13 @@ def _walls(took: Ints) -> tuple[int, ...]:
 
 def _truth(spec: Spec, parts: dict[str, Ints]) -> Truth:
     took = parts[TRACES]
-    worked = (took[:, 1:, 1] - took[:, 1:, 0]).sum(axis=1).mean()
+    work = took[:, 1:, 1] - took[:, 1:, 0]
+    late = (work.max(axis=0) - np.median(work, axis=0)).sum()
     walls = _walls(took)
     return Truth(
         job=spec.job, fault=spec.fault, seed=spec.seed, ranks=spec.ranks, injected=draw(spec),
         hosts=spec.hosts, traced_steps=spec.steps, faulted_ns=walls, policy=f"{LOCAL}={TAU}",
-        policy_ns=_walls(parts[LOCAL]), work_share=float(worked / sum(walls)),
+        policy_ns=_walls(parts[LOCAL]), late_share=float(late / sum(walls)),
     )  # fmt: skip
 
 

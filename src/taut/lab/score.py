@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from taut.lab.truth import HEALTHY, NOBODY, ON_ALL, Injected, Truth
-from taut.result.types import AnalysisResult, Device, Estimate, Finding
+from taut.result.types import AnalysisResult, Device, Estimate, Finding, Grown
 
 Verdict = Literal["right", "wrong place", "wrong mode", "missed", "false finding", "quiet", "not yet", "failed"]
 Place = Literal["ranks", "links", "sets of ranks", "hosts", "nothing"]
@@ -43,21 +43,6 @@ class DeviceStep(msgspec.Struct, frozen=True, kw_only=True):
     def error(self) -> float:
         """|analysed − events| ÷ events of the mean step."""
         return abs(self.analysed_ns / self.events_ns - 1)
-
-
-class Saved(msgspec.Struct, frozen=True):
-    """A share of the wall with its 95 % interval, where there is one."""
-
-    value: float
-    lo: float | None = None
-    hi: float | None = None
-
-
-class Grown(msgspec.Struct, frozen=True):
-    """What a finding expects a job of so many ranks to lose, share of the wall."""
-
-    ranks: int
-    loss_share: Saved
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,9 +93,9 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     found_class: str = ""
     policy_saved: float | None = None
     """Share of the wall that the policy really saved, of jobs that were run again under one; below, what was predicted."""
-    policy_predicted: Saved | None = None
+    policy_predicted: Estimate | None = None
     loss_share: float | None = None
-    """Share of the wall that a rank did not work, as the job itself measured it."""
+    """Share of the wall by which the last to arrive was later than the median rank, as the job itself measured it."""
     growth: tuple[Grown, ...] = ()
 
     @property
@@ -239,9 +224,8 @@ def score(result: AnalysisResult, truth: Truth, built: frozenset[str]) -> Row:
 
 
 def _growth(findings: Sequence[Finding]) -> tuple[Grown, ...]:
-    """What the first finding that says so expects of jobs of other sizes."""
-    said = [g for f in findings if (g := getattr(f, "growth", None))]
-    return tuple(msgspec.convert(msgspec.to_builtins(said[0]), tuple[Grown, ...])) if said else ()
+    """What the finding about nobody expects of jobs of other sizes."""
+    return tuple(grown for f in findings for grown in f.growth or ())
 
 
 def device_steps(device: Device | None, truth: Truth) -> tuple[DeviceStep, ...]:
@@ -296,7 +280,7 @@ def _row(truth: Truth, **judged: Unpack[_Judged]) -> Row:
         from_start=truth.from_start, places=truth.places, place=_place(truth),
         wanted=_joined(done), link_fault=any(i.links for i in truth.injected),
         wanted_class=truth.wanted_class, policy_saved=truth.policy_saved,
-        loss_share=None if truth.work_share is None else 1 - truth.work_share,
+        loss_share=truth.late_share,
         saving_ns=saving, saving_se_ns=se, device=truth.device, device_error=max((s.error for s in steps), default=None),
         profiler_overhead=cost["profiled_ms"] / cost["plain_ms"] - 1 if on_gpu and cost.get("plain_ms") else None, **judged,
     )  # fmt: skip
@@ -318,7 +302,7 @@ def beside_baseline(row: Row, again: Row) -> Row:
     )  # fmt: skip
 
 
-def beside_policy(row: Row, predicted: Saved | None) -> Row:
+def beside_policy(row: Row, predicted: Estimate | None) -> Row:
     """A scored run, and what a policy was predicted to save of it."""
     return msgspec.structs.replace(row, policy_predicted=predicted)
 
@@ -456,7 +440,7 @@ def _covered(rows: Sequence[Row]) -> Share:
     """How many intervals of what a larger job would lose hold what one of that size and law lost."""
     lost = {(*row.law, row.ranks): row.loss_share for row in rows if row.loss_share is not None}
     held = [
-        g.loss_share.lo <= lost[*row.law, g.ranks] <= g.loss_share.hi
+        bool(g.loss_share.lo <= lost[*row.law, g.ranks] <= g.loss_share.hi)
         for row in rows for g in row.growth
         if g.ranks > row.ranks and (*row.law, g.ranks) in lost and g.loss_share.lo is not None and g.loss_share.hi is not None
     ]  # fmt: skip

@@ -139,9 +139,7 @@ def alike(rows: Sequence[Row]) -> Grid:
          "–" if r.policy_ratio is None else f"{r.policy_ratio:.2f}"]
         for r in sorted(rows, key=_order) if r.policy_saved is not None
     ]  # fmt: skip
-    return Grid(
-        ["no culprit", "class", "finding", "not at work", "local steps save", "predicted", "predicted ÷ measured"], body
-    )
+    return Grid(["no culprit", "class", "finding", "late last", "local steps save", "predicted", "predicted ÷ measured"], body)
 
 
 def _class(row: Row) -> str:

@@ -112,8 +112,8 @@ class Truth(msgspec.Struct, frozen=True, kw_only=True):
     """The policy under which the job was run again, with the same faults at the same steps: ``local-steps=4``; else empty."""
     policy_ns: tuple[int, ...] = ()
     """Wall time of every kept step under it, ns."""
-    work_share: float | None = None
-    """Mean share of the analysed run's wall that a rank worked; the rest it waited or exchanged. None where not measured."""
+    late_share: float | None = None
+    """Share of the analysed run's wall by which the last to arrive was later than the median rank, None where not measured."""
 
     @property
     def wanted_class(self) -> str | None:
