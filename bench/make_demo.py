@@ -35,7 +35,7 @@ EVENT_FIELDS = ("ph", "cat", "name", "pid", "tid", "ts", "dur", "args")
 COMMUNICATION = ("c10d::", "gloo:")
 MARGIN_NS = 1_000_000
 """A dump entry is created a little before or after the call it belongs to."""
-SHORT_US = 200.0
+SHORT_US = 1000.0
 """Ops of the host that take less are left out, and are gaps then: so small a job needs nothing compiled."""
 EVERY_S = 0.8
 """Between two looks of the balancer."""
@@ -69,10 +69,10 @@ class Balancer(threading.Thread):
         """Look and act until told to stop."""
         before: dict[int, int] = {}
         while not self.stopping.wait(EVERY_S):
-            used = {pid: ticks for pid in ranks_below(self.parent) if (ticks := cpu_ticks(pid)) is not None}
-            if len(used) == RANKS and used.keys() == before.keys():
-                order = sorted(used)  # forked one after the other, rank by rank
-                shares = [used[pid] - before[pid] for pid in order]
+            used = {pid: ticks for pid in newest_below(self.parent, RANKS) if (ticks := cpu_ticks(pid)) is not None}
+            order = sorted(used)  # forked one after the other, rank by rank
+            shares = [used[pid] - before.get(pid, used[pid]) for pid in order]
+            if len(shares) == RANKS and min(shares) > 0:
                 self.favour(shares.index(min(shares)), order)
             before = used
 
@@ -92,8 +92,8 @@ class Balancer(threading.Thread):
         self.lines.append(f"{now} balancer nice={before}->{after} node{rank} trigger=cpu\n")
 
 
-def ranks_below(pid: int) -> list[int]:
-    """The rank processes: what has no children of its own below the lab's host process."""
+def newest_below(pid: int, count: int) -> list[int]:
+    """The rank processes: of those without children below the lab's host process, those that were made last."""
     parents: dict[int, list[int]] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -109,7 +109,7 @@ def ranks_below(pid: int) -> list[int]:
         for child in below:
             yield from leaves(child)
 
-    return sorted(leaves(pid))
+    return sorted(leaves(pid))[-count:]
 
 
 def cpu_ticks(pid: int) -> int | None:
