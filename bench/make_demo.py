@@ -1,7 +1,7 @@
 """Record the incident of `taut demo` in the lab, and trim it to what a reader uses.
 
-sudo python bench/make_demo.py src/taut/demo --seed 36
-sudo python bench/make_demo.py src/taut/demo --seed 36 --runs FOLDER   # keep the lab runs, or trim those that are there
+sudo python bench/make_demo.py src/taut/demo --seed 40
+sudo python bench/make_demo.py src/taut/demo --seed 40 --runs FOLDER   # keep the lab runs, or trim those that are there
 
 One job of eight ranks in two attempts. A rank of the first is killed. The second goes on from the last checkpoint and is
 traced: all ranks have hiccups of one law, one of them becomes slow after a while, and a balancer changes priorities of
@@ -29,13 +29,13 @@ from taut.lab.case import SAVE_EVERY, Spec
 from taut.lab.run_case import Lab
 from taut.lab.truth import TRACES, TRUTH, load
 
-RANKS, STEPS, FIRST_STEPS = 8, 64, 12
+RANKS, STEPS, FIRST_STEPS = 8, 80, 12
 FIRST, SECOND, ACTIONS = "first", "second", "balancer.log"
 EVENT_FIELDS = ("ph", "cat", "name", "pid", "tid", "ts", "dur", "args")
 COMMUNICATION = ("c10d::", "gloo:")
 MARGIN_NS = 1_000_000
 """A dump entry is created a little before or after the call it belongs to."""
-SHORT_US = 1000.0
+SHORT_US = 5000.0
 """Ops of the host that take less are left out, and are gaps then: so small a job needs nothing compiled."""
 EVERY_S = 0.8
 """Between two looks of the balancer."""
@@ -251,7 +251,7 @@ def time_of(line: str) -> int:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("target", type=Path)
-    parser.add_argument("--seed", type=int, default=36)
+    parser.add_argument("--seed", type=int, default=40)
     parser.add_argument("--runs", type=Path, help="folder for the lab runs; recorded only if they are not there")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
