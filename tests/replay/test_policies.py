@@ -140,6 +140,7 @@ REFUSED = {
     "pipeline": {0: "fwd 5 | SEND>1 1 | RECV<1 1", 1: "RECV<0 1 | fwd 5 | SEND>0 1"},
     "all-to-all": dict.fromkeys(range(4), "fwd 5 | A2A 1 | AR 1"),
     "tensor": dict.fromkeys(range(4), "fwd 5 | AR:8/tp 1"),
+    "forward pass": {r: " | ".join(["fwd 5 | AR:64 1"] * 12) for r in range(4)},
     "one rank": {0: "fwd 5"},
     "nowhere": {0: "fwd 5", 1: "fwd 5"},
 }

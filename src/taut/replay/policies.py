@@ -111,11 +111,13 @@ def _share(without: Floats, with_: Floats, steps: int, blocks: float) -> Estimat
     )
 
 
-def measured(graph: Graph, work_ns: Ints | None = None, gap_ns: Ints | None = None) -> Measured:
+def measured(
+    graph: Graph, work_ns: Ints | None = None, gap_ns: Ints | None = None, met: DataParallel | None = None
+) -> Measured:
     """A job ready for policies, with other work and gaps where given (findings mended, say)."""
     work, gap = (old if new is None else new for old, new in ((graph.work_ns, work_ns), (graph.gap_ns, gap_ns)))
     joined = chained(replace(graph, work_ns=work, gap_ns=gap))
-    met = data_parallel(joined)
+    met = data_parallel(graph) if met is None else met
     run = joined.segment
     first = np.searchsorted(run, run)
     at = np.full(len(joined), NULL, dtype=np.int64)
