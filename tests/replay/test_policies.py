@@ -15,6 +15,7 @@ from build import MS, Do, barriers, job, play
 from jobs import jobs
 from taut.core.tables import Kind, Verb
 from taut.graph import link
+from taut.lab.modelled import modelled
 from taut.replay.after_meetings import bound_to_meetings
 from taut.replay.data_parallel import data_parallel
 from taut.replay.policies import Measured, local_steps, measured, semi_synchronous
@@ -214,3 +215,9 @@ def test_what_is_no_data_parallel_job_is_refused(kind: str) -> None:
 def test_replicas_are_told_by_names_and_places(scripts: dict[int, str], units: int) -> None:
     found = data_parallel(link(job(scripts, 3)))
     assert (found.units, found.refused) == (units, "")
+
+
+@pytest.mark.parametrize(("kind", "units"), [("ddp", 16), ("pipeline", 2), ("hsdp", 2), ("fsdp", None), ("tp-fsdp", None)])
+def test_replicas_of_modelled_jobs(kind: str, units: int | None) -> None:
+    found = data_parallel(link(modelled(kind, "none", 16, 1)[0]))
+    assert (found.units if not found.refused else None) == units
