@@ -19,7 +19,7 @@ from msgspec import Struct, structs
 
 from taut.core.array_types import Floats, Ints, Mask
 from taut.core.ids import greatest, numbered, occurrence
-from taut.core.interval import LEVEL, Z, drawn
+from taut.core.interval import LEVEL, Z, drawn, over
 from taut.core.student import student_quantile
 from taut.core.tables import NULL, Kind
 from taut.graph import Graph
@@ -104,8 +104,8 @@ def _share(without: Floats, with_: Floats, steps: int, blocks: float) -> Estimat
         return Estimate(value=value, lo=None, hi=None)
     each = max(1, round(len(without) / blocks))  # overlapping blocks for each whole one
     again = drawn(len(without), max(each, round(len(without) ** (1 / 3))))
-    found = 1 - with_[again].sum(axis=1) / without[again].sum(axis=1)
-    low, high = np.quantile(found, LEVEL)
+    found = 1 - over(with_[again].sum(axis=1), without[again].sum(axis=1))
+    low, high = np.nanquantile(found, LEVEL)
     wide = student_quantile(LEVEL[0], blocks - 1) / Z * sqrt(blocks / (blocks - 1))
     return Estimate(
         value=value, lo=value - wide * max(value - float(low), 0.0), hi=value + wide * max(float(high) - value, 0.0)
