@@ -70,7 +70,9 @@ def test_syslog_behind_grep(tmp_path: Path) -> None:
     assert outcomes(tmp_path, "".join(f"/var/log/messages:{line}" for line in lines).encode()) == [("8", "completed")]
 
 
-@pytest.mark.parametrize("line", ["0: 2024-05-06 08:00:00 step 1", "2024-05-06 08:00:00 a", "12:30:00 b", "a: [2024-05-06T08:00"])
+@pytest.mark.parametrize(
+    "line", ["0: 2024-05-06 08:00:00 step 1", "2024-05-06 08:00:00 a", "12:30:00 b", "a: [2024-05-06T08:00"]
+)
 def test_other_lines_are_not_of_grep(line: str) -> None:
     assert not pasted.is_grepped(line.encode())
 

@@ -23,7 +23,10 @@ _DATED = (
     rb"|[IWEF]\d{4} \d\d:\d\d:\d\d|\d\d/\d\d/\d{4} \d\d:\d\d:\d\d|\d{10}\.\d{3})"
 )
 _GREPPED = re.compile(rb"^((?:[^\s:\[|]{1,200}?[:-])?)(?:\d{1,9}[:-])?" + _DATED, re.MULTILINE)
-_GREP = re.compile(rb"(?=.)(?:[^\s:\[|]{0,200}?(?:/|\.(?:log|out|err|txt|gz|\d{1,3}))[^\s:\[|]{0,60}?[:-](?:\d{1,9}[:-])?|\d{1,9}[:-])" + _DATED)
+_GREP = re.compile(
+    rb"(?=.)(?:[^\s:\[|]{0,200}?(?:/|\.(?:log|out|err|txt|gz|\d{1,3}))[^\s:\[|]{0,60}?[:-](?:\d{1,9}[:-])?|\d{1,9}[:-])"
+    + _DATED
+)
 _STAMP = re.compile(rb"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?")
 # Lines that are looked at: a prompt, a fence, or what grep puts before a line shows at once.
 LINES = 3

@@ -145,3 +145,14 @@ def test_the_controller_and_completion_records_of_the_same_jobs_are_not_restarts
     )
     found = taut.read([str(tmp_path)]).attempts
     assert sorted(zip(found.job, found.outcome, strict=True)) == [("3", "completed"), ("4", "cancelled")]
+
+
+def test_components_of_a_heterogeneous_job_are_jobs_of_their_own() -> None:
+    text = own(
+        "_slurm_rpc_submit_batch_het_job: JobId=1000 InitPrio=1 usec=2",
+        "sched: Allocate JobId=1000+0(1000) NodeList=a[1-2] #CPUs=64 Partition=gpu",
+        "sched: Allocate JobId=1000+1(1001) NodeList=b1 #CPUs=8 Partition=cpu",
+        "_job_complete: JobId=1000+0(1000) WEXITSTATUS 0",
+        "_slurm_rpc_kill_job: REQUEST_KILL_JOB JobId=1000 uid 7",
+    )
+    assert attempts(text) == [("1000+0", 120, "completed"), ("1000+1", 120, "cancelled")]
