@@ -15,7 +15,7 @@ _PROMPT = re.compile(
     rb"\s{0,3}(?:\([\w.-]{1,60}\) ?)?(?:"
     rb"\[?[\w.-]{1,64}@[\w.-]{1,253}[ :][^\r\n$#%>]{0,200}[$#%>](?:\s|$)"  # amy@login01:~$, [amy@login01 ~]$
     rb"|PS [A-Z]:[^\r\n>]{0,200}>"
-    rb"|(?:[$%>]|#(?= ?(?:sudo )?(?:sacct|scontrol|squeue|kubectl|oc|k|qstat|tracejob|bjobs|bhist|journalctl|cat|grep|zgrep)\b)) ?\S"
+    rb"|[$%>] ?\S|# ?(?:sudo )?(?:sacct|scontrol|squeue|kubectl|oc|qstat|tracejob|bjobs|bhist|journalctl|cat|z?grep)\b"
     rb"|\$\s*$)"
 )
 _DATED = (
