@@ -66,6 +66,10 @@ def test_dates_without_a_year_go_on_after_new_year_and_say_so(tmp_path: Path) ->
     trace = taut.read([str(path)])
     assert (trace.attempts.end_ns - trace.attempts.start_ns).tolist() == [7200 * 10**9]
     assert any("dates without a year" in line for line in trace.partial)
+    told = taut.analyze(path).result.attempts
+    assert told is not None
+    (one,) = told.rows
+    assert (one.submit_ns, one.start_ns, one.end_ns, one.ran_ns) == (None, None, None, 7200 * 10**9)
 
 
 def test_a_queued_salloc_is_not_started() -> None:
