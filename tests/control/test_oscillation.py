@@ -44,7 +44,7 @@ def test_without_demand_nothing_is_claimed_but_it_is_noted() -> None:
     rows = scaled(range(0, 100, 5), [1, -1] * 10)
     relations, notes = found(trace(rows))
     assert relations == []
-    assert "reversed replicas of pool 19 times: demand is not recorded" in notes[0]
+    assert "reversed replicas of pool 19 times; demand is not recorded, so whether" in notes[0]
 
 
 def test_what_the_controller_saw_when_it_acted_is_not_demand() -> None:
