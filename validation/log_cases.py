@@ -603,7 +603,7 @@ Events:
             )
         )
     cases.control(
-        "HPA flaps 2-10 every 5 min", json.dumps({"kind": "List", "apiVersion": "v1", "items": flap}), some_relation=True
+        "HPA flaps 2-10 every 5 min", json.dumps({"kind": "List", "apiVersion": "v1", "items": flap}), relations=[], regime=None
     )
 
 
@@ -1710,7 +1710,9 @@ def answer(name: str, result: dict[str, Any]) -> Any:
     if name == "redundant":
         return result["redundant"]["calls"] if result.get("redundant") else 0
     if name == "relations":
-        return [r["kind"] for r in result["relations"] if r["kind"] != "redundant work"]
+        return [r["kind"] for r in result["relations"]]
+    if name == "regime":
+        return result["regime"]["class"]
     if name == "some_relation":
         return bool(result["relations"])
     return result[name.removesuffix("_min")]
