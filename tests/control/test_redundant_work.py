@@ -44,9 +44,7 @@ def job(name: str, *tries: tuple[float, str], begin: float = 0.0, gap: float = 0
     out = []
     for number, (hours, outcome) in enumerate(tries, 1):
         times = {"start_ns": round(begin * HOUR), "end_ns": round((begin + hours) * HOUR)}
-        out.append(
-            {"job": name, "attempt": number, "outcome": outcome, "accelerators": 8, "unit": "accelerator", **times, **more}
-        )
+        out.append({"job": name, "attempt": number, "outcome": outcome, "accelerators": 8, "unit": "accelerator", **times})
         begin += hours + gap
     return out
 
