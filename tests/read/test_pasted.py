@@ -40,6 +40,16 @@ def test_fences_are_left_out(tmp_path: Path, fence: str) -> None:
     assert len(outcomes(tmp_path, f"{fence}{SACCT}{fence[:3]}\n".encode())) == 2
 
 
+def test_quotes_are_taken_off(tmp_path: Path) -> None:
+    text = "".join(f"> {line}\n" for line in ("```", *SACCT.splitlines(), "```"))
+    assert len(outcomes(tmp_path, text.encode())) == 2
+
+
+def test_indented_lines(tmp_path: Path) -> None:
+    assert outcomes(tmp_path, "".join(f"    {line}" for line in CTLD).encode()) == [("8", "completed")]
+    assert len(outcomes(tmp_path, "".join(f"    {line}" for line in SACCT.splitlines(keepends=True)).encode())) == 2
+
+
 def test_every_output_of_a_session_is_read(tmp_path: Path) -> None:
     other = SACCT.splitlines(keepends=True)
     text = f"$ sacct -j 7\n{other[0]}{other[1]}$ date\nMon May  6\n$ sacct -j 9\n{other[0]}{other[2].replace('7|', '9|', 1)}"

@@ -241,6 +241,8 @@ def _load_member(member: files.Member, columns: str = "") -> list[Part]:
     """What a member holds; of what was pasted behind prompts or in fences, each piece."""
     try:
         with _refusing(member.label):
+            if pasted.is_quoted(member.head):
+                member = _holding(member, pasted.without_quotes(member.read()))
             if pasted.is_grepped(member.head):
                 member = _holding(member, pasted.without_grep(member.read()))
             if not pasted.is_pasted(member.head):

@@ -1,4 +1,4 @@
-"""Output of commands as people paste or save it: behind a shell's prompt, in a fence, or with what grep put before each line.
+"""Output of commands as people paste or save it: behind a prompt, in a fence, quoted, or with what grep put before each line.
 
 ``sacct`` behind ``amy@login01:~$ sacct -P …``, between lines of three back-ticks, and a log's lines as ``grep -n`` or ``grep``
 over several files print them: ``slurmctld.log.1:1042:[2026-01-01T10:00:00] …``.
@@ -15,7 +15,7 @@ _PROMPT = re.compile(
     rb"\s{0,3}(?:\([\w.-]{1,60}\) ?)?(?:"
     rb"\[?[\w.-]{1,64}@[\w.-]{1,253}[ :][^\r\n$#%>]{0,200}[$#%>](?:\s|$)"  # amy@login01:~$, [amy@login01 ~]$
     rb"|PS [A-Z]:[^\r\n>]{0,200}>"
-    rb"|[$%>] ?\S|# ?(?:sudo )?(?:sacct|scontrol|squeue|kubectl|oc|qstat|tracejob|bjobs|bhist|journalctl|cat|z?grep)\b"
+    rb"|[$%] ?\S|# ?(?:sudo )?(?:sacct|scontrol|squeue|kubectl|oc|qstat|tracejob|bjobs|bhist|journalctl|cat|z?grep)\b"
     rb"|\$\s*$)"
 )
 _DATED = (
@@ -47,6 +47,17 @@ def without_grep(data: bytes) -> bytes:
     stamps = {name: found[0] if (found := _STAMP.search(lines[0][:100])) else b"" for name, lines in parts.items()}
     order = sorted(parts, key=stamps.__getitem__) if all(stamps.values()) else parts
     return b"\n".join(line for name in order for line in parts[name])
+
+
+def is_quoted(head: bytes) -> bool:
+    """Whether the first lines are quoted, as mail and Markdown do it."""
+    lines = [line for line in head.lstrip().split(b"\n", LINES)[:LINES] if line.strip()]
+    return len(lines) > 1 and all(line[:2].rstrip() == b">" for line in lines)
+
+
+def without_quotes(data: bytes) -> bytes:
+    """The lines themselves."""
+    return b"\n".join(line.removeprefix(b">").removeprefix(b" ") for line in bytes(data).lstrip().split(b"\n"))
 
 
 def is_pasted(head: bytes) -> bool:
