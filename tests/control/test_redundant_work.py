@@ -74,8 +74,7 @@ def test_restarts_whose_cause_is_told_are_explained(outcome: str) -> None:
 
 
 def test_retries_that_succeed_are_not_redundant() -> None:
-    (one,) = found(trace([], attempts=FINE + jobs(20, (1.0, "failed"), (2.0, "completed"), name="f")))
-    assert one.p == 1.0
+    assert found(trace([], attempts=FINE + jobs(20, (1.0, "failed"), (1.0, "failed"), (2.0, "completed"), name="f"))) == []
 
 
 def test_a_job_that_fails_at_the_same_point_each_time_needs_no_others() -> None:
@@ -86,7 +85,7 @@ def test_a_job_that_fails_at_the_same_point_each_time_needs_no_others() -> None:
 
 
 def test_a_place_that_was_given_away_explains_an_untold_end() -> None:
-    kept = job("a", *[(1.0, "")] * 6, (1.0, "completed"))
+    kept = job("a", *[(1.0, "")] * 7)
     assert found(trace([], attempts=kept))[0].p < 0.01
     others = [row for k in range(6) for row in job(f"b{k}", (0.5, "completed"), begin=1.005 + 1.01 * k)]
     assert found(trace([], attempts=[*kept, *others])) == []
@@ -103,10 +102,10 @@ def test_independent_failures_are_not_listed_more_often_than_the_level() -> None
     rng = np.random.default_rng(5)
     listed = 0
     for _ in range(150):
-        rows, rate = [], rng.uniform(0.1, 0.5)
+        rows, rate, cap = [], rng.uniform(0.1, 0.5), int(rng.integers(2, 5))
         for k in range(120):
-            failed = min(int(rng.geometric(1 - rate)) - 1, 4)
-            ends = ["failed"] * failed + ["completed"] * (failed < 4)
+            failed = min(int(rng.geometric(1 - rate)) - 1, cap)
+            ends = ["failed"] * failed + ["completed"] * (failed < cap)
             rows += job(f"j{k}", *[(float(rng.exponential(2.0)) + 0.01, end) for end in ends], begin=float(k))
         listed += sum(one.p is not None and one.p <= 0.05 for one in found(trace([], attempts=rows)))
     assert listed <= 0.075 * 150

@@ -5,8 +5,8 @@ not tell a retry of what failed from work done twice. Exact accounting: no test.
 
 Of jobs: attempts that were started again although they fail again. Restarts alone are none: what was preempted, lost its
 node, was cancelled, ran to its limit or went on from where it was saved is explained, and so is an attempt whose cause is not
-told if another job was started before it came again: its place had been given away. Two tests of what is left, the smaller
-chance doubled:
+told if another job was started before it came again: its place had been given away. What led to a completed job was not for
+nothing. Two tests of what is left, the smaller chance doubled:
 
 - *Again.* Null hypothesis: failures are independent, so that what was started again fails no more often than first attempts
   do (Fisher's exact test). What lies above must be 3 % of the time.
@@ -86,14 +86,19 @@ def _ends(outcomes: list[str]) -> str:
 def _restarted(log: Log) -> list[Relation]:
     """Jobs that are started again although they fail again; an upper bound, because what was saved is not known here."""
     jobs, who = log.jobs, log.launchers()
-    lost = np.flatnonzero(jobs.known & ~jobs.last & ~np.isin(jobs.outcome, EXPLAINED))
+    left = jobs.known & ~jobs.last & ~np.isin(jobs.outcome, EXPLAINED)
+    if not left.any():
+        return []
+    vain = ~jobs.completed[jobs.job]
+    lost = np.flatnonzero(left & vain)
     total, wasted = jobs.held_ns(np.flatnonzero(jobs.known)), jobs.held_ns(lost)
     if not wasted or wasted < LISTED_SHARE * total:
         return []
     again = _again(jobs, _progressed(log.trace.attempts, jobs))
-    if jobs.held_ns(np.flatnonzero(again & jobs.known)) < LISTED_SHARE * total:
+    share = jobs.held_ns(np.flatnonzero(again & jobs.known & vain)) / total
+    if share < LISTED_SHARE:
         return []
-    failed, tried, first_failed, first_tried, p_again = _more_than_first(jobs, again, total)
+    failed, tried, first_failed, first_tried, p_again = _more_than_first(jobs, again, share)
     alike, pairs, p_alike = _same_point(jobs, again)
     whole = f"{total / HOUR_NS:,.0f} hours" if total >= 100 * HOUR_NS else spell(total)
     count = len(np.unique(jobs.job[lost]))
@@ -124,11 +129,11 @@ def _again(jobs: Jobs, progressed: Mask) -> Mask:
     starts = np.sort(jobs.start_ns[jobs.start_ns >= 0])
     since_ns = jobs.end_ns[untold] - SECOND
     others = np.searchsorted(starts, jobs.start_ns[untold + 1]) - np.searchsorted(starts, since_ns)
-    out[untold] = jobs.known[untold] & (others - (jobs.start_ns[untold] >= since_ns) <= 0)
+    out[untold] = jobs.known[untold] & (jobs.start_ns[untold + 1] >= 0) & (others - (jobs.start_ns[untold] >= since_ns) <= 0)
     return out
 
 
-def _more_than_first(jobs: Jobs, again: Mask, total: int) -> tuple[int, int, int, int, float]:
+def _more_than_first(jobs: Jobs, again: Mask, share: float) -> tuple[int, int, int, int, float]:
     """(failures, attempts) of what was started again, and of first attempts; the chance of as many (Fisher)."""
     from scipy.special import gammaln
 
@@ -139,7 +144,7 @@ def _more_than_first(jobs: Jobs, again: Mask, total: int) -> tuple[int, int, int
     a, n = int((failed & follows).sum()), int((judged & follows).sum())
     b, m = int((failed & first).sum()), int((judged & first).sum())
     above = 1 - (b / m) / (a / n) if a and m else 0.0
-    if above * jobs.held_ns(np.flatnonzero(again & jobs.known)) < LISTED_SHARE * total:
+    if above * share < LISTED_SHARE:
         return a, n, b, m, 1.0
 
     def choose(of: Floats | int, some: Floats | int) -> Floats:
