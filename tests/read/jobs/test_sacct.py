@@ -263,3 +263,10 @@ def test_rows_with_unreadable_times_are_named() -> None:
     (note,) = [line for line in log.partial if "no date" in line]
     assert "job 7: '2026-01-0'" in note
     assert not any("no date" in line for line in sacct.load(PARSABLE.encode(), "sacct.txt").partial)
+
+
+def test_rows_that_do_not_keep_to_the_rule() -> None:
+    text = FIXED.replace("7                 train  PREEMPTED", "7 train PREEMPTED").replace("00:00:10 2026", "00:00:10  2026")
+    log = sacct.load(text.encode(), "sacct.txt")
+    assert (log.attempts.end_ns - log.attempts.start_ns).tolist() == [3600 * S]
+    assert log.attempts.name.tolist() == ["train"]

@@ -210,11 +210,16 @@ def _rows(text: str, label: str) -> Iterator[dict[str, str]]:
 
 
 def _cut(line: str, spans: Sequence[tuple[int, int]]) -> list[str]:
-    """The cells of a row of plain columns. sacct pads them by bytes, others by characters: whichever leaves the gaps blank."""
-    if not line.isascii():
-        raw = line.encode()
-        if all(raw[b : b + 1] in (b" ", b"") for _, b in spans):
-            return [raw[a:b].decode("utf-8", "replace").strip().removesuffix("+") for a, b in spans]
+    """The cells of a row of plain columns: where the rule has them, by bytes (as sacct pads) or by characters.
+
+    A row that does not leave the gaps blank lost or gained some: it is cut at its blanks if it has as many words as columns.
+    """
+    raw = line.encode()
+    if all(raw[b : b + 1] in (b" ", b"") for _, b in spans):
+        return [raw[a:b].decode("utf-8", "replace").strip().removesuffix("+") for a, b in spans]
+    words = line.split()
+    if len(words) == len(spans) and any(line[b : b + 1].strip() for _, b in spans):
+        return [word.removesuffix("+") for word in words]
     return [line[a:b].strip().removesuffix("+") for a, b in spans]
 
 
