@@ -5,7 +5,6 @@ Nothing is ever extracted to disk, and every cap is checked while bytes flow, so
 
 from __future__ import annotations
 
-import codecs
 import hashlib
 import io
 import os
@@ -21,6 +20,7 @@ from msgspec import Struct
 
 from taut.core.errors import InputRefused, NotATrace, TooLarge
 from taut.core.folder import is_run_folder
+from taut.read import windows_text
 
 HEAD_BYTES = 64 << 10
 CHUNK_BYTES = 1 << 20
@@ -34,10 +34,6 @@ TAR_HEADER_BYTES = 1 << 20
 _DIGITS = re.compile(rb"\d{32}")
 # Where files are not what they seem: reading one may wait for ever.
 UNREAL = ("/proc/", "/sys/", "/dev/")
-# Marks that Windows puts before text.
-BOM = b"\xef\xbb\xbf"
-UTF16 = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
-_WIDE = re.compile(rb"(?:[\t\r\n -~]\x00){32}")
 
 STDIN = "-"
 # The answer key of a lab run. A reader that opened it could cheat.
@@ -288,10 +284,10 @@ def _unwrap(stream: IO[bytes], label: str, archive: bool, path: str | None = Non
             raise InputRefused(label, "an archive inside an archive", "unpack the outer one first")
     elif head[:4] == b"\x28\xb5\x2f\xfd" or head[:6] == b"\xfd7zXZ\x00" or head[:3] == b"BZh" or head[:4] == b"PK\x03\x04":
         raise NotATrace(label, "compressed in a way taut does not read", "use gzip, or a tar of traces")
-    elif wide := UTF16.get(head[:2]) or ("utf-16-le" if _WIDE.match(head) else None):
-        stream = _buffered(Recoded(stream, wide))
+    elif wide := windows_text.wide(head):
+        stream = _buffered(windows_text.Recoded(stream, wide))
         yield Member(label, _without_bom(stream), stream)
-    elif head[:3] == BOM:
+    elif head[:3] == windows_text.BOM:
         yield Member(label, _without_bom(stream), stream)
     else:
         yield Member(label, head, stream, path)
@@ -299,7 +295,7 @@ def _unwrap(stream: IO[bytes], label: str, archive: bool, path: str | None = Non
 
 def _without_bom(stream: IO[bytes]) -> bytes:
     """The first bytes of text behind its mark."""
-    if _peek(stream)[:3] == BOM:
+    if _peek(stream)[:3] == windows_text.BOM:
         stream.read(3)
     return _peek(stream)
 
@@ -348,29 +344,6 @@ class _CappedHeader(tarfile.TarInfo):
         if not header.isreg() and header.size > TAR_HEADER_BYTES:
             raise TooLarge(header.name[:80], f"an archive header of {header.size:,} bytes", "pack the traces again")
         return header
-
-
-class Recoded(io.RawIOBase):
-    """Text that Windows wrote as UTF-16, as UTF-8."""
-
-    def __init__(self, stream: IO[bytes], encoding: str) -> None:
-        self._stream, self._decoder = stream, codecs.getincrementaldecoder(encoding)("replace")
-        self._pending = b""
-
-    def readable(self) -> bool:
-        """Always: there is no other use for it."""
-        return True
-
-    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
-        """Decode up to a buffer full."""
-        while not self._pending:
-            chunk = self._stream.read(HEAD_BYTES)
-            self._pending = self._decoder.decode(chunk, final=not chunk).encode("utf-8", "replace")
-            if not chunk and not self._pending:
-                return 0
-        size = min(len(self._pending), len(buffer))
-        buffer[:size], self._pending = self._pending[:size], self._pending[size:]
-        return size
 
 
 class Inflating(io.RawIOBase):

@@ -22,6 +22,7 @@ from taut.core.signals import Held
 from taut.read import files, pasted
 from taut.read.columns import paused_gc
 from taut.read.contents import Contents
+from taut.read.windows_text import BOM
 
 # Below this much input, starting processes costs more than it saves.
 PARALLEL_BYTES = 30 << 20
@@ -293,7 +294,7 @@ def _recognised(member: files.Member, columns: str = "") -> Part:
 
 def _text_of(member: files.Member) -> bytes:
     """All of a long text whose beginning nobody knows; nothing if it is binary, a document, or too large to be held."""
-    if len(member.head) < files.HEAD_BYTES - len(files.BOM) or b"\x00" in member.head or _DOCUMENT.match(member.head):
+    if len(member.head) < files.HEAD_BYTES - len(BOM) or b"\x00" in member.head or _DOCUMENT.match(member.head):
         return b""
     try:
         return member.read()
