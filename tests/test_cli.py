@@ -172,6 +172,29 @@ def test_whatif_without_the_slow_link_saves_time(demo: tuple[Result, Path]) -> N
     assert len(both["changes"]) == 1
 
 
+def test_whatif_asks_policies(demo: tuple[Result, Path]) -> None:
+    answer = json.loads(taut_("whatif", demo[1], "--policy", "local-steps=2", "--policy", "overlap", "--json").stdout)
+    assert [one["name"] for one in answer["policies"]] == ["local-steps=2", "overlap=0.9"]
+    assert {"name", "saved_share", "kind", "staleness_steps", "regime"} <= set(answer["policies"][0])
+    assert set(answer["policies"][0]["saved_share"]) == {"value", "lo", "hi"}
+    advice = taut_("whatif", demo[1], "--advice", "--staleness", "2")
+    assert "at most 2 steps behind" in " ".join(advice.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("question", "why"),
+    [
+        (("--policy", "packed"), "taut project SCENARIO --policy packed"),
+        (("--staleness", "2", "--policy", "overlap"), "budget for --advice"),
+        (("--more-steps", "0.1", "--fix", "rank=1"), "give --policy or --advice"),
+    ],
+)
+def test_whatif_refuses_what_a_run_cannot_tell(demo: tuple[Result, Path], question: tuple[str, ...], why: str) -> None:
+    answer = taut_("whatif", demo[1], *question)
+    assert answer.exit_code == 2
+    assert why in answer.stderr
+
+
 def test_whatif_shows_before_and_after(demo: tuple[Result, Path]) -> None:
     lines = taut_("whatif", demo[1], "--fix", "link=2:1", "--fix", "link=3:2").stdout.splitlines()
     assert lines[0].startswith("as it was")

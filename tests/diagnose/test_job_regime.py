@@ -133,3 +133,29 @@ def test_the_map_begins_with_the_job_as_it_was() -> None:
     done = analyze(barriers(took, MS))
     even = took.mean(axis=1).sum() / done.observed.wall_ns
     assert at(mapped(done), *HERE)["loss_share"] == pytest.approx(1 - even, abs=0.02)
+
+
+def test_cells_name_failure_modes_and_where_they_overlap() -> None:
+    """Ranks that differ by 2 % for good and jitter of 8 %: the price of synchrony here, imbalance where they differ more."""
+    rng = np.random.default_rng(5)
+    uneven = 10 * MS * (1 + 0.02 * rng.standard_normal(16)) * (1 + 0.08 * rng.standard_normal((40, 16)))
+    found = mapped(analyze(barriers(uneven, MS // 100)))
+    here, between, beyond = (at(found, 0, spread, 0) for spread in (1, 2, 3))
+    assert here["modes"] == ["structural instability"]
+    assert between["modes"] == ["structural instability", "work imbalance"]
+    assert beyond["modes"] == ["work imbalance"]
+    for cell in (here, between, beyond):
+        share = cell["losses"]["structural instability"]
+        assert share["lo"] <= share["value"] <= share["hi"]
+        assert sum(one["value"] for one in cell["losses"].values()) == pytest.approx(cell["loss_share"], abs=0.01)
+
+
+def test_a_finding_s_own_mode_stands_for_what_mending_it_gives() -> None:
+    took = work(0.01)
+    took[:, 7] *= 2
+    assert at(mapped(analyze(barriers(took, MS))), *HERE)["modes"] == ["straggler cascade"]
+
+
+def test_nothing_dominates_where_nothing_is_lost() -> None:
+    cell = at(mapped(analyze(barriers(work(0.001), 1000))), *HERE)
+    assert cell["modes"] == []

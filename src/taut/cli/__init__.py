@@ -18,7 +18,7 @@ from taut import __version__
 from taut.cli.common import FAILED, FINDINGS, announce_stdin, kept, print_object, progress, reason, say, show, shown, write_out
 from taut.cli.control_verb import control
 from taut.cli.failures import Commands
-from taut.cli.options import FIX_KEYS, Real, Target, delays, fixes, price, token_price, watts
+from taut.cli.options import FIX_KEYS, MOST_STALENESS, Real, Target, delays, fixes, price, token_price, watts
 from taut.cli.project_verb import project, scenarios
 from taut.core.errors import TautError, UsageError
 from taut.core.reporting import LISTED_SHARE
@@ -27,13 +27,14 @@ from taut.lab.commands import lab
 if TYPE_CHECKING:
     from taut.ledger import Prices
     from taut.replay.timeline import Change
-    from taut.result.types import AnalysisResult, Finding, Range, Zone
+    from taut.result.types import AnalysisResult, Finding, Range, WhatIfResult, Zone
     from taut.run import Analysis, JobAnalysis, Run
 
 NAMED_KEYS = ("class", "gate")
 """Keys whose labels are names, of which a part is enough."""
 DEMO = Path(__file__).parents[1] / "demo"
 SNIPPET = Path(__file__).parents[1] / "render" / "recording.txt"
+NO_ENVELOPE = "no envelope: that needs four steps, a collective of all, and three ranks of one role"
 SAVING = "give -o a folder that can be written, or --no-save"
 
 EPILOG = """\b
@@ -110,7 +111,10 @@ ANALYSIS_OPTIONS = (
         help="Share of its own throughput the next accelerator must bring to pay  [default: 0.5]",
     ),
     click.option("--all-ranks", is_flag=True, help="Show every rank in the table of ranks."),
-    click.option("--envelope", is_flag=True, help="Map what would dominate with more ranks, unequal ranks, more gates."),
+    click.option(
+        "--envelope", is_flag=True,
+        help="Map which failure modes would dominate with more ranks, unequal ranks, more gates; show the risk profile.",
+    ),
     click.option("-q", "--quiet", is_flag=True, help="No progress and no hints on stderr."),
 )  # fmt: skip
 
@@ -191,11 +195,12 @@ def _analyze(inputs: Sequence[str], options: AnalysisOptions) -> None:
             baseline=options["baseline"],
         )  # fmt: skip
         result = analysis.result
-    lost = shown(lambda: _show(analysis, options["as_json"], options["all_ranks"]))
+    lost = shown(lambda: _show(analysis, options))
     run = None if options["no_save"] else kept(lambda: analysis.save(folder), "the run folder", SAVING)
     failing = [] if fail_on is None else _failing(result, fail_on)
     if not quiet:
-        for line in [*_failures(failing, fail_on), *_hints(result, run)]:
+        unmapped = [NO_ENVELOPE] if options["envelope"] and result.envelope is None else []
+        for line in [*unmapped, *_failures(failing, fail_on), *_hints(result, run)]:
             say(line)
     if lost is not None:
         raise lost
@@ -220,13 +225,13 @@ def _prices(options: AnalysisOptions) -> Prices:
     return Prices(amount, currency, load, stall, idle, carbon, tokens[0], tokens[1], token_currency)
 
 
-def _show(analysis: Analysis | JobAnalysis, as_json: bool, all_ranks: bool) -> None:
-    if as_json:
+def _show(analysis: Analysis | JobAnalysis, options: AnalysisOptions) -> None:
+    if options["as_json"]:
         print_object(analysis.result)
         return
     from taut.render.analysis_screen import render
 
-    show(lambda result, screen: render(result, screen, all_ranks), analysis.result)
+    show(lambda result, screen: render(result, screen, options["all_ranks"], options["envelope"]), analysis.result)
 
 
 def _share(finding: Finding, result: AnalysisResult) -> float:
@@ -327,20 +332,45 @@ def _worth_asking(result: AnalysisResult) -> str | None:
     callback=delays,
     help="Delay a rank once, in one step; may be given again.",
 )
+@click.option(
+    "--policy",
+    "policies",
+    metavar="NAME[=VALUE]",
+    multiple=True,
+    help="Say what a policy of synchronisation would have saved: local-steps, semi-synchronous, backup-workers, overlap, "
+    "deal-by-speed; may be given again.",
+)
+@click.option("--advice", is_flag=True, help="Try these policies, and show what they save for the staleness they bring.")
+@click.option(
+    "--staleness",
+    metavar="N",
+    type=click.IntRange(0, MOST_STALENESS),
+    help="With --advice: steps that a gradient may be behind  [default: 8]",
+)
+@click.option(
+    "--more-steps",
+    metavar="SHARE",
+    type=Real(0, 100),
+    help="Steps that a policy needs more of to converge, as a share (0.03); without it that is unknown.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")  # fmt: skip
-def whatif(run: str, fixes: list[tuple[str, str]], delays: list[tuple[int, int, int]], as_json: bool) -> None:
+def whatif(
+    run: str, fixes: list[tuple[str, str]], delays: list[tuple[int, int, int]], as_json: bool, **asked: Unpack[PolicyOptions]
+) -> None:
     """Replay a finished run with something changed: what would the wall clock have been?
 
     Changes compose. A rank or link that became slow is replayed as it was before; anything else as in the baseline
-    that the run was analyzed with, or like its peers. Gaps are kept.
+    that the run was analyzed with, or like its peers. Gaps are kept. Policies come after the other changes, each by
+    itself (docs/policies.md says which are exact, which are a range, and what needs a scenario instead).
 
     \b
       taut whatif RUN --fix rank=3
       taut whatif RUN --fix link=2:1 --fix class=all-reduce
       taut whatif RUN --delay rank=3,step=10,ms=40
+      taut whatif RUN --policy local-steps=4 --more-steps 0.03
+      taut whatif RUN --advice --staleness 16
     """
-    if not fixes and not delays:
-        raise UsageError("nothing to change: give --fix or --delay")
+    _check_question(fixes, delays, asked)
     from taut.replay.timeline import replay
     from taut.result.types import WhatIfResult
     from taut.run import open_run
@@ -350,20 +380,58 @@ def whatif(run: str, fixes: list[tuple[str, str]], delays: list[tuple[int, int, 
         opened = open_run(run)
         changes = _changes(opened, fixes, delays)
         actual, changed = replay(opened.graph).wall_ns, replay(opened.graph, changes).wall_ns
-    result = WhatIfResult(
-        actual_wall_ns=actual,
-        changed_wall_ns=changed,
-        saved_wall_ns=actual - changed,
-        saved_share=(actual - changed) / max(actual, 1),
-        error=_error(fixes, delays),
-        changes=list(dict.fromkeys(change.reason for change in changes)),
-    )
+        result = WhatIfResult(
+            actual_wall_ns=actual,
+            changed_wall_ns=changed,
+            saved_wall_ns=actual - changed,
+            saved_share=(actual - changed) / max(actual, 1),
+            error=_error(fixes, delays),
+            changes=list(dict.fromkeys(change.reason for change in changes)),
+        )
+        if asked["policies"] or asked["advice"]:
+            result = _with_policies(result, opened, changes, asked)
     if as_json:
         print_object(result)
         return
-    from taut.render.analysis_screen import render_change
+    from taut.render.policy_screen import render_whatif
 
-    show(render_change, result)
+    show(render_whatif, result)
+
+
+class PolicyOptions(TypedDict):
+    """What is asked about policies of a run."""
+
+    policies: tuple[str, ...]
+    advice: bool
+    staleness: int | None
+    more_steps: float | None
+
+
+def _check_question(fixes: list[tuple[str, str]], delays: list[tuple[int, int, int]], asked: PolicyOptions) -> None:
+    """Refuse a question without a change, and options that belong to another."""
+    policies = bool(asked["policies"]) or asked["advice"]
+    if not fixes and not delays and not policies:
+        raise UsageError("nothing to change: give --fix, --delay, --policy or --advice")
+    if asked["staleness"] is not None and not asked["advice"]:
+        raise UsageError("--staleness is a budget for --advice; of a policy it follows from its value")
+    if asked["more_steps"] is not None and not policies:
+        raise UsageError("--more-steps is what a policy costs: give --policy or --advice")
+
+
+def _with_policies(result: WhatIfResult, run: Run, changes: list[Change], asked: PolicyOptions) -> WhatIfResult:
+    """The result with policies beside it, applied after the changes."""
+    from msgspec import UNSET
+    from msgspec.structs import replace
+
+    from taut.project.measured.run_policies import STALENESS, of_run
+    from taut.result.types import StalenessBudget
+
+    given = asked["staleness"]
+    budget = StalenessBudget(steps=STALENESS if given is None else given, default=given is None)
+    job = of_run(run.graph, changes, more_steps=asked["more_steps"])
+    found = job.given(asked["policies"]) + (job.advised(budget.steps) if asked["advice"] else [])
+    staleness = budget if asked["advice"] else UNSET
+    return replace(result, policies=found, replicas=job.job.met.says, staleness=staleness)
 
 
 def _error(fixes: list[tuple[str, str]], delays: list[tuple[int, int, int]]) -> Range | None:
@@ -371,7 +439,7 @@ def _error(fixes: list[tuple[str, str]], delays: list[tuple[int, int, int]]) -> 
     from taut.replay.whatif import MEASURED
     from taut.result.types import Range
 
-    if delays or any(key not in MEASURED for key, _ in fixes):
+    if delays or not fixes or any(key not in MEASURED for key, _ in fixes):
         return None
     known = [MEASURED[key] for key, _ in fixes]
     return Range(lo=min(lo for lo, _ in known), hi=max(hi for _, hi in known))

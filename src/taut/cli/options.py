@@ -29,6 +29,8 @@ HIGHEST = (1 << 63) - 1
 LONGEST_DELAY_MS = 1e9
 """Twelve days: far more, and times in nanoseconds overflow."""
 MOST_CHANGES = 10_000
+MOST_STALENESS = 1024
+"""Steps of staleness to search; staler policies may be asked for one by one."""
 MOST_SCALES, MOST_RANKS = 100, 10_000_000
 """Numbers of ranks to compute in one call, and the largest."""
 

@@ -32,12 +32,26 @@ LEAST_STEPS = 4
 
 def regime(batch: Batch, blame: Blame, findings: Sequence[Finding], pays: float = PAYS) -> Regime:
     """Class, reserve, and what the next accelerator brings today; None where no full rendezvous tells."""
+    return regime_of(batch, mended(batch.graph, blame, findings), pays)
+
+
+def regime_of(batch: Batch, mended_ns: tuple[Ints, Ints, Ints], pays: float = PAYS, blocks: Ints | None = None) -> Regime:
+    """The regime for this reference, work and gap of every op; under a policy windows belong together in ``blocks``."""
     g = batch.graph
-    met = meetings(g) if len(g.ranks) > 1 and len(g.steps) >= LEAST_STEPS else None
+    count = len(g.steps) if blocks is None else int(blocks.max(initial=-1)) + 1
+    met = meetings(g) if len(g.ranks) > 1 and count >= LEAST_STEPS else None
     if met is None:
         return Regime(kind=None, reserve=None, marginal_return=None, pays=pays)
-    walls, wider = _walls(batch, blame, findings, met)
-    steps = np.concatenate([np.arange(len(g.steps))[None], drawn(len(g.steps))])
+    walls, wider = _walls(batch, mended_ns, met)
+    if blocks is not None:
+        walls, wider = _by_block(walls, blocks, count), _by_block(wider, blocks, count)
+    return told(walls, wider, pays)
+
+
+def told(walls: Floats, wider: Floats, pays: float = PAYS) -> Regime:
+    """The regime of walls for every factor of jitter (steps × factors), as wide as the job is and with twice the ranks."""
+    count = len(walls)
+    steps = np.concatenate([np.arange(count)[None], drawn(count)])
     # The first row is the run as it is, the others its resamples: one interval for all that follows.
     back = _returns(walls[steps].sum(axis=1), wider[steps].sum(axis=1))
     reserve, today = _crossing(back, pays), back[:, FACTORS.index(1.0)]
@@ -47,7 +61,7 @@ def regime(batch: Batch, blame: Blame, findings: Sequence[Finding], pays: float 
 
 
 def mended(graph: Graph, blame: Blame, findings: Sequence[Finding]) -> tuple[Ints, Ints, Ints]:
-    """(reference, work, gap) of every op with the findings mended; the reference of a mended op is what mending gives."""
+    """(reference, work, gap) of every op with the findings mended; a mended op's reference is at most what mending gives."""
     changes = [change for finding in findings for change in finding.changes]
     if not changes:
         return blame.usual_ns, graph.work_ns, graph.gap_ns
@@ -55,14 +69,13 @@ def mended(graph: Graph, blame: Blame, findings: Sequence[Finding]) -> tuple[Int
     usual = blame.usual_ns.copy()
     for change in changes:
         if change.what == "work":
-            usual[change.ops] = work[change.ops]
+            usual[change.ops] = np.minimum(work[change.ops], usual[change.ops])
     return usual, work, gap
 
 
-def _walls(batch: Batch, blame: Blame, findings: Sequence[Finding], met: Meetings) -> tuple[Floats, Floats]:
+def _walls(batch: Batch, mended_ns: tuple[Ints, Ints, Ints], met: Meetings) -> tuple[Floats, Floats]:
     """Window lengths for every factor of jitter (windows × factors): as wide as it is, and with twice the ranks."""
-    g = batch.graph
-    usual, work, gap = mended(g, blame, findings)
+    g, (usual, work, gap) = batch.graph, mended_ns
     prepared = grid(batch, [gap, None], [usual, work - usual])
     came = prepared.arrivals(np.array([[1.0, 1.0], [0.0, 1.0]]))
     stray = (came[:, 1] - came[:, 0])[np.searchsorted(batch.short.ops, met.rows)]
@@ -74,6 +87,13 @@ def _walls(batch: Batch, blame: Blame, findings: Sequence[Finding], met: Meeting
     one, factors = np.ones(len(FACTORS)), np.array(FACTORS)
     both = wide.walls(np.concatenate([[one, factors, 0 * one], [one, factors, factors]], axis=1))
     return both[:, : len(FACTORS)], both[:, len(FACTORS) :]
+
+
+def _by_block(windows: Floats, block: Ints, count: int) -> Floats:
+    """Sums of windows by block; -1 is none."""
+    out = np.zeros((count, windows.shape[1]))
+    np.add.at(out, block[block >= 0], windows[block >= 0])
+    return out
 
 
 def _returns(wall: Floats, wider: Floats) -> Floats:
