@@ -58,7 +58,8 @@ def relate(log: Log, rng: np.random.Generator) -> list[Relation]:
     for rows, turns in reversing(log):
         known = log.demand_of(int(log.target[rows[0]]))
         if known is None or known.own:
-            unknown.append((rows, turns, known))
+            # A job that is started and preempted by turns is judged by whether it gets through (starvation).
+            unknown += [] if log.of_job[rows].all() else [(rows, turns, known)]
             continue
         rows = rows[(log.time_ns[rows] >= known.time_ns[0]) & (log.time_ns[rows] <= known.time_ns[-1])]
         if id(known) not in turned:
