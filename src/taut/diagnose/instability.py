@@ -17,10 +17,11 @@ from taut.core.ids import word_ids
 from taut.core.interval import estimate
 from taut.core.reporting import LISTED_SHARE, spell
 from taut.diagnose.finding import Evidence, Finding
-from taut.diagnose.job_regime import PAYS, regime
+from taut.diagnose.job_regime import PAYS, mended, regime
 from taut.diagnose.rank_growth import Units, growth, rarest_seen, units
 from taut.diagnose.strays import Strays, strays
 from taut.graph import Graph
+from taut.replay.policies import local_steps, measured
 from taut.result.types import Estimate, Grown, Origins, StructuralPolicy
 
 MODE = "structural instability"
@@ -34,6 +35,9 @@ FEW_HOSTS = 0.25
 """A host with more than this share of the ranks cannot be bounded by one half: it is compared with its share of the ranks."""
 PASSING = 8
 """A rank that is late for at most one in so many steps of the run is late for a short while."""
+LOCAL_STEPS = 4
+"""Steps from one meeting to the next of the policy that the finding is priced with: an assumption; ``taut whatif --advice``
+tries others."""
 LASTING = 1.5
 """Mean windows of an episode from which episodes are said to last."""
 SHUFFLES, PERIODIC = 199, 0.01
@@ -76,10 +80,10 @@ def instability(evidence: Evidence, others: Sequence[Finding], pays: float = PAY
     """
     undecided: Undecided | None = None
     lasting = [one for one in others if not _passes(evidence, one)]
-    for mended in (lasting, list(others)) if len(lasting) < len(others) else (lasting,):
-        found = _nobody(evidence, mended, pays)
+    for rest in (lasting, list(others)) if len(lasting) < len(others) else (lasting,):
+        found = _nobody(evidence, rest, pays)
         if isinstance(found, Finding):
-            return [*mended, found], None
+            return [*rest, found], None
         undecided = found
     return list(others), undecided
 
@@ -98,7 +102,7 @@ def _nobody(evidence: Evidence, others: Sequence[Finding], pays: float) -> Findi
         return None
     found = strays(evidence, others)
     price = _price(found)
-    if price is None or (price.lo if price.lo is not None else price.value) < LISTED_SHARE:
+    if price is None or price.value < LISTED_SHARE:
         return None
     if regime(evidence.batch, evidence.blame, others, pays).kind in (None, "stable"):
         return None
@@ -109,11 +113,22 @@ def _nobody(evidence: Evidence, others: Sequence[Finding], pays: float) -> Findi
         more = int(np.ceil(len(g.steps) * (LEAST_EPISODES / max(telling, 1.0) - 1)))
         return Undecided(price, telling, max(more, 1))
     carried = _carries_most(g, host, origin, cost, telling)
-    if carried[1] >= CARRIES:
+    if carried[1] >= CARRIES or (price.lo or 0.0) < LISTED_SHARE:
         return None
     if carried[2] >= CARRIES:
         return Undecided(price, telling, _steps_to_bound(carried[1], telling, len(g.steps)))
-    return _finding(evidence, found, units(found, host, follows), price, carried)
+    parts, policy = units(found, host, follows), _policy(evidence, others, float(found.wall_ns.sum()))
+    structure = Structure(
+        loss_share=price,
+        amplification=_amplification(found, parts),
+        carried=carried,
+        origins=_origins(parts),
+        growth=growth(found, parts, len(g.ranks)),
+        policy=None if policy is None else policy[0],
+        saved_share=None if policy is None else policy[1],
+        rarest_seen=rarest_seen(parts),
+    )
+    return _finding(evidence, found, structure)
 
 
 def _price(found: Strays) -> Estimate | None:
@@ -195,28 +210,26 @@ def _steps_to_bound(share: float, telling: float, steps: int) -> int:
     return steps * 1000
 
 
-def _finding(evidence: Evidence, found: Strays, parts: Units, price: Estimate, carried: tuple[str, float, float]) -> Finding:
-    g = evidence.graph
-    structure = Structure(
-        loss_share=price,
-        amplification=_amplification(found, parts),
-        carried=carried,
-        origins=_origins(parts),
-        growth=growth(found, parts, len(g.ranks)),
-        policy=None,
-        saved_share=None,
-        rarest_seen=rarest_seen(parts),
-    )
-    lost = round(float(found.cost_ns.sum()) * len(g.ranks))
+def _finding(evidence: Evidence, found: Strays, structure: Structure) -> Finding:
+    policy, ranks = structure.policy, len(evidence.graph.ranks)
     return Finding(
         mode=MODE,
-        steps=evidence.steps(0, len(g.steps) - 1),
-        lost_rank_ns=lost,
+        steps=evidence.steps(0, len(evidence.graph.steps) - 1),
+        lost_rank_ns=round(float(found.cost_ns.sum()) * ranks),
+        recoverable_wall_ns=0 if policy is None else policy.saved_wall_ns,
         confidence=1 - FALSE,
         because=_because(structure),
-        certain="every rank is ordinary, and the loss is that of meeting",
         structure=structure,
     )
+
+
+def _policy(evidence: Evidence, others: Sequence[Finding], wall_ns: float) -> tuple[StructuralPolicy, Estimate] | None:
+    """What meeting less often would save once the others are mended; None where that cannot be replayed, or saves nothing."""
+    _, work, gap = mended(evidence.graph, evidence.blame, others)
+    saved = local_steps(measured(evidence.graph, work, gap), LOCAL_STEPS).saved
+    if saved is None or saved.value <= 0:
+        return None
+    return StructuralPolicy(name=f"local-steps={LOCAL_STEPS}", saved_wall_ns=round(saved.value * wall_ns)), saved
 
 
 def _amplification(found: Strays, parts: Units) -> float:
@@ -294,6 +307,10 @@ def _because(s: Structure) -> str:
         text += "; with more ranks: " + ", ".join(f"{one.ranks:,} {_per_cent(one.loss_share)}" for one in s.growth[1:])
     else:
         text += f"; too few episodes to say how it grows, and a hiccup rarer than one in {s.rarest_seen:,} steps was not seen"
+    if s.policy is not None and s.saved_share is not None:
+        text += f"; meeting every {LOCAL_STEPS} steps only ({s.policy.name}) would save {_per_cent(s.saved_share)}"
+    else:
+        text += "; no policy can be replayed exactly on this run (taut whatif --advice says why)"
     return text
 
 

@@ -157,9 +157,9 @@ def _nobody(s: Structure, ranks: int) -> str:
     if s.growth:
         far = s.growth[-1]
         text += f" on {ranks} ranks, and would cost {100 * far.loss_share.value:.0f} % on {far.ranks:,}"
-    text += f"; {name} carries most of it, {100 * s.carried[1]:.0f} %."
+    text += f"; the largest share of that, {name}'s, is {100 * s.carried[1]:.0f} %."
     if s.policy is not None and s.saved_share is not None:
-        text += f" No repair would help; {s.policy.name} would recover {100 * s.saved_share.value:.1f} %."
+        text += f" No repair would help; meeting less often ({s.policy.name}) would recover {100 * s.saved_share.value:.1f} %."
     return text
 
 

@@ -16,6 +16,7 @@ from taut.core.array_types import Numbers
 from taut.core.interval import estimate
 from taut.core.reporting import LISTED_SHARE
 from taut.diagnose.finding import Finding
+from taut.diagnose.instability import Structure
 from taut.replay.timeline import Change, replay
 from taut.result.computed import Computed
 from taut.result.types import Estimate, VerdictClass
@@ -61,10 +62,19 @@ def class_of(finding: Finding, ranks: int) -> VerdictClass:
 def _share(a: Computed, finding: Finding) -> Estimate:
     """What a finding saves, with the interval that its steps give."""
     if finding.structure is not None:
-        return finding.structure.saved_share or finding.structure.loss_share
+        return _by_policy(a, finding, finding.structure)
     saved = finding.saved_ns
     found = None if saved is None else _of_wall(a, saved)
     return found or Estimate(value=finding.recoverable_wall_ns / max(a.observed.wall_ns, 1), lo=None, hi=None)
+
+
+def _by_policy(a: Computed, finding: Finding, structure: Structure) -> Estimate:
+    """What a policy saves of the wall as it was; of what no policy was replayed on, what it costs."""
+    saved = structure.saved_share
+    if saved is None or structure.policy is None:
+        return structure.loss_share
+    part = finding.recoverable_wall_ns / max(a.observed.wall_ns, 1) / saved.value
+    return Estimate(value=part * saved.value, lo=saved.lo and part * saved.lo, hi=saved.hi and part * saved.hi)
 
 
 def _controllers(a: Computed) -> Estimate | None:
