@@ -218,9 +218,9 @@ def _utilised(verdict: Verdict, baseline: Baseline | None) -> Text | None:
         if old is not None:
             line.append(f"{100 * old:.0f}", style="not bold strike dim").append(" → ", style="not bold")
         line.append(f"{100 * new:.0f} % {word}")
-    how = {"measured": "by metrics", "derived from kernels": "time under any kernel"}
-    source = how.get(verdict.nominal_is or "", "time inside any op, waiting included")
-    return line.append(f" (utilised: {source})", style="not bold dim")
+    how = {"measured": "by metrics", "derived from kernels": "by time under any kernel"}
+    source = how.get(verdict.nominal_is or "", "by time inside ops, waits included")
+    return line.append(f" ({source})", style="not bold dim")
 
 
 def _job(result: AnalysisResult) -> ConsoleRenderable:
