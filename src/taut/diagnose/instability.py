@@ -106,7 +106,7 @@ def _nobody(evidence: Evidence, others: Sequence[Finding], pays: float) -> Findi
         return None
     if regime(evidence.batch, evidence.blame, others, pays).kind in (None, "stable"):
         return None
-    host, follows = _hosts(g), _follows(g)
+    host, follows = host_numbers(g), successive(g)
     origin, cost = _episodes(found, follows)
     telling = float(cost.sum() ** 2 / max((cost**2).sum(), 1.0))
     if telling < LEAST_EPISODES:
@@ -136,12 +136,12 @@ def _price(found: Strays) -> Estimate | None:
     return estimate(lambda s: cost[s].sum(axis=-1) / np.maximum(wall[s].sum(axis=-1), 1.0), len(wall))
 
 
-def _hosts(graph: Graph) -> Ints:
+def host_numbers(graph: Graph) -> Ints:
     """Host of every rank as a number, -1 where it is not known."""
     return np.asarray(word_ids(np.asarray(graph.members.host))[0], dtype=np.int64)
 
 
-def _follows(graph: Graph) -> Mask:
+def successive(graph: Graph) -> Mask:
     """Whether each window follows the one before."""
     steps, segment = graph.steps, graph.segment
     out = np.zeros(len(steps), dtype=bool)

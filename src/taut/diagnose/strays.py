@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 from msgspec import Struct
 
-from taut.core.array_types import Floats, Ints, Mask
+from taut.core.array_types import Floats, Ints, Mask, Numbers
 from taut.core.ids import numbered, weighed
 from taut.core.tables import Kind
 from taut.diagnose.class_medians import medians_of
@@ -22,6 +22,7 @@ from taut.diagnose.job_regime import mended
 from taut.graph import Graph
 from taut.replay.exposed import copies
 from taut.replay.mixtures import grid
+from taut.replay.timeline import Change, replay
 
 
 class Strays(Struct, frozen=True):
@@ -35,6 +36,8 @@ class Strays(Struct, frozen=True):
     """Per window: what it would gain besides if no transfer took longer than is usual for it, ns."""
     wall_ns: Floats
     """Per window, findings mended, ns."""
+    slack_ns: Floats
+    """Per rank: what it waits in a window without strays, and may stray by before anybody waits for it, ns."""
 
 
 def own_ops(graph: Graph) -> Mask:
@@ -60,7 +63,16 @@ def strays(evidence: Evidence, findings: Sequence[Finding]) -> Strays:
     # Columns: as it was, without strays, without longer transfers too.
     prepared = grid(batch, [gap - apart_gap, apart_gap, None], [work - apart - longer, apart, longer])
     was, without, quick = prepared.walls(np.array([[1.0, 1.0, 1.0], [1.0, 0.0, 0.0], [1.0, 1.0, 0.0]])).T
-    return Strays(_by_rank(g, apart + apart_gap), was - without, without - quick, was)
+    return Strays(_by_rank(g, apart + apart_gap), was - without, without - quick, was, _slack(g, work - apart, gap - apart_gap))
+
+
+def _slack(graph: Graph, work: Numbers, gap: Numbers) -> Floats:
+    """Mean wait of every rank in a window with this work and these gaps, ns."""
+    everywhere = np.arange(len(graph))
+    even = [Change(everywhere, "work", "set", np.maximum(np.rint(work), 0).astype(np.int64)),
+            Change(everywhere, "gap", "set", np.maximum(np.rint(gap), 0).astype(np.int64))]  # fmt: skip
+    waits = weighed(graph.rank_index, replay(graph, even).wait_ns, len(graph.ranks))
+    return waits / max(len(graph.steps), 1)
 
 
 def _apart(graph: Graph, deviation: Floats) -> Floats:
