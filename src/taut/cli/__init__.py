@@ -353,9 +353,15 @@ def _worth_asking(result: AnalysisResult) -> str | None:
     type=Real(0, 100),
     help="Steps that a policy needs more of to converge, as a share (0.03); without it that is unknown.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
+@click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")  # fmt: skip
 def whatif(
-    run: str, fixes: list[tuple[str, str]], delays: list[tuple[int, int, int]], as_json: bool, **asked: Unpack[PolicyOptions]
+    run: str,
+    fixes: list[tuple[str, str]],
+    delays: list[tuple[int, int, int]],
+    as_json: bool,
+    quiet: bool,
+    **asked: Unpack[PolicyOptions],
 ) -> None:
     """Replay a finished run with something changed: what would the wall clock have been?
 
@@ -376,7 +382,8 @@ def whatif(
     from taut.run import open_run
     from taut.stored import refusing_runs
 
-    with refusing_runs(run):
+    with progress(quiet) as stage, refusing_runs(run):
+        stage("replaying")
         opened = open_run(run)
         changes = _changes(opened, fixes, delays)
         actual, changed = replay(opened.graph).wall_ns, replay(opened.graph, changes).wall_ns
