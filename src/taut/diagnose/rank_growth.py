@@ -23,7 +23,7 @@ LEAST_EPISODES = 8
 """Fewer tell no rate."""
 SCALES = (1, 2, 4)
 """Times as many ranks as were measured."""
-DRAWS, LIKE = 400, 16
+DRAWS, LIKE = 200, 16
 """Runs that are drawn, and classes of units by their level."""
 LEVEL = (0.05, 0.95)
 """Ends of the interval of another run with so many ranks and as many steps: it covers 90 %."""
