@@ -19,7 +19,7 @@ from device_traces import Rank, host_ahead
 from taut.cli import SNIPPET, main
 
 KEYS = {
-    "verdict": {"text", "class", "bound"},
+    "verdict": {"text", "class", "bound", "nominal_share", "effective_share"},
     "job": {"name", "ranks", "world_size", "steps", "ops", "wall_ns", "partial"},
     "fidelity": {"replay_error", "gapfree_error", "explained_share", "dropped_edges", "clock"},
     "whatif": {"actual_wall_ns", "ideal_wall_ns", "slowdown", "by", "explained"},
@@ -124,6 +124,16 @@ def test_the_demo_has_everything_of_one_job(demo: tuple[Result, Path]) -> None:
     assert sum(path.stat().st_size for path in folder.iterdir()) < 3_000_000
 
 
+def test_the_envelope_is_drawn_or_says_what_it_needs(tmp_path: Path) -> None:
+    shown = taut_("demo", "--no-save", "--envelope")
+    assert "Failure envelope" in shown.stdout
+    assert "Risk: soft degradation" in shown.stdout
+    (tmp_path / "ops.csv").write_text(op_table(ranks=2))
+    shown = taut_("analyze", tmp_path / "ops.csv", "--no-save", "--envelope")
+    assert "Failure envelope" not in shown.stdout
+    assert "no envelope: that needs four steps, a collective of all, and three ranks of one role" in shown.stderr
+
+
 def test_json_is_one_object_with_the_keys_of_the_contract(demo: tuple[Result, Path]) -> None:
     result = json.loads(demo[0].stdout)
     assert [f"{key}: {sorted(names - set(result[key]))}" for key, names in KEYS.items() if names - set(result[key])] == []
@@ -217,7 +227,7 @@ def test_part_of_a_class_name_is_enough_if_it_is_the_only_one(demo: tuple[Result
         (["--delay", f"rank={'9' * 5000},step=9,ms=4"], "rank=3,step=10,ms=40"),
         (["--delay", "rank=1,rank=2,step=9,ms=4"], "rank=3,step=10,ms=40"),
         (["--fix", "rank=" + "x" * 100_000], "no such rank"),
-        ([], "give --fix or --delay"),
+        ([], "give --fix, --delay, --policy or --advice"),
         (["--nonsense"], "No such option"),
     ],
 )

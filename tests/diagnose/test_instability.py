@@ -159,3 +159,11 @@ def test_the_finding_survives_json() -> None:
     assert one["growth"][0]["ranks"] == 64
     assert set(one["origins"]) == {"episodes", "rate_per_step", "duration_ns", "shape", "units"}
     assert one["policy"]["name"] == "local-steps=4"
+
+
+def test_a_host_that_stops_time_and_again_is_a_culprit() -> None:
+    """Ranks 2 and 3 stop together in a third of the steps, all along: no level of theirs is higher, their episodes tell."""
+    work = hiccups(8, 0.0)
+    work[:, 2:4] += 150 * MS * (np.random.default_rng(3).random(STEPS) < 0.3)[:, None]
+    result = told(work, hosts={rank: f"host-{rank // 2}" for rank in range(8)})
+    assert [(finding.mode, finding.ranks) for finding in result.findings] == [("straggler cascade", [2, 3])]

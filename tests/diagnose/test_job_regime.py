@@ -159,3 +159,18 @@ def test_a_finding_s_own_mode_stands_for_what_mending_it_gives() -> None:
 def test_nothing_dominates_where_nothing_is_lost() -> None:
     cell = at(mapped(analyze(barriers(work(0.001), 1000))), *HERE)
     assert cell["modes"] == []
+
+
+@pytest.mark.parametrize("hiccups", [False, True])
+def test_the_map_says_of_more_ranks_what_larger_jobs_lose(hiccups: bool) -> None:
+    def drawn(ranks: int, steps: int, seed: int) -> Any:
+        rng = np.random.default_rng(seed)
+        took = 100 * MS * (1 + (0.01 if hiccups else 0.05) * rng.standard_normal((steps, ranks)))
+        return took + 150 * MS * (rng.random((steps, ranks)) < (0.003 if hiccups else 0.0))
+
+    found = [mapped(analyze(barriers(drawn(32, 150, seed), MS // 10))) for seed in range(3)]
+    for place, ranks in ((1, 128), (2, 512)):
+        took = drawn(ranks, 1000, 99)
+        lost = 1 - took.mean() / took.max(axis=1).mean()
+        said = np.mean([at(one, place, 1, 0)["loss_share"] for one in found])
+        assert said == pytest.approx(lost, rel=0.15)

@@ -105,5 +105,7 @@ def test_nothing_measured_is_no_line() -> None:
 
 def test_utilised_stands_beside_productive() -> None:
     verdict = RESULT["verdict"] | {"nominal_share": 0.982, "nominal_is": "derived from kernels", "effective_share": 0.607}
-    assert screen_of(verdict=verdict).splitlines()[1] == "98 % utilised, 61 % productive (utilised: time under any kernel)"
+    assert screen_of(verdict=verdict).splitlines()[1] == "98 % utilised, 61 % productive (by time under any kernel)"
     assert "utilised" not in screen_of(verdict=verdict | {"nominal_share": None})
+    old = OLD | {"nominal_share": 0.99, "effective_share": 0.84}
+    assert screen_of(verdict=verdict, baseline=old).splitlines()[1].startswith("99 → 98 % utilised, 84 → 61 % productive")

@@ -11,9 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from build import MS, barriers, job
+from jobs import jobs, nonsense
 from taut.graph import link
 from taut.replay.bounded_policies import backup_workers, deal_by_speed, overlap, own_times
 from taut.replay.policies import Measured, measured
+from taut.replay.policy_names import asked, outcome, refusal
 
 
 def of(trace: Any) -> Measured:
@@ -89,3 +91,16 @@ def test_chance_is_not_dealt_with() -> None:
 def test_own_times_are_without_the_others() -> None:
     work = exponential(6, 3, 0)
     assert own_times(of(barriers(work, transfer=MS))).tolist() == work.tolist()
+
+
+@given(jobs() | nonsense())
+@settings(max_examples=60)
+def test_any_job_is_answered_or_refused(trace: Any) -> None:
+    given = of(trace)
+    for text in ("local-steps=2", "semi-synchronous=1", "backup-workers=1", "overlap", "deal-by-speed"):
+        one = asked(text, given.met.units)
+        if refusal(given, one):
+            continue
+        found = outcome(given, one)
+        assert found.without_ns.sum() >= 0
+        assert found.saved is None or found.saved.value <= 1

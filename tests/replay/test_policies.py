@@ -11,11 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from build import MS, barriers, job
+from build import MS, Do, barriers, job, play
+from jobs import jobs
+from taut.core.tables import Kind, Verb
 from taut.graph import link
+from taut.lab.modelled import modelled
+from taut.replay.after_meetings import bound_to_meetings
 from taut.replay.data_parallel import data_parallel
 from taut.replay.policies import Measured, local_steps, measured, semi_synchronous
-from taut.replay.timeline import replay
+from taut.replay.timeline import Change, replay
 
 GAUSSIAN = {8: 1.4236, 64: 2.3437}
 """Expected largest of so many standard normal draws."""
@@ -79,6 +83,53 @@ def test_nobody_is_more_than_so_many_steps_ahead(ranks: int, count: int, ahead: 
     assert found.with_ns.sum() == (now.max() if count > ahead else 0)
 
 
+def test_blocks_of_one_phase() -> None:
+    work = np.rint(drawn(11, 3)).astype(np.int64)
+    found = local_steps(of(barriers(work)), 4, phase=2)
+    assert found.with_ns.tolist() == [work[k : k + 4].sum(axis=0).max() for k in (2, 6)]
+
+
+def test_what_is_left_out_is_not_called() -> None:
+    ops = []
+    for step in range(4):
+        for rank in range(2):
+            ops.append(Do(rank, "fwd", 10 * MS, step=step))
+            ops.append(Do(rank, "call", 2 * MS, step=step, kind=Kind.COORDINATE))
+            ops.append(Do(rank, "reduce", 0, 1, step, verb=Verb.ALL_REDUCE, launch=len(ops) - 1))
+    found = local_steps(of(play(ops)), 2)
+    assert set(found.without_ns.tolist()) == {24 * MS}
+    assert set(found.with_ns.tolist()) == {22 * MS}
+
+
+@given(jobs())
+@settings(max_examples=40)
+def test_edges_after_meetings_leave_the_replay_as_it_was(trace: Any) -> None:
+    graph = link(trace)
+    bound, was = bound_to_meetings(graph, graph.gate >= 0, graph.work_ns, graph.gap_ns)
+    before, after = replay(graph), replay(bound)
+    assert sorted(was.tolist()) == list(range(len(graph)))
+    assert after.arrival_ns.tolist() == before.arrival_ns[was].tolist()
+    assert after.end_ns.tolist() == before.end_ns[was].tolist()
+
+
+def test_who_came_last_attends_the_meeting_all_the_same() -> None:
+    """The optimiser of rank 0 began when its reduction ended, but nothing tells that it waited for it."""
+
+    def scripts(step: int) -> dict[int, list[str]]:
+        slow = 20 if step % 2 == 0 else 10
+        return {
+            0: [f"fwd {slow} | . 1 | opt 1", f". {slow} | AR 1 | . 1"],
+            1: [f"fwd 10 | . {slow - 9} | opt 1", f". 10 | AR 1 | . {slow - 9}"],
+        }
+
+    graph = link(job(scripts, 4))
+    bound, _ = bound_to_meetings(graph, graph.gate >= 0, graph.work_ns, graph.gap_ns)
+    meets, first = bound.ops.verb == Verb.ALL_REDUCE, bound.window == 0
+    later = replay(bound, [Change(meets & first, "work", "add", 5 * MS)])
+    moved = (later.arrival_ns - replay(bound).arrival_ns)[first & (bound.ops.name == bound.names.index("opt"))]
+    assert moved.tolist() == [5 * MS, 5 * MS]
+
+
 def test_steps_in_another_order_would_save_more() -> None:
     rng = np.random.default_rng(3)
     work = np.full((240, 8), 10 * MS)
@@ -140,6 +191,7 @@ REFUSED = {
     "pipeline": {0: "fwd 5 | SEND>1 1 | RECV<1 1", 1: "RECV<0 1 | fwd 5 | SEND>0 1"},
     "all-to-all": dict.fromkeys(range(4), "fwd 5 | A2A 1 | AR 1"),
     "tensor": dict.fromkeys(range(4), "fwd 5 | AR:8/tp 1"),
+    "forward pass": {r: " | ".join(["fwd 5 | AR:64 1"] * 12) for r in range(4)},
     "one rank": {0: "fwd 5"},
     "nowhere": {0: "fwd 5", 1: "fwd 5"},
 }
@@ -163,3 +215,9 @@ def test_what_is_no_data_parallel_job_is_refused(kind: str) -> None:
 def test_replicas_are_told_by_names_and_places(scripts: dict[int, str], units: int) -> None:
     found = data_parallel(link(job(scripts, 3)))
     assert (found.units, found.refused) == (units, "")
+
+
+@pytest.mark.parametrize(("kind", "units"), [("ddp", 16), ("pipeline", 2), ("hsdp", 2), ("fsdp", None), ("tp-fsdp", None)])
+def test_replicas_of_modelled_jobs(kind: str, units: int | None) -> None:
+    found = data_parallel(link(modelled(kind, "none", 16, 1)[0]))
+    assert (found.units if not found.refused else None) == units

@@ -65,6 +65,12 @@ def test_kernels_count_and_copies_do_not(tmp_path: Path) -> None:
     assert found.nominal_share == pytest.approx(0.5)
 
 
+def test_nothing_is_said_where_nothing_of_the_work_is_recorded() -> None:
+    """Dumps of a flight recorder hold calls alone."""
+    found = verdict(job({0: "AR 2", 1: "AR 2"}, 8))
+    assert (found.nominal_share, found.effective_share) == (None, None)
+
+
 def test_nothing_is_said_where_only_the_host_s_side_is_recorded() -> None:
     hosted = play([Do(0, "aten::mm", 5 * MS, step=step, kind=Kind.COMPUTE) for step in range(4)])
     found = verdict(replace(hosted, counts={NO_DEVICE: 7}))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from build import MS, analyze, barriers
-from taut.core.tables import Attempt, Table, Trace
+from taut.core.tables import Attempt, Metric, Table, Trace
 from taut.ledger import Prices
 from taut.result.risk_profile import AGAIN, ENERGY, FALLS, LONGER, drift, rerun_causes
 from taut.result.types import Risk, RiskAnswer
@@ -132,6 +132,36 @@ def test_attempts_that_failed_are_hard_and_both_where_the_job_is_slow_too() -> N
     both = risk(replace(barriers(work(slow=1.4), MS), attempts=attempts))
     assert both.kind == "both"
     assert "1 of 2 attempts ended badly (1 failed)" in both.says
+
+
+def sampled(metric: str, values: Any, steps: int = 40) -> Table:
+    """A sample of one sensor of rank 0 in the middle of every step of 11 ms."""
+    return Table(
+        Metric,
+        {
+            "time_ns": (np.arange(steps) * 11 + 5) * MS,
+            "component": np.array(["rank 0"] * steps, dtype=object),
+            "rank": np.zeros(steps, dtype=np.int32),
+            "metric": np.array([metric] * steps, dtype=object),
+            "value": np.asarray(values, dtype=np.float64),
+            "limit": np.full(steps, np.nan),
+            "limit_source": np.array([""] * steps, dtype=object),
+        },
+    )
+
+
+def test_measured_utilisation_that_falls_and_power_that_rises_show() -> None:
+    job = barriers(np.full((40, 4), 10 * MS), MS)
+    noise = 0.005 * np.random.default_rng(1).standard_normal(40)
+    falling = risk(replace(job, metrics=sampled("utilisation_share", np.linspace(0.95, 0.75, 40) + noise)))
+    assert answer(falling, FALLS).answer == "yes"
+    assert answer(falling, FALLS).says.startswith("measured utilisation changes by -")
+    flat = risk(replace(job, metrics=sampled("utilisation_share", 0.95 + noise)))
+    assert answer(flat, FALLS).answer == "no"
+    rising = risk(replace(job, metrics=sampled("power_w", 400 * (np.linspace(1, 1.2, 40) + noise))))
+    assert answer(rising, ENERGY).answer == "yes"
+    steady = risk(replace(job, metrics=sampled("power_w", 400 * (1 + noise))))
+    assert answer(steady, ENERGY).answer == "no"
 
 
 def test_without_a_job_log_re_runs_are_not_known() -> None:

@@ -239,13 +239,17 @@ def _share(finding: Finding, result: AnalysisResult) -> float:
     return 1.0 if finding.mode == "hang" else finding.recoverable_wall_ns / max(result.job.wall_ns or 0, 1)
 
 
-def _failing(result: AnalysisResult, fail_on: float) -> list[tuple[str, float]]:
-    shares = [(finding.id, _share(finding, result)) for finding in result.findings]
-    return [(name, share) for name, share in shares if share >= fail_on]
+def _failing(result: AnalysisResult, fail_on: float) -> list[tuple[Finding, float]]:
+    shares = [(finding, _share(finding, result)) for finding in result.findings]
+    return [(finding, share) for finding, share in shares if share >= fail_on]
 
 
-def _failures(failing: list[tuple[str, float]], fail_on: float | None) -> list[str]:
-    return [f"finding {name}: {share:.3f} of the wall is recoverable, --fail-on is {fail_on:g}" for name, share in failing]
+def _failures(failing: list[tuple[Finding, float]], fail_on: float | None) -> list[str]:
+    return [
+        f"finding {finding.id}: {share:.3f} of the wall is recoverable"
+        f"{f' by a policy ({finding.policy.name})' if finding.policy else ''}, --fail-on is {fail_on:g}"
+        for finding, share in failing
+    ]
 
 
 def _hints(result: AnalysisResult, run: Path | None) -> list[str]:
@@ -297,6 +301,8 @@ def _worth_asking(result: AnalysisResult) -> str | None:
     """The question that the result raises: a finding, else the slowest stage or cause; None where that saves too little."""
     least = LISTED_SHARE * (result.job.wall_ns or 0)
     for first in result.findings:
+        if first.policy is not None:
+            return "--advice"
         named = (("link", first.links), ("rank", first.ranks), ("stage", first.stages), ("class", first.classes))
         places = next(([f"{key}={place}" for place in some] for key, some in named if some), [])
         if places and first.recoverable_wall_ns >= least:
@@ -353,9 +359,15 @@ def _worth_asking(result: AnalysisResult) -> str | None:
     type=Real(0, 100),
     help="Steps that a policy needs more of to converge, as a share (0.03); without it that is unknown.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
+@click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")  # fmt: skip
 def whatif(
-    run: str, fixes: list[tuple[str, str]], delays: list[tuple[int, int, int]], as_json: bool, **asked: Unpack[PolicyOptions]
+    run: str,
+    fixes: list[tuple[str, str]],
+    delays: list[tuple[int, int, int]],
+    as_json: bool,
+    quiet: bool,
+    **asked: Unpack[PolicyOptions],
 ) -> None:
     """Replay a finished run with something changed: what would the wall clock have been?
 
@@ -376,7 +388,8 @@ def whatif(
     from taut.run import open_run
     from taut.stored import refusing_runs
 
-    with refusing_runs(run):
+    with progress(quiet) as stage, refusing_runs(run):
+        stage("replaying")
         opened = open_run(run)
         changes = _changes(opened, fixes, delays)
         actual, changed = replay(opened.graph).wall_ns, replay(opened.graph, changes).wall_ns

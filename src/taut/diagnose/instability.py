@@ -15,24 +15,31 @@ import numpy as np
 from taut.core.array_types import Floats, Ints, Mask
 from taut.core.ids import word_ids
 from taut.core.interval import estimate
+from taut.core.rank_words import rank_label
 from taut.core.reporting import LISTED_SHARE, spell
-from taut.diagnose.finding import Evidence, Finding
+from taut.diagnose.finding import Evidence, Finding, recovered, top_classes
 from taut.diagnose.job_regime import PAYS, mended, regime
 from taut.diagnose.rank_growth import Units, growth, rarest_seen, units
+from taut.diagnose.slow_sets import shared_place
 from taut.diagnose.strays import Strays, strays
 from taut.graph import Graph
 from taut.replay.policies import local_steps, measured
+from taut.replay.timeline import Change
 from taut.result.types import Estimate, Grown, Origins, StructuralPolicy
 
-MODE = "structural instability"
+MODE, TRANSFERS = "structural instability", "transfers"
 LEAST_EPISODES = 10.0
 """Episodes of equal cost that it takes to say that nobody carries it."""
 CARRIES = 0.5
 """Whoever causes this share of the cost carries it."""
 FALSE = 0.05
 """Chance of an upper bound that is too low, and of a host that is taken for the cause."""
+CULPRIT = 0.01
+"""Chance of a rank or host that is taken for the culprit of irregular delays."""
 FEW_HOSTS = 0.25
 """A host with more than this share of the ranks cannot be bounded by one half: it is compared with its share of the ranks."""
+MOST_CULPRITS = 3
+"""Ranks or hosts that are late time and again, and are taken out one after the other."""
 PASSING = 8
 """A rank that is late for at most one in so many steps of the run is late for a short while."""
 LOCAL_STEPS = 4
@@ -45,6 +52,20 @@ SHUFFLES, PERIODIC = 199, 0.01
 
 
 @dataclass(frozen=True)
+class Carrier:
+    """Who causes most of what strays cost."""
+
+    name: str
+    share: float
+    bound: float
+    """Upper bound of the share, 95 %."""
+    rows: Ints
+    """Its ranks, as indices; none for transfers."""
+    chance: float
+    """Of so large a share where all ranks are alike, corrected."""
+
+
+@dataclass(frozen=True)
 class Structure:
     """What a structural instability is made of."""
 
@@ -52,8 +73,7 @@ class Structure:
     """Share of the wall that strays cost."""
     amplification: float
     """What the whole job loses for each rank-second that a rank strays by, on average over ranks."""
-    carried: tuple[str, float, float]
-    """Who carries most: name, share, upper bound."""
+    carried: Carrier
     origins: Origins | None
     growth: list[Grown] | None
     policy: StructuralPolicy | None
@@ -76,16 +96,21 @@ def instability(evidence: Evidence, others: Sequence[Finding], pays: float = PAY
     """The other findings with this one among them where it holds, and what hinders it where the run is too short.
 
     A rank that was late in a few consecutive steps is a finding by itself. If there are many such, each on another rank, they
-    are episodes of one instability: it stands in their place.
+    are episodes of one instability: it stands in their place. A rank or host that causes most of the episodes is a finding of
+    its own, mended before the rest is asked.
     """
     undecided: Undecided | None = None
     lasting = [one for one in others if not _passes(evidence, one)]
     for rest in (lasting, list(others)) if len(lasting) < len(others) else (lasting,):
-        found = _nobody(evidence, rest, pays)
-        if isinstance(found, Finding):
-            return [*rest, found], None
-        undecided = found
-    return list(others), undecided
+        known = list(rest)
+        found = _nobody(evidence, known, pays)
+        while isinstance(found, Finding) and found.structure is None and len(known) < len(rest) + MOST_CULPRITS:
+            known.append(found)
+            found = _nobody(evidence, known, pays)
+        if isinstance(found, Finding) and found.structure is not None:
+            return [*known, found], None
+        undecided = None if isinstance(found, Finding) else found
+    return known, undecided
 
 
 def _passes(evidence: Evidence, finding: Finding) -> bool:
@@ -106,17 +131,21 @@ def _nobody(evidence: Evidence, others: Sequence[Finding], pays: float) -> Findi
         return None
     if regime(evidence.batch, evidence.blame, others, pays).kind in (None, "stable"):
         return None
-    host, follows = _hosts(g), _follows(g)
+    host, follows = host_numbers(g), successive(g)
     origin, cost = _episodes(found, follows)
     telling = float(cost.sum() ** 2 / max((cost**2).sum(), 1.0))
     if telling < LEAST_EPISODES:
         more = int(np.ceil(len(g.steps) * (LEAST_EPISODES / max(telling, 1.0) - 1)))
         return Undecided(price, telling, max(more, 1))
     carried = _carries_most(g, host, origin, cost, telling)
-    if carried[1] >= CARRIES or (price.lo or 0.0) < LISTED_SHARE:
+    if carried.share >= CARRIES and len(carried.rows) and carried.chance < CULPRIT:
+        return _culprit(evidence, found, carried, others)
+    if carried.name == TRANSFERS and carried.share >= CARRIES:
         return None
-    if carried[2] >= CARRIES:
-        return Undecided(price, telling, _steps_to_bound(carried[1], telling, len(g.steps)))
+    if (price.lo or 0.0) < LISTED_SHARE:
+        return None
+    if carried.bound >= CARRIES:
+        return Undecided(price, telling, _steps_to_bound(carried.share, telling, len(g.steps)))
     parts, policy = units(found, host, follows), _policy(evidence, others, float(found.wall_ns.sum()))
     structure = Structure(
         loss_share=price,
@@ -136,12 +165,12 @@ def _price(found: Strays) -> Estimate | None:
     return estimate(lambda s: cost[s].sum(axis=-1) / np.maximum(wall[s].sum(axis=-1), 1.0), len(wall))
 
 
-def _hosts(graph: Graph) -> Ints:
+def host_numbers(graph: Graph) -> Ints:
     """Host of every rank as a number, -1 where it is not known."""
     return np.asarray(word_ids(np.asarray(graph.members.host))[0], dtype=np.int64)
 
 
-def _follows(graph: Graph) -> Mask:
+def successive(graph: Graph) -> Mask:
     """Whether each window follows the one before."""
     steps, segment = graph.steps, graph.segment
     out = np.zeros(len(steps), dtype=bool)
@@ -165,25 +194,60 @@ def _episodes(found: Strays, follows: Mask) -> tuple[Ints, Floats]:
     return np.concatenate([ranks, np.full(int(held.sum()), -1)]), np.concatenate([costs, longer[held]])
 
 
-def _carries_most(graph: Graph, host: Ints, origin: Ints, cost: Floats, telling: float) -> tuple[str, float, float]:
-    """(name, share, upper bound) of the rank, host or set of links that carries most by its bound."""
-    whole = max(float(cost.sum()), 1.0)
-    ranks = origin >= 0
+def _carries_most(graph: Graph, host: Ints, origin: Ints, cost: Floats, telling: float) -> Carrier:
+    """The rank, host or set of transfers that carries most, by its bound."""
+    whole, ranks = max(float(cost.sum()), 1.0), origin >= 0
     by_rank = np.bincount(origin[ranks], weights=cost[ranks], minlength=len(graph.ranks)) / whole
-    worst = int(by_rank.argmax())
-    rows = [(f"rank {graph.ranks[worst]}", float(by_rank[worst]))]
-    rows.append(("transfers", float(cost[~ranks].sum()) / whole))
-    found_bounds = [(name, share, upper_bound(share, telling)) for name, share in rows]
-    names = np.asarray(graph.members.host)
+    moved, worst = float(cost[~ranks].sum()) / whole, int(by_rank.argmax())
+
+    def carrier(name: str, share: float, rows: Ints, tested: int) -> Carrier:
+        expected = len(rows) / len(graph.ranks)
+        chance = min(1.0, tested * binomial_tail(share, telling, expected)) if len(rows) else 1.0
+        # A host with many of the ranks cannot be bounded by one half: it carries what is more than its share of the ranks.
+        bounded = expected <= FEW_HOSTS or len(rows) == 1
+        bound = upper_bound(share, telling) if bounded else 1.0 if chance < FALSE else 0.0
+        return Carrier(name, share, bound, rows, chance)
+
+    rank = rank_label(int(graph.ranks[worst]), graph.members)
+    found = [carrier(rank, float(by_rank[worst]), np.array([worst]), len(by_rank)),
+             carrier(TRANSFERS, moved, np.array([], dtype=np.int64), 1)]  # fmt: skip
     if (host >= 0).all() and 1 < len(np.unique(host)) < len(host):
-        by_host, size = np.bincount(host, weights=by_rank), np.bincount(host) / len(host)
-        for h in np.flatnonzero(by_host):
-            share = float(by_host[h])
-            if size[h] <= FEW_HOSTS:
-                found_bounds.append((str(names[host == h][0]), share, upper_bound(share, telling)))
-            elif _more_than(share, float(size[h]), telling, len(size)):
-                found_bounds.append((str(names[host == h][0]), share, 1.0))
-    return max(found_bounds, key=lambda row: row[2])
+        names, by_host = np.asarray(graph.members.host), np.bincount(host, weights=by_rank)
+        found += [carrier(f"host {names[host == h][0]}", float(by_host[h]), np.flatnonzero(host == h), len(by_host))
+                  for h in np.flatnonzero(by_host)]  # fmt: skip
+    # Of a host and its one rank that has it all, the rank.
+    return max(found, key=lambda one: (one.bound if one.bound < CARRIES else CARRIES + one.share, -len(one.rows)))
+
+
+def _culprit(evidence: Evidence, found: Strays, carried: Carrier, others: Sequence[Finding]) -> Finding | None:
+    """The finding about a rank or host that is late time and again, and causes most of what strays cost."""
+    g = evidence.graph
+    ops = np.flatnonzero(np.isin(g.rank_index, carried.rows))
+    work, gap, why = np.minimum(found.work_ns, g.work_ns), np.minimum(found.gap_ns, g.gap_ns), f"{carried.name} like its peers"
+    changes = Change(ops, "work", "set", work[ops], why), Change(ops, "gap", "set", gap[ops], why)
+    before = [change for one in others for change in one.changes]
+    saved = recovered(evidence, [*before, *changes]) - recovered(evidence, before)
+    wall = evidence.observed.window_ns
+    share = estimate(lambda s: saved[s].sum(axis=-1) / np.maximum(wall[s].sum(axis=-1), 1), len(wall))
+    if share is None or (share.lo or 0.0) < LISTED_SHARE:
+        return None
+    late = np.flatnonzero(np.isin(found.stray_ns.argmax(axis=0), carried.rows) & (saved > LISTED_SHARE * np.median(wall)))
+    return Finding(
+        mode="straggler cascade",
+        ranks=tuple(int(rank) for rank in g.ranks[carried.rows]),
+        where=shared_place(g, carried.rows.tolist()),
+        classes=top_classes(g, ops, np.maximum(g.work_ns[ops] - found.work_ns[ops], 0)),
+        steps=evidence.steps(int(late.min()), int(late.max())),
+        lost_rank_ns=int(saved.sum()) * len(g.ranks),
+        recoverable_wall_ns=int(saved.sum()),
+        saved_ns=saved,
+        confidence=1 - carried.chance,
+        because=f"{carried.name} is late in {len(late)} of {len(wall)} steps, by "
+        f"{spell(float(np.median(found.stray_ns.max(axis=0)[late])))}, and causes {100 * carried.share:.0f} % of what "
+        f"irregular delays cost, with {len(carried.rows)} of {len(g.ranks)} ranks; the others wait for it",
+        changes=changes,
+        reference="peers",
+    )
 
 
 def upper_bound(share: float, episodes: float) -> float:
@@ -194,12 +258,12 @@ def upper_bound(share: float, episodes: float) -> float:
     return 1.0 if hits >= episodes else float(betaincinv(hits + 1, episodes - hits, 1 - FALSE))
 
 
-def _more_than(share: float, expected: float, episodes: float, tested: int) -> bool:
-    """Whether a share of episodes is larger than expected, by the binomial tail, corrected for those tested."""
+def binomial_tail(share: float, episodes: float, expected: float) -> float:
+    """Chance of so large a share of so many episodes, or a larger one, where this one is expected."""
     from scipy.special import betainc
 
     hits = share * episodes
-    return hits > 0 and float(betainc(hits, episodes - hits + 1, expected)) * tested < FALSE
+    return 1.0 if hits <= 0 else float(betainc(hits, episodes - hits + 1, expected))
 
 
 def _steps_to_bound(share: float, telling: float, steps: int) -> int:
@@ -282,20 +346,20 @@ def _periodic(parts: Units, seed: int = 0) -> bool:
         return float(apart.std() / max(apart.mean(), 1.0))
 
     rng, windows = np.random.default_rng(seed), parts.stray_ns.shape[1]
-    counts = np.bincount(parts.unit)
+    whose = np.sort(parts.unit)
     as_even = 0
     for _ in range(SHUFFLES):
-        again = [np.diff(np.sort(rng.choice(windows, n, replace=False))) for n in counts if n > 1]
-        as_even += uneven(np.concatenate(again).astype(np.float64)) <= uneven(apart)
+        again = windows * rng.random(len(whose))
+        again = np.diff(again[np.lexsort((again, whose))])[whose[1:] == whose[:-1]]
+        as_even += uneven(again) <= uneven(apart)
     return (1 + as_even) / (1 + SHUFFLES) <= PERIODIC
 
 
 def _because(s: Structure) -> str:
-    name, share, bound = s.carried
     text = (
         f"waiting for whoever is late costs {_per_cent(s.loss_share)} of the wall clock, {s.amplification:.0f} times what "
-        f"ranks are late on average; nobody carries it ({name} most, {100 * share:.0f} % of it, "
-        f"surely below {100 * bound:.0f} %)"
+        f"ranks are late on average; nobody carries it ({s.carried.name} most, {100 * s.carried.share:.0f} % of it, "
+        f"surely below {100 * s.carried.bound:.0f} %)"
     )
     if s.origins is not None:
         o = s.origins

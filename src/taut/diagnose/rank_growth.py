@@ -1,12 +1,13 @@
 """How the price of synchrony grows with ranks, from the run itself.
 
-Units (ranks, or hosts where their ranks stray together) are taken to be alike. Their episodes are events of a rate that is
-known as well as their number tells it; between episodes they stray as the pool of all units does. New units are joined to the
-measured ones, step by step, and the latest of all of them decides the step.
+Units (ranks, or hosts where their ranks stray together) are taken to be drawn alike. Their episodes are events of a rate that
+is known as well as their number tells it; between episodes they stray as the pool of all units does; they are unequal for good
+by a normal spread. New units are joined to the measured ones, step by step, and the latest of all of them decides the step.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from statistics import NormalDist
 
 import numpy as np
@@ -22,7 +23,8 @@ LEAST_EPISODES = 8
 """Fewer tell no rate."""
 SCALES = (1, 2, 4)
 """Times as many ranks as were measured."""
-DRAWS = 400
+DRAWS, LIKE = 200, 16
+"""Runs that are drawn, and classes of units by their level."""
 LEVEL = (0.05, 0.95)
 """Ends of the interval of another run with so many ranks and as many steps: it covers 90 %."""
 SHUFFLES, TOGETHER = 199, 0.01
@@ -44,6 +46,8 @@ class Units(Struct, frozen=True):
     """Windows of each episode."""
     unit: Ints
     """Unit of each episode."""
+    slack_ns: Floats
+    """Per unit: what it may stray by before anybody waits for it, ns."""
     hosts: bool
     """Whether units are hosts."""
 
@@ -53,12 +57,13 @@ def units(strays: Strays, host: Ints, joined: Mask) -> Units:
 
     ``host`` is the host of each rank, ``joined`` says of each window whether it follows the one before.
     """
-    stray, late = strays.stray_ns, beyond(strays.stray_ns)
+    stray, late, slack = strays.stray_ns, beyond(strays.stray_ns), strays.slack_ns
     together = _together(late, host)
     if together:
         hosts = np.unique(host)
         stray = np.stack([stray[host == h].max(axis=0) for h in hosts])
         late = np.stack([late[host == h].any(axis=0) for h in hosts])
+        slack = np.array([slack[host == h].min() for h in hosts])
     before = np.zeros_like(late)
     before[:, 1:] = late[:, :-1] & joined[1:]
     unit, first = np.nonzero(late & ~before)
@@ -66,7 +71,7 @@ def units(strays: Strays, host: Ints, joined: Mask) -> Units:
     after = np.zeros_like(late)
     after[:, :-1] = late[:, 1:] & joined[1:]
     last = np.nonzero(late & ~after)[1]
-    return Units(stray, late, first, last - first + 1, unit, together)
+    return Units(stray, late, first, last - first + 1, unit, slack, together)
 
 
 def beyond(stray_ns: Floats) -> Mask:
@@ -77,25 +82,26 @@ def beyond(stray_ns: Floats) -> Mask:
     return np.asarray(stray_ns > middle + max(level * spread, 1.0))
 
 
-def growth(strays: Strays, found: Units, ranks: int, seed: int = 0) -> list[Grown] | None:
-    """Share of the wall that strays cost at SCALES times the ranks; None where too few episodes tell."""
+def growth(strays: Strays, found: Units, ranks: int, scales: Sequence[float] = SCALES, seed: int = 0) -> list[Grown] | None:
+    """Share of the wall that strays cost at so many times the ranks; None where too few episodes tell."""
     if len(found.first) < LEAST_EPISODES:
         return None
-    rng = np.random.default_rng(seed)
+    rng, count = np.random.default_rng(seed), len(found.stray_ns)
     ideal = strays.wall_ns - strays.cost_ns
     through = _passed_on(strays, found)
-    # Strays of one unit of a step are in the pool with the sign they have: a unit may be early.
     pool = np.sort(found.stray_ns[~found.late])
+    seen = (found.stray_ns - found.slack_ns[:, None]).max(axis=0)
     out = []
-    for scale in SCALES:
-        more = (scale - 1) * len(found.stray_ns)
-        joined = [_share(ideal, np.maximum(strays.cost_ns, through * _drawn(found, pool, more, rng))) for _ in range(DRAWS)]
-        anew = [_share(ideal, np.maximum(through * _drawn(found, pool, scale * len(found.stray_ns), rng), 0.0))
-                for _ in range(DRAWS)]  # fmt: skip
-        value = float(np.mean(joined))
+    for scale in scales:
+        more = round(scale * count) - count
+        drawn = [_latest(found, pool, more, rng) for _ in range(DRAWS)]
+        # With the measured units among them, whose latest is nobody's by more than nothing without strays.
+        joined = [_share(ideal, through, np.maximum(seen, came), max(most, 0.0)) for came, most in drawn] if more else []
+        anew = [_share(ideal, through, *_latest(found, pool, more + count, rng)) for _ in range(DRAWS)]
+        value = float(np.mean(joined)) if more else float(strays.cost_ns.sum() / max(strays.wall_ns.sum(), 1.0))
         low, high = np.quantile(anew, LEVEL)
         about = Estimate(value=value, lo=min(float(low), value), hi=max(float(high), value))
-        out.append(Grown(ranks=scale * ranks, loss_share=about))
+        out.append(Grown(ranks=round(scale * ranks), loss_share=about))
     return out
 
 
@@ -104,33 +110,42 @@ def rarest_seen(found: Units) -> int:
     return int(found.stray_ns.size / UNSEEN)
 
 
-def _share(ideal: Floats, cost: Floats) -> float:
-    return float(cost.sum() / max(ideal.sum() + cost.sum(), 1.0))
+def _share(ideal: Floats, through: float, came: Floats, most: float) -> float:
+    """What strays cost, where the latest of each window ``came`` and the slowest unit comes ``most`` late without them, ns."""
+    cost = through * np.maximum(came - most, 0.0).sum()
+    return float(cost / max(ideal.sum() + most * len(ideal) + cost, 1.0))
 
 
 def _passed_on(strays: Strays, found: Units) -> float:
     """The part of a stray that reaches the wall: slack may absorb some of it."""
-    latest = np.maximum(found.stray_ns.max(axis=0), 0.0).sum()
+    latest = np.maximum((found.stray_ns - found.slack_ns[:, None]).max(axis=0), 0.0).sum()
     return float(np.clip(strays.cost_ns.sum() / max(latest, 1.0), 0.0, 1.0))
 
 
-def _drawn(found: Units, pool: Floats, more: int, rng: np.random.Generator) -> Floats:
-    """Latest stray of so many new units in every window, ns; the rate of episodes is drawn from what their number tells."""
-    windows = found.stray_ns.shape[1]
-    if more == 0:
-        return np.zeros(windows)
-    # The largest of n draws from a sorted pool lies at the u^(1/n) quantile.
-    at = rng.random(windows) ** (1 / more) * len(pool)
-    out: Floats = pool[np.minimum(at.astype(np.int64), len(pool) - 1)]
-    rate = rng.gamma(len(found.first) + 0.5) / len(found.stray_ns)
-    count = rng.poisson(rate * more)
-    which = rng.integers(0, len(found.first), count)
-    begin = rng.integers(0, windows, count)
+def _latest(found: Units, pool: Floats, units: int, rng: np.random.Generator) -> tuple[Floats, float]:
+    """(when the latest of so many new units comes in every window, when without strays), ns after the slowest measured one.
+
+    How unequal units are for good, and how often they have episodes, is drawn from what the measured ones tell.
+    """
+    windows, count = found.stray_ns.shape[1], len(found.stray_ns)
+    if units == 0:
+        return np.full(windows, -np.inf), -np.inf
+    free = max(count - 1, 1)
+    spread = float(found.slack_ns.std(ddof=1)) * np.sqrt(free / rng.chisquare(free)) if count > 1 else 0.0
+    level = -found.slack_ns.mean() + spread * (rng.normal() / np.sqrt(count) + rng.normal(size=units))
+    out = np.full(windows, -np.inf)
+    for some in np.array_split(np.sort(level), min(LIKE, units)):  # units of like level are drawn as one
+        # The largest of n draws from a sorted pool lies at the u^(1/n) quantile.
+        at = rng.random(windows) ** (1 / len(some)) * len(pool)
+        np.maximum(out, pool[np.minimum(at.astype(np.int64), len(pool) - 1)] + some.mean(), out=out)
+    episodes = rng.poisson(rng.gamma(len(found.first) + 0.5) / count * units)
+    which, begin = rng.integers(0, len(found.first), episodes), rng.integers(0, windows, episodes)
+    whose = level[rng.integers(0, units, episodes)]
     for k in range(int(found.length.max())):
         lasts = found.length[which] > k
         one, at_window = which[lasts], (begin[lasts] + k) % windows
-        np.maximum.at(out, at_window, found.stray_ns[found.unit[one], found.first[one] + k])
-    return out
+        np.maximum.at(out, at_window, found.stray_ns[found.unit[one], found.first[one] + k] + whose[lasts])
+    return out, float(level.max())
 
 
 def _together(late: Mask, host: Ints, seed: int = 0) -> bool:

@@ -22,6 +22,7 @@ from taut.diagnose.job_regime import mended
 from taut.graph import Graph
 from taut.replay.exposed import copies
 from taut.replay.mixtures import grid
+from taut.replay.timeline import Change, replay
 
 
 class Strays(Struct, frozen=True):
@@ -35,6 +36,12 @@ class Strays(Struct, frozen=True):
     """Per window: what it would gain besides if no transfer took longer than is usual for it, ns."""
     wall_ns: Floats
     """Per window, findings mended, ns."""
+    work_ns: Ints
+    """Per op: its work without strays, ns."""
+    gap_ns: Ints
+    """Per op: the gap before it without strays, ns."""
+    slack_ns: Floats
+    """Per rank: what it waits in a window without strays, and may stray by before anybody waits for it, ns."""
 
 
 def own_ops(graph: Graph) -> Mask:
@@ -60,7 +67,24 @@ def strays(evidence: Evidence, findings: Sequence[Finding]) -> Strays:
     # Columns: as it was, without strays, without longer transfers too.
     prepared = grid(batch, [gap - apart_gap, apart_gap, None], [work - apart - longer, apart, longer])
     was, without, quick = prepared.walls(np.array([[1.0, 1.0, 1.0], [1.0, 0.0, 0.0], [1.0, 1.0, 0.0]])).T
-    return Strays(_by_rank(g, apart + apart_gap), was - without, without - quick, was)
+    even, even_gap = (np.maximum(np.rint(ns), 0).astype(np.int64) for ns in (work - apart, gap - apart_gap))
+    return Strays(
+        stray_ns=_by_rank(g, apart + apart_gap),
+        cost_ns=was - without,
+        transfer_ns=without - quick,
+        wall_ns=was,
+        work_ns=even,
+        gap_ns=even_gap,
+        slack_ns=_slack(g, even, even_gap),
+    )
+
+
+def _slack(graph: Graph, work: Ints, gap: Ints) -> Floats:
+    """Mean wait of every rank in a window with this work and these gaps, ns."""
+    everywhere = np.arange(len(graph))
+    even = [Change(everywhere, "work", "set", work), Change(everywhere, "gap", "set", gap)]
+    waits = weighed(graph.rank_index, replay(graph, even).wait_ns, len(graph.ranks))
+    return waits / max(len(graph.steps), 1)
 
 
 def _apart(graph: Graph, deviation: Floats) -> Floats:

@@ -24,6 +24,7 @@ from taut.render.text import count, duration, money, percent, plain, safe, size,
 from taut.result.types import (
     AnalysisResult,
     AttemptEntry,
+    Baseline,
     Cause,
     Clock,
     Fidelity,
@@ -199,19 +200,27 @@ def _in(text: str, style: str = "") -> Text:
 def _verdict(result: AnalysisResult) -> ConsoleRenderable:
     verdict = result.verdict
     headline = Text(safe(verdict.text), style=CLASS_STYLE.get(verdict.kind, "bold"))
-    lines = [headline, *([both] if (both := utilised(verdict)) else [])]
+    lines = [headline, *([both] if (both := _utilised(verdict, result.baseline)) else [])]
     lines += [Text(f"{safe(verdict.components)}.")] if verdict.components else []
     return Group(*lines)
 
 
-def utilised(verdict: Verdict) -> Text | None:
-    """What a dashboard would show, beside what was produced."""
+def _utilised(verdict: Verdict, baseline: Baseline | None) -> Text | None:
+    """What a dashboard would show, beside what was produced; behind what both were in the baseline."""
     if verdict.nominal_share is None or verdict.effective_share is None:
         return None
-    line = Text(f"{100 * verdict.nominal_share:.0f} % utilised, {100 * verdict.effective_share:.0f} % productive", "bold")
-    how = {"measured": "by metrics", "derived from kernels": "time under any kernel"}
-    source = how.get(verdict.nominal_is or "", "time inside any op, waiting included")
-    return line.append(f" (utilised: {source})", style="not bold dim")
+    line = Text(style="bold")
+    before = (None, None) if baseline is None else (baseline.nominal_share, baseline.effective_share)
+    for old, new, word in zip(
+        before, (verdict.nominal_share, verdict.effective_share), ("utilised", "productive"), strict=True
+    ):
+        line.append(", " if line else "")
+        if old is not None:
+            line.append(f"{100 * old:.0f}", style="not bold strike dim").append(" → ", style="not bold")
+        line.append(f"{100 * new:.0f} % {word}")
+    how = {"measured": "by metrics", "derived from kernels": "by time under any kernel"}
+    source = how.get(verdict.nominal_is or "", "by time inside ops, waits included")
+    return line.append(f" ({source})", style="not bold dim")
 
 
 def _job(result: AnalysisResult) -> ConsoleRenderable:

@@ -63,7 +63,7 @@ def envelope_part(result: AnalysisResult, screen: Screen) -> ConsoleRenderable |
         columns = "".join(f"{n:,}".center(CELL) for n in ranks) + " " * BETWEEN
         lines.append(Text(" ranks".ljust(LABEL) + columns * len(some), style="dim", no_wrap=True))
         for spread in spreads:
-            line = Text(f" ±{100 * spread:.2g} %".ljust(LABEL), style="dim", no_wrap=True)
+            line = Text(f" ±{_short(100 * spread)} %".ljust(LABEL), style="dim", no_wrap=True)
             for gate in some:
                 for n in ranks:
                     here = (n, spread, gate)
@@ -123,7 +123,13 @@ def _inside(value: float, axis: Sequence[float], interval: Estimate) -> bool:
 
 
 def _gates(count: float) -> str:
-    return f"{count:.3g} gate{'' if count == 1 else 's'} a step"
+    many = _short(count)
+    return f"{many} gate{'' if many == '1' else 's'} a step"
+
+
+def _short(value: float) -> str:
+    """A number of two digits, or all digits before the point."""
+    return f"{value:.0f}" if value >= 99.5 else f"{value:.2g}"
 
 
 def _legend(found: Envelope) -> list[ConsoleRenderable]:
@@ -135,8 +141,9 @@ def _legend(found: Envelope) -> list[ConsoleRenderable]:
         modes.append(f"{NOTHING} none takes 3 %", style="dim")
     both = any(len(cell.modes) > 1 for cell in found.map)
     ranks, spread, gates = found.point.ranks, found.point.heterogeneity, found.point.intensity
-    many = "gate" if gates.value == gates.hi == 1 else "gates"
-    where = f"[ ] this job: {ranks.value:,} ranks, ±{_between(spread, 100)} %, {_between(gates)} {many} a step"
+    often = _between(gates)
+    many = "gate" if often == "1" else "gates"
+    where = f"[ ] this job: {ranks.value:,} ranks, ±{_between(spread, 100)} %, {often} {many} a step"
     words = [where, *(["( ) its interval"] if _any_reached(found) else []), *(["two letters: both"] if both else [])]
     return [modes, *_behind(found), Text(f" {' · '.join([*words, '± how far ranks differ for good'])}", style="dim")]
 
@@ -153,7 +160,7 @@ def _behind(found: Envelope) -> list[ConsoleRenderable]:
     words = []
     for cell, where in (
         (own, "here"),
-        (far, f"at {far.ranks:,} ranks, ±{100 * far.heterogeneity:.2g} %, {_gates(far.intensity)}"),
+        (far, f"at {far.ranks:,} ranks, ±{_short(100 * far.heterogeneity)} %, {_gates(far.intensity)}"),
     ):
         others = [(share.value, mode) for mode, share in cell.losses.items() if mode not in first]
         if others:
@@ -163,9 +170,8 @@ def _behind(found: Envelope) -> list[ConsoleRenderable]:
 
 
 def _between(one: Estimate, scale: float = 1) -> str:
-    if one.lo is None or one.hi is None or one.lo == one.hi:
-        return f"{scale * one.value:.3g}"
-    return f"{scale * one.value:.3g} ({scale * one.lo:.3g}–{scale * one.hi:.3g})"
+    value, low, high = (_short(scale * end) if end is not None else "" for end in (one.value, one.lo, one.hi))
+    return value if not low or not high or low == high else f"{value} ({low}–{high})"
 
 
 def _any_reached(found: Envelope) -> bool:

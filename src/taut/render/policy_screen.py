@@ -24,10 +24,10 @@ def render_whatif(result: WhatIfResult, screen: Screen) -> str:
 def _policies(result: WhatIfResult, policies: list[MeasuredPolicy]) -> Iterator[ConsoleRenderable]:
     if policies:
         known = policies[0].more_steps_share is not None
-        table = _table("policy", "regime", "saves", "range", "behind", "net" if known else "even at")
+        table = _table("policy", "regime then", "saves", "range", "behind", "net" if known else "even at")
         for one in policies:
             last = _net(one) if known else _even(one)
-            name = _in(safe(one.name), "bold" if one.on_frontier is True else "")
+            name = _in(f"{safe(one.name)} *", "bold") if one.on_frontier is True else _in(safe(one.name))
             table.add_row(name, _in(_regime(one)), _saves(one), _range(one), str(one.staleness_steps), last)
         yield table
     else:
@@ -43,7 +43,9 @@ def _saves(one: MeasuredPolicy) -> str:
 
 def percent_signed(share: float | None) -> str:
     """A share that may be below nothing."""
-    return UNKNOWN if share is None else percent(share) if share >= 0 else f"-{percent(-share)}"
+    if share is None or share >= 0:
+        return percent(share)
+    return "> -0.1 %" if share > -0.0005 else f"-{percent(-share)}"
 
 
 def _range(one: MeasuredPolicy) -> str:
@@ -54,8 +56,8 @@ def _range(one: MeasuredPolicy) -> str:
 
 
 def _regime(one: MeasuredPolicy) -> str:
-    without, with_ = one.regime.without or UNKNOWN, one.regime.with_ or UNKNOWN
-    return without if without == with_ else f"{without} → {with_}"
+    """With the policy; without any it is the same for all, and told once."""
+    return one.regime.with_ or UNKNOWN
 
 
 def _net(one: MeasuredPolicy) -> str:
@@ -72,10 +74,12 @@ def _notes(result: WhatIfResult, policies: list[MeasuredPolicy]) -> Iterator[str
     """What the figures rest on."""
     if isinstance(result.replicas, str):
         yield result.replicas
+    if policies and policies[0].regime.without:
+        yield f"without a policy the regime is {policies[0].regime.without}"
     budget = result.staleness
     if budget:
         given = " (default; --staleness N)" if budget.default else ""
-        yield f"gradients at most {budget.steps} steps behind{given}; in bold what saves more than all that is fresher"
+        yield f"gradients at most {budget.steps} steps behind{given}; * saves more than all that is fresher"
     if any(one.kind == "bounded" for one in policies):
         yield "of some only a range is known, from what is surely saved to what is if all goes well; with backups by the sample"
     more = policies[0].more_steps_share if policies else None

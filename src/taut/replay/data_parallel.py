@@ -9,13 +9,14 @@ sends and receives, all-to-alls, groups named after tensor, pipeline, expert, co
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 import numpy as np
 from msgspec import Struct
 
-from taut.core.array_types import Indices, Ints, Mask
-from taut.core.ids import numbered
-from taut.core.tables import Verb
+from taut.core.array_types import Floats, Indices, Ints, Mask
+from taut.core.ids import numbered, weighed
+from taut.core.tables import Kind, Verb
 from taut.graph import Graph
 
 REDUCES = (Verb.ALL_REDUCE, Verb.REDUCE_SCATTER, Verb.REDUCE)
@@ -27,6 +28,10 @@ WITHIN = re.compile(r"(?<![a-z])(tp|tensor|mp|model|pp|pipeline|ep|expert|cp|con
 """Groups that hold a replica together, by a word in their name."""
 ACROSS = re.compile(r"(?<![a-z])(dp|ddp|data|replicas?|replicate)(?![a-z])", re.I)
 """Groups of replicas, by a word in their name."""
+EARLY = 0.15
+"""No gradient is there before this share of a step's compute is done: a forward pass is longer."""
+MANY, OFTEN = 8, 0.05
+"""So many reductions in a step, this share of their bytes early: activations are added up, not gradients."""
 
 
 class DataParallel(Struct, frozen=True):
@@ -60,6 +65,8 @@ def data_parallel(graph: Graph) -> DataParallel:
     alone = np.zeros(len(graph), dtype=bool), np.arange(ranks), ranks
     if ranks < 2 or not (graph.gate >= 0).any():
         return DataParallel(*alone, refused="its ranks meet nowhere" if ranks > 1 else "it has one rank")
+    if len(np.unique(graph.members.role)) > 1:
+        return DataParallel(*alone, refused="its ranks have different roles")
     if any(graph.phases):
         return DataParallel(*alone, refused="it serves requests: its ranks meet to compute one answer, not to add gradients up")
     groups = _groups(graph)
@@ -80,14 +87,19 @@ def _groups(graph: Graph) -> _Groups:
     which = np.where(hop, count, graph.ops.group[rows])
     of = np.zeros(len(graph.gates), dtype=np.int64)
     of[graph.gate[rows]] = which
-    seen = np.unique(np.stack([which, index[rows]], axis=1), axis=0)
-    members = [seen[seen[:, 0] == g, 1] for g in range(count)]
+    seen, ranks = np.unique(which[~hop] * len(graph.ranks) + index[rows][~hop]), len(graph.ranks)
+    members = [seen[a:b] % ranks for a, b in pairwise(np.searchsorted(seen, np.arange(count + 1) * ranks).tolist())]
     # The two ops of a hop lie at one gate.
     order = np.argsort(graph.gate[rows[hop]], kind="stable")
     gate, rank = graph.gate[rows[hop]][order], index[rows[hop]][order]
     two = gate[1:] == gate[:-1]
-    pairs = np.unique(np.stack([rank[:-1][two], rank[1:][two]], axis=1), axis=0)
-    return _Groups(of, [*members, np.zeros(0, dtype=np.int64)], list(pairs))
+    return _Groups(of, [*members, np.zeros(0, dtype=np.int64)], _pairs(rank[:-1][two], rank[1:][two], ranks))
+
+
+def _pairs(one: Ints, other: Ints, ranks: int) -> list[Ints]:
+    """Pairs of ranks, each once."""
+    found = np.unique(one * ranks + other)
+    return list(np.stack([found // ranks, found % ranks], axis=1))
 
 
 def _joined(ranks: int, sets: list[Ints]) -> Ints:
@@ -110,7 +122,7 @@ def _crossing(graph: Graph) -> list[Ints]:
     index = graph.rank_index
     to = np.repeat(np.arange(len(graph)), np.diff(graph.pred_ptr))
     cross = index[graph.pred] != index[to]
-    pairs = np.unique(np.stack([index[graph.pred[cross]], index[to[cross]]], axis=1), axis=0)
+    pairs = _pairs(index[graph.pred[cross]], index[to[cross]], len(graph.ranks))
     replica = _index(graph)
     return [pair for pair in pairs if replica is None or replica[pair[0]] == replica[pair[1]]]
 
@@ -120,7 +132,7 @@ def _relaxes(graph: Graph, groups: _Groups) -> Mask:
     verb = graph.gates.verb
     meets = np.isin(verb, (*REDUCES, *GOES_WITH))
     across = _across(graph, groups)[groups.of] & meets & ~_named(graph, WITHIN)
-    across &= ~_sharded(graph, groups, across)
+    across &= ~_sharded(graph, groups, across) & ~_activations(graph, groups)
     # What only goes with reductions is none by itself, unless barriers are all there is: a table of step times has no more.
     least = np.isin(verb, REDUCES) if (across & np.isin(verb, REDUCES)).any() else verb == Verb.BARRIER
     return across if (across & least).any() else np.zeros(len(verb), dtype=bool)
@@ -175,6 +187,40 @@ def _sharded(graph: Graph, groups: _Groups, across: Mask) -> Mask:
     return np.asarray(often[groups.of] & np.isin(verb, (Verb.ALL_GATHER, Verb.REDUCE_SCATTER)))
 
 
+def _activations(graph: Graph, groups: _Groups) -> Mask:
+    """Per gate: whether its group adds activations up (tensor parallelism), by reductions all over the step.
+
+    Gradients come after the forward pass. Groups that are known as data-parallel are not asked.
+    """
+    gates, sets = graph.gates, len(groups.members)
+    reduces = np.isin(gates.verb, REDUCES) & ~_named(graph, ACROSS)
+    if _index(graph) is not None or not reduces.any():
+        return np.zeros(len(gates), dtype=bool)
+    bytes_of = np.where((gates.size > 0) & reduces, gates.size, 0).astype(np.float64)
+    known = np.bincount(groups.of, weights=bytes_of, minlength=sets) > 0
+    weight = np.where(known[groups.of], bytes_of, reduces)
+    early, whole = (np.bincount(groups.of, weights=w, minlength=sets) for w in (weight * (_progress(graph) < EARLY), weight))
+    count = np.bincount(groups.of, weights=reduces, minlength=sets)
+    found = (count >= MANY * len(graph.steps)) & (early > OFTEN * whole)
+    return np.asarray(found[groups.of])
+
+
+def _progress(graph: Graph) -> Floats:
+    """Per gate: the share of their step's compute that its members had behind them, on average."""
+    cell, cells = numbered(graph.rank_index, graph.window)
+    order = np.argsort(cell, kind="stable")
+    work = np.where(graph.ops.kind == Kind.COMPUTE, graph.work_ns, 0)[order]
+    done = np.cumsum(work) - work
+    total = np.bincount(cell, weights=graph.work_ns * (graph.ops.kind == Kind.COMPUTE), minlength=cells)
+    first = np.concatenate([[0.0], np.cumsum(total)[:-1]])
+    share = np.ones(len(graph))
+    share[order] = (done - first[cell[order]]) / np.maximum(total[cell[order]], 1.0)
+    share[total[cell] <= 0] = 1.0
+    rows = np.flatnonzero(graph.gate >= 0)
+    gates = len(graph.gates)
+    return weighed(graph.gate[rows], share[rows], gates) / np.maximum(np.bincount(graph.gate[rows], minlength=gates), 1)
+
+
 def _why(graph: Graph, relaxes: Mask) -> str:
     """What holds the ranks together, where no data-parallel reduction is left."""
     verb = set(graph.gates.verb[~relaxes].tolist())
@@ -184,10 +230,10 @@ def _why(graph: Graph, relaxes: Mask) -> str:
         what = "all ranks exchange tokens or embeddings (all-to-all)"
     elif verb & {int(Verb.SEND), int(Verb.RECV)}:
         what = "all ranks are one pipeline"
-    elif _named(graph, WITHIN).any():
-        what = "its groups are those of tensor or pipeline parallelism"
+    elif _named(graph, WITHIN).any() or np.isin(graph.gates.verb, REDUCES).any():
+        what = "its groups are those of tensor or pipeline parallelism, by name or because they meet in the forward pass too"
     else:
-        what = "its gates add no gradients up, or edges join all ranks"
+        what = "its gates add no gradients up"
     return f"no data-parallel reduction is left to relax: {what}"
 
 

@@ -15,14 +15,15 @@ from dataclasses import replace
 from math import sqrt
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from taut.core.array_types import Floats, Ints, Mask
 from taut.core.ids import greatest, numbered, occurrence
-from taut.core.interval import LEVEL, Z, drawn
+from taut.core.interval import LEVEL, Z, drawn, over
 from taut.core.student import student_quantile
 from taut.core.tables import NULL, Kind
 from taut.graph import Graph
+from taut.replay.after_meetings import bound_to_meetings
 from taut.replay.chained import chained
 from taut.replay.data_parallel import DataParallel, data_parallel
 from taut.replay.engine import sweep
@@ -41,7 +42,7 @@ class Measured(Struct, frozen=True):
     """A measured job, ready for policies."""
 
     graph: Graph
-    """Consecutive steps share a time axis; with the work and gaps that policies are applied to."""
+    """With the work and gaps that policies are applied to; its ops may be in another order than those it was made of."""
     met: DataParallel
     window_ns: Ints
     """How long each window took, without a policy."""
@@ -103,19 +104,22 @@ def _share(without: Floats, with_: Floats, steps: int, blocks: float) -> Estimat
         return Estimate(value=value, lo=None, hi=None)
     each = max(1, round(len(without) / blocks))  # overlapping blocks for each whole one
     again = drawn(len(without), max(each, round(len(without) ** (1 / 3))))
-    found = 1 - with_[again].sum(axis=1) / without[again].sum(axis=1)
-    low, high = np.quantile(found, LEVEL)
+    found = 1 - over(with_[again].sum(axis=1), without[again].sum(axis=1))
+    low, high = np.nanquantile(found, LEVEL)
     wide = student_quantile(LEVEL[0], blocks - 1) / Z * sqrt(blocks / (blocks - 1))
     return Estimate(
         value=value, lo=value - wide * max(value - float(low), 0.0), hi=value + wide * max(float(high) - value, 0.0)
     )
 
 
-def measured(graph: Graph, work_ns: Ints | None = None, gap_ns: Ints | None = None) -> Measured:
+def measured(
+    graph: Graph, work_ns: Ints | None = None, gap_ns: Ints | None = None, met: DataParallel | None = None
+) -> Measured:
     """A job ready for policies, with other work and gaps where given (findings mended, say)."""
     work, gap = (old if new is None else new for old, new in ((graph.work_ns, work_ns), (graph.gap_ns, gap_ns)))
-    joined = chained(replace(graph, work_ns=work, gap_ns=gap))
-    met = data_parallel(joined)
+    met = data_parallel(graph) if met is None else met
+    bound, was = bound_to_meetings(graph, met.ops, work, gap)
+    joined, met = chained(bound), structs.replace(met, ops=met.ops[was])
     run = joined.segment
     first = np.searchsorted(run, run)
     at = np.full(len(joined), NULL, dtype=np.int64)
@@ -141,16 +145,19 @@ def windows(graph: Graph) -> Ints:
     return window_times(graph, completion(graph, end))
 
 
-def local_steps(job: Measured, steps: int) -> Outcome:
-    """Replicas meet in every so many-th step only; reductions of the other steps are left out, gates and transfers."""
+def local_steps(job: Measured, steps: int, phase: int | None = None) -> Outcome:
+    """Replicas meet in every so many-th step only; reductions of the other steps are left out, gates and transfers.
+
+    With a ``phase`` only the blocks count that begin so many steps, and whole blocks, after the first of their run.
+    """
     if job.met.refused or not job.consecutive:
         return NOTHING
-    ways = min(steps, PHASES)
+    phases = steps * np.arange(min(steps, PHASES)) // min(steps, PHASES) if phase is None else np.array([phase % steps])
     begins = job.whole(steps)
     out = job.window_ns.astype(np.float64)
-    for phase in (steps * np.arange(ways) // ways).tolist():
-        length = windows(local(job, steps, phase))
-        mine = np.flatnonzero(begins & ((job.place - phase) % steps == 0))
+    for one in phases.tolist():
+        length = windows(local(job, steps, one))
+        mine = np.flatnonzero(begins & ((job.place - one) % steps == 0))
         out[mine] = _over(length, mine, steps)
         begins[mine] = False
     chosen = np.flatnonzero(job.whole(steps) & ~begins)

@@ -149,7 +149,7 @@ def _called(s: Saving, g: Graph) -> str:
 
 def _nobody(s: Structure, ranks: int) -> str:
     """Loss without a culprit, how it grows and what would recover it."""
-    loss, name = s.loss_share, s.carried[0]
+    loss, name = s.loss_share, s.carried.name
     text = (
         "Structural instability: no rank, host or link is at fault. Waiting for whoever is late costs "
         f"{100 * loss.value:.0f} % of the wall clock"
@@ -157,7 +157,7 @@ def _nobody(s: Structure, ranks: int) -> str:
     if s.growth:
         far = s.growth[-1]
         text += f" on {ranks} ranks, and would cost {100 * far.loss_share.value:.0f} % on {far.ranks:,}"
-    text += f"; the largest share of that, {name}'s, is {100 * s.carried[1]:.0f} %."
+    text += f"; the largest share of that, {name}'s, is {100 * s.carried.share:.0f} %."
     if s.policy is not None and s.saved_share is not None:
         text += f" No repair would help; meeting less often ({s.policy.name}) would recover {100 * s.saved_share.value:.1f} %."
     return text

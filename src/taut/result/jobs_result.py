@@ -176,7 +176,7 @@ def _row(recorded: Table, i: int, ledger: Attempts | None, place: int | None) ->
         attempt=int(recorded.attempt[i]),
         outcome=str(recorded.outcome[i]) or None,
         reason=str(recorded.reason[i]) or None,
-        submit_ns=_known(recorded.submit_ns[i]),
+        submit_ns=_known(recorded.submit_ns[i]) if recorded.dated[i] else None,
         start_ns=_known(recorded.start_ns[i]) if recorded.dated[i] else None,
         end_ns=_known(recorded.end_ns[i]) if recorded.dated[i] else None,
         ran_ns=_ran(recorded, i),

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from taut.core.device_words import NO_DEVICE, is_copy, on_device
 from taut.core.spans import union
+from taut.core.tables import Kind
 from taut.diagnose.components import series_of
 from taut.graph import Graph
 from taut.ledger.device_use import LONGEST_AXIS, device_axis, device_mask
@@ -33,11 +34,12 @@ class Shares(Struct, frozen=True):
 
 def utilised_and_productive(a: Computed) -> Shares:
     """Both shares of a job, 0–1."""
-    effective = None if _host_only(a.graph) else _productive(a)
+    unseen = _host_only(a.graph) or not bool((a.graph.ops.kind == Kind.COMPUTE).any())  # dumps hold calls, and no work
+    effective = None if unseen else _productive(a)
     measured = _measured(a.graph)
     if measured is not None:
         return Shares(measured, "measured", effective)
-    if a.graph.trace.waits_recorded or _host_only(a.graph):  # spans of services, or launches only: nothing of a device
+    if a.graph.trace.waits_recorded or unseen:  # spans of services are no device either
         return Shares(None, None, effective)
     if a.graph.device is not None and device_mask(a.graph).any():
         return Shares(_under_kernels(a.graph), "derived from kernels", effective)

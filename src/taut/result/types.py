@@ -881,7 +881,9 @@ class ControlRegime(Part, frozen=True, kw_only=True):
     """Whether controllers work together."""
 
     kind: str | None = field(name="class")
-    """coherent, oscillating, amplifying or incoherent; None without actions."""
+    """coherent, oscillating, amplifying or incoherent; None without decisions, and where what they did could not be judged."""
+    because: str | None = None
+    """Why it is not known, where decisions are; None otherwise."""
 
 
 class FateBy(Part, frozen=True, kw_only=True):

@@ -20,9 +20,10 @@ from taut.graph import Graph
 from taut.project.training.policies import POLICIES
 from taut.replay.blame import blame
 from taut.replay.bounded_policies import own_times
+from taut.replay.data_parallel import data_parallel
 from taut.replay.policies import Measured, Outcome, local, measured
 from taut.replay.policy_names import KNOWN, Asked, asked, outcome, refusal
-from taut.replay.timeline import Batch, Change, batch, changed, replay
+from taut.replay.timeline import Change, batch, changed, replay
 from taut.result.types import Estimate, MeasuredPolicy, Regime, Regimes, Reserves
 
 STALENESS = 8
@@ -35,11 +36,12 @@ BETTER = 0.001
 class PoliciesOfRun(Struct, frozen=True):
     """A run, ready to be asked about policies."""
 
-    graph: Graph
     job: Measured
     """With the work and gaps as observed, or as other changes leave them."""
-    mended_ns: tuple[Ints, Ints, Ints]
-    """Reference, work and gap of every op with the findings mended."""
+    mended: Measured
+    """With the findings mended."""
+    usual: Measured
+    """With every op at its reference."""
     without: Regime
     more_steps: float | None = None
     """Share of steps that a policy needs more of; None where nobody knows."""
@@ -94,24 +96,29 @@ class PoliciesOfRun(Struct, frozen=True):
         """The regime under a policy; None of one that is known as a range."""
         if one.known.kind != "exact":
             return None
-        usual, work, gap = self.mended_ns
-        job, steps, pays = measured(self.graph, work, gap), int(one.value or 1), self.pays
+        job, steps, pays = self.mended, int(one.value or 1), self.pays
         if one.name == "semi-synchronous":
-            return told(*_walls(job, measured(self.graph, usual, gap), steps), pays)
+            return told(*_walls(job, self.usual, steps), pays)
         left = local(job, steps)
-        reference = np.where((left.work_ns == 0) & (work > 0), 0, usual)
+        reference = np.where((left.work_ns == 0) & (job.graph.work_ns > 0), 0, self.usual.graph.work_ns)
         return regime_of(batch(left), (reference, left.work_ns, left.gap_ns), pays, _blocks(job, steps))
 
 
 def of_run(graph: Graph, changes: Sequence[Change] = (), *, more_steps: float | None = None) -> PoliciesOfRun:
     """A measured graph ready to be asked about policies, after other changes."""
-    prepared: Batch = batch(graph)
+    prepared = batch(graph)
     observed = replay(graph)
     blamed = blame(graph, observed, replay(graph, gaps=False))
     findings = diagnose(Evidence(graph, observed, blamed, prepared))
-    mended_ns = mended(graph, blamed, findings)
-    work, gap, _, _ = changed(graph, changes)
-    return PoliciesOfRun(graph, measured(graph, work, gap), mended_ns, regime_of(prepared, mended_ns), more_steps)
+    usual, work, gap = mended(graph, blamed, findings)
+    met = data_parallel(graph)
+    return PoliciesOfRun(
+        job=measured(graph, *changed(graph, changes)[:2], met),
+        mended=measured(graph, work, gap, met),
+        usual=measured(graph, usual, gap, met),
+        without=regime_of(prepared, (usual, work, gap)),
+        more_steps=more_steps,
+    )
 
 
 def candidates(staleness: int, units: int) -> list[Asked]:
