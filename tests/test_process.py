@@ -60,7 +60,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_run_folder_that_does_not_fit_costs_no_answer(tmp_path: Path, options: tuple[str, ...], code: int) -> None:
     done = taut_("demo", "-q", *options, cwd=tmp_path, before=small_files)
     assert done.returncode == code
-    assert ("{" if "--json" in options else "Straggler") in done.stdout
+    assert ("{" if "--json" in options else "Findings") in done.stdout
     (line,) = done.stderr.splitlines()
     assert "the run folder was not written: " in line
     assert "-o" in line
