@@ -299,7 +299,8 @@ def _policy(evidence: Evidence, others: Sequence[Finding], wall_ns: float) -> tu
 def _amplification(found: Strays, parts: Units) -> float:
     """What the job loses ÷ what its ranks are late by on average: in episodes, where there are any."""
     late = parts.stray_ns * parts.late if parts.late.any() else np.maximum(parts.stray_ns, 0.0)
-    cost = found.cost_ns[parts.late.any(axis=0)] if parts.late.any() else found.cost_ns
+    delay = found.cost_ns + found.mean_ns
+    cost = delay[parts.late.any(axis=0)] if parts.late.any() else delay
     return float(cost.sum() / max(late.mean(axis=0).sum(), 1.0))
 
 
