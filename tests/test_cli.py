@@ -127,7 +127,7 @@ def test_the_demo_has_everything_of_one_job(demo: tuple[Result, Path]) -> None:
 def test_the_envelope_is_drawn_or_says_what_it_needs(tmp_path: Path) -> None:
     shown = taut_("demo", "--no-save", "--envelope")
     assert "Failure envelope" in shown.stdout
-    assert "Risk: soft degradation" in shown.stdout
+    assert "Risk: both" in shown.stdout, "an attempt that failed, and waiting without an error"
     (tmp_path / "ops.csv").write_text(op_table(ranks=2))
     shown = taut_("analyze", tmp_path / "ops.csv", "--no-save", "--envelope")
     assert "Failure envelope" not in shown.stdout
@@ -158,7 +158,7 @@ def test_a_price_gives_money_in_its_currency(tmp_path: Path) -> None:
 
 def test_the_last_line_of_stderr_names_a_next_command_that_works(demo: tuple[Result, Path]) -> None:
     last = demo[0].stderr.splitlines()[-1]
-    assert last.startswith(f"next: taut whatif {demo[1]} --fix ")
+    assert last.startswith(f"next: taut whatif {demo[1]} --")
     assert taut_(*last.removeprefix("next: taut ").split()).exit_code == 0
 
 
@@ -193,7 +193,7 @@ def test_whatif_without_the_slow_rank_saves_time(demo: tuple[Result, Path]) -> N
     assert 0 <= other["saved_wall_ns"] < 0.5 * slow["saved_wall_ns"]
     assert slow["actual_wall_ns"] - slow["changed_wall_ns"] == slow["saved_wall_ns"]
     assert slow["error"]["lo"] < 0 < slow["error"]["hi"]
-    assert len(slow["changes"]) == 1
+    assert {change.partition(" ")[2].split()[0] for change in slow["changes"]} == {"3"}
 
 
 def test_whatif_shows_before_and_after(demo: tuple[Result, Path]) -> None:
@@ -301,7 +301,7 @@ def test_refused_input_is_one_line_and_exit_4(tmp_path: Path, content: bytes) ->
 
 
 def test_a_topology_gives_hops_and_says_whom_it_does_not_place(tmp_path: Path) -> None:
-    """Demo ranks on two hosts of two racks, one of them nowhere; a file that is no topology is exit 4, nothing written."""
+    """Demo ranks on two hosts of two racks, five of them nowhere; a file that is no topology is exit 4, nothing written."""
     hosts = [("a", "r1", [0, 1]), ("b", "r2", [2])]
     lines = [f"[[host]]\nname = '{name}'\nrack = '{rack}'\nranks = {ranks}\n" for name, rack, ranks in hosts]
     (tmp_path / "topology.toml").write_text("".join(lines), encoding="utf-8")
@@ -309,7 +309,7 @@ def test_a_topology_gives_hops_and_says_whom_it_does_not_place(tmp_path: Path) -
     result = json.loads(shown.stdout)
     assert result["coupling"]["reach_hops"] == 3
     assert {row["hops"] for row in result["coupling"]["matrix"]} == {0, 3, None}
-    assert "the topology does not place rank 3: hops to it are null" in result["job"]["partial"]
+    assert "the topology does not place rank 3, 4, 5, 6, 7: hops to it are null" in result["job"]["partial"]
     refused = taut_("demo", "-o", tmp_path / "other", "--topology", SNIPPET)
     assert refused.exit_code == 4
     assert len(refused.stderr.splitlines()) == 1
@@ -370,7 +370,7 @@ def test_one_rank_alone_names_no_culprit_and_says_where_it_stands_how_to_record_
     answer = taut_("analyze", one_rank, "-o", tmp_path / "run")
     snippet = SNIPPET.read_text(encoding="utf-8").splitlines()
     assert answer.exit_code == 0
-    assert "One rank of 4" in answer.stdout
+    assert "One rank of 8" in answer.stdout
     assert "Findings" not in answer.stdout
     assert "how to record all ranks: taut analyze --help, at its end" in answer.stderr
     shown = taut_("analyze", "--help").stdout.splitlines()

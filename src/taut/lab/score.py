@@ -95,7 +95,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     """Share of the wall that the policy really saved, of jobs that were run again under one; below, what was predicted."""
     policy_predicted: Estimate | None = None
     loss_share: float | None = None
-    """Share of the wall by which the last to arrive was later than the median rank, as the job itself measured it."""
+    """Share of the wall by which the last to arrive was later than ranks were on average, as the job itself measured it."""
     growth: tuple[Grown, ...] = ()
 
     @property
