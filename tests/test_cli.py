@@ -101,12 +101,27 @@ def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
     assert done.stderr.split() == []
 
 
-def test_demo_names_the_slow_link_first(tmp_path: Path) -> None:
+def test_demo_names_the_slow_rank_and_what_nobody_causes(tmp_path: Path) -> None:
     shown = taut_("demo", "-o", tmp_path / "run")
     assert shown.exit_code == 0
-    first = shown.stdout.splitlines()[0]
-    assert "2:1" in first
-    assert "3:2" in first
+    verdict = " ".join(shown.stdout.split("\n\n")[0].split()).lower()
+    assert "rank 3 (node3)" in verdict
+    assert "structural instability" in verdict
+
+
+def test_the_demo_has_everything_of_one_job(demo: tuple[Result, Path]) -> None:
+    """Traces, metrics, a controller that acts in the traced window, and a restart."""
+    result = json.loads(demo[0].stdout)
+    assert (result["job"]["ranks"], result["job"]["world_size"]) == (8, 8)
+    assert result["components"]
+    assert "balancer" in result["control"]["controllers"]
+    assert (result["attempts"]["jobs"], result["attempts"]["attempts"], result["attempts"]["traced_attempt"]) == (1, 2, 2)
+    found = {finding["mode"]: finding for finding in result["findings"]}
+    assert found["straggler cascade"]["ranks"] == [3]
+    assert found["structural instability"]["ranks"] == []
+    assert found["structural instability"]["origins"]["episodes"] >= 10
+    folder = Path(taut.__path__[0]) / "demo"
+    assert sum(path.stat().st_size for path in folder.iterdir()) < 3_000_000
 
 
 def test_the_envelope_is_drawn_or_says_what_it_needs(tmp_path: Path) -> None:
@@ -124,7 +139,7 @@ def test_json_is_one_object_with_the_keys_of_the_contract(demo: tuple[Result, Pa
     assert [f"{key}: {sorted(names - set(result[key]))}" for key, names in KEYS.items() if names - set(result[key])] == []
     assert {"cause", "wait_rank_ns", "share", "recoverable_wall_ns", "steps", "gates"} <= set(result["blame"][0])
     assert {"id", "mode", "ranks", "links", "because", "confidence"} <= set(result["findings"][0])
-    assert result["findings"][0]["links"] == ["2:1", "3:2"]
+    assert [3] in [finding["ranks"] for finding in result["findings"]]
     assert result["ledger"]["closes"] is True
 
 
@@ -171,42 +186,18 @@ def test_the_same_input_gives_the_same_bytes(demo: tuple[Result, Path], tmp_path
         assert (tmp_path / "again" / path.name).read_bytes() == path.read_bytes(), path.name
 
 
-def test_whatif_without_the_slow_link_saves_time(demo: tuple[Result, Path]) -> None:
-    """Both directions of a slow interface together: mending one leaves the ring at the speed of the other."""
-    one = json.loads(taut_("whatif", demo[1], "--fix", "link=2:1", "--json").stdout)
-    both = json.loads(taut_("whatif", demo[1], "--fix", "link=2:1", "--fix", "link=3:2", "--json").stdout)
-    assert both["saved_wall_ns"] > 0.5 * both["actual_wall_ns"]
-    assert 0 <= one["saved_wall_ns"] < 0.5 * both["saved_wall_ns"]
-    assert both["actual_wall_ns"] - both["changed_wall_ns"] == both["saved_wall_ns"]
-    assert both["error"]["lo"] < 0 < both["error"]["hi"]
-    assert len(both["changes"]) == 1
-
-
-def test_whatif_asks_policies(demo: tuple[Result, Path]) -> None:
-    answer = json.loads(taut_("whatif", demo[1], "--policy", "local-steps=2", "--policy", "overlap", "--json").stdout)
-    assert [one["name"] for one in answer["policies"]] == ["local-steps=2", "overlap=0.9"]
-    assert {"name", "saved_share", "kind", "staleness_steps", "regime"} <= set(answer["policies"][0])
-    assert set(answer["policies"][0]["saved_share"]) == {"value", "lo", "hi"}
-    advice = taut_("whatif", demo[1], "--advice", "--staleness", "2")
-    assert "at most 2 steps behind" in " ".join(advice.stdout.split())
-
-
-@pytest.mark.parametrize(
-    ("question", "why"),
-    [
-        (("--policy", "packed"), "taut project SCENARIO --policy packed"),
-        (("--staleness", "2", "--policy", "overlap"), "budget for --advice"),
-        (("--more-steps", "0.1", "--fix", "rank=1"), "give --policy or --advice"),
-    ],
-)
-def test_whatif_refuses_what_a_run_cannot_tell(demo: tuple[Result, Path], question: tuple[str, ...], why: str) -> None:
-    answer = taut_("whatif", demo[1], *question)
-    assert answer.exit_code == 2
-    assert why in answer.stderr
+def test_whatif_without_the_slow_rank_saves_time(demo: tuple[Result, Path]) -> None:
+    slow = json.loads(taut_("whatif", demo[1], "--fix", "rank=3", "--json").stdout)
+    other = json.loads(taut_("whatif", demo[1], "--fix", "rank=2", "--json").stdout)
+    assert slow["saved_wall_ns"] > 0.05 * slow["actual_wall_ns"]
+    assert 0 <= other["saved_wall_ns"] < 0.5 * slow["saved_wall_ns"]
+    assert slow["actual_wall_ns"] - slow["changed_wall_ns"] == slow["saved_wall_ns"]
+    assert slow["error"]["lo"] < 0 < slow["error"]["hi"]
+    assert len(slow["changes"]) == 1
 
 
 def test_whatif_shows_before_and_after(demo: tuple[Result, Path]) -> None:
-    lines = taut_("whatif", demo[1], "--fix", "link=2:1", "--fix", "link=3:2").stdout.splitlines()
+    lines = taut_("whatif", demo[1], "--fix", "rank=3").stdout.splitlines()
     assert lines[0].startswith("as it was")
     assert "saves" in lines[1]
 
