@@ -226,7 +226,7 @@ def test_part_of_a_class_name_is_enough_if_it_is_the_only_one(demo: tuple[Result
         (["--delay", f"rank={'9' * 5000},step=9,ms=4"], "rank=3,step=10,ms=40"),
         (["--delay", "rank=1,rank=2,step=9,ms=4"], "rank=3,step=10,ms=40"),
         (["--fix", "rank=" + "x" * 100_000], "no such rank"),
-        ([], "give --fix or --delay"),
+        ([], "give --fix, --delay, --policy or --advice"),
         (["--nonsense"], "No such option"),
     ],
 )
