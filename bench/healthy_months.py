@@ -5,8 +5,8 @@ controller, by ``sacct --duplicates``, and as a table of jobs that tells no outc
 Jobs have time limits that the log names; jobs of low priority are preempted and started again on a scheduling cycle of
 120 s; there are arrays, failures after milliseconds, jobs that fail at the same point each time they are tried, requeues
 after failed nodes and failed prologs, users who cancel, submit again, or let a job requeue itself before its limit, queued
-``salloc``, and a maintenance. A relation listed in such a month is false; redundant work is arithmetic, and false where its
-count or share is not the true one. ``--plant`` adds a limit that no log names, which ends jobs that are then started again.
+``salloc``, and a maintenance. A relation listed in such a month is false. ``--plant`` adds a limit that no log names, which
+ends jobs that are then started again; ``--futile`` lets a share of the jobs fail at any point and be started again for nothing.
 """
 
 from __future__ import annotations
@@ -92,7 +92,8 @@ class Site:
 class Month:
     """The cluster, its queue and its log."""
 
-    def __init__(self, rng: Rng, days: float, plant_s: float = 0.0, cycle_s: float = CYCLE_S) -> None:
+    def __init__(self, rng: Rng, days: float, plant_s: float = 0.0, cycle_s: float = CYCLE_S, futile: float = 0.0) -> None:
+        self.futile = futile
         self.rng, self.site, self.days, self.plant_s, self.cycle_s = rng, Site(rng), days, plant_s, cycle_s
         self.lines: list[tuple[float, str]] = []
         self.jobs: list[Job] = []
@@ -148,6 +149,8 @@ class Month:
         talks = size == 1 and rng.random() < 0.1
         if self.plant_s and low and rng.random() < 0.05:
             ends, spread, again, typical = "watched", 0.001, int(rng.integers(1, 4)), self.plant_s
+        if self.futile and ends == "complete" and rng.random() < self.futile:
+            ends, again = "futile", int(rng.integers(2, 5))
         made = []
         for task in range(size):
             name = f"{number}_{task}({number + task})" if size > 1 else str(number)
@@ -199,7 +202,8 @@ class Month:
             self.log(now, f"sched: Allocate JobId={job.name} NodeList={where} #CPUs={8 * job.nodes} Partition=main")
         if self.rng.random() < 0.003:
             self.at(now + float(self.rng.uniform(0.02, 0.06)), "prolog", job, one)
-        self.at(now + min(job.runs_s, job.limit_s + float(self.rng.uniform(0, 30))), "over", job, one)
+        runs = job.runs_s * float(self.rng.uniform(0.05, 1.0)) if job.ends == "futile" else job.runs_s
+        self.at(now + min(runs, job.limit_s + float(self.rng.uniform(0, 30))), "over", job, one)
 
     def end(self, now: float, job: Job, state: str, code: int = 0, again_s: float = -1.0) -> None:
         one = job.tries[-1]
@@ -223,12 +227,12 @@ class Month:
         elif job.ends == "requeue" and len(job.tries) < 4:
             self.log(now, f"_slurm_rpc_requeue: Requeue of JobId={job.name} returned requeue")
             self.end(now, job, "REQUEUED", again_s=self.cycle_s)
-        elif job.ends in ("fail", "watched") and len(job.tries) <= job.again:
+        elif job.ends in ("fail", "watched", "futile") and len(job.tries) <= job.again:
             self.log(now, f"_job_complete: JobId={job.name} WEXITSTATUS {failed}")
             self.log(now + 0.001, f"_slurm_rpc_submit_batch_job: JobId={job.name} InitPrio=1000 usec=100")
             self.end(now, job, "FAILED", failed, again_s=float(self.rng.uniform(5, 60)))
         else:
-            code = failed if job.ends in ("fail", "watched") else 0
+            code = failed if job.ends in ("fail", "watched", "futile") else 0
             self.log(now, f"_job_complete: JobId={job.name} WEXITSTATUS {code}")
             self.log(now + 0.001, f"_job_complete: JobId={job.name} done")
             self.end(now, job, "FAILED" if code else "COMPLETED", code)
@@ -327,6 +331,7 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0, help="seed of the first month")
     parser.add_argument("--days", type=float, default=30.0)
     parser.add_argument("--plant", type=float, default=0.0, help="seconds of a limit that no log names")
+    parser.add_argument("--futile", type=float, default=0.0, help="share of jobs that fail each time and are started again")
     parser.add_argument("--cycle", type=float, default=CYCLE_S, help="seconds of the scheduling cycle")
     parser.add_argument("--show", action="store_true", help="print every relation that is listed")
     given = parser.parse_args()
@@ -334,7 +339,7 @@ def main() -> None:
     hits: dict[str, Counter[str]] = {view: Counter() for view in VIEWS}
     size = Counter[str]()
     for number in range(given.first, given.first + given.months):
-        month = Month(np.random.default_rng([number, 28]), given.days, given.plant, given.cycle)
+        month = Month(np.random.default_rng([number, 28]), given.days, given.plant, given.cycle, given.futile)
         month.live()
         restarted, attempts = month.truth()
         size += Counter(jobs=len(month.jobs), attempts=attempts, restarted=restarted)

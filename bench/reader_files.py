@@ -104,7 +104,8 @@ def main() -> None:
         "matrix-short.json": rows.series(512, 320), "flight_rank0.json": rows.dump(20_000),
         "inspector.jsonl": rows.inspected(12_000), "audit.jsonl": rows.audited(12_000), "actions.jsonl": rows.lines(actions),
         "actions.json": json.dumps(actions).encode(), "progress.jsonl": rows.progressed(60_000),
-        "jaeger.json": rows.jaeger(2000), "langfuse.jsonl": rows.observed(10_000), "karpenter.jsonl": rows.claimed(60_000),
+        "jaeger.json": rows.jaeger(2000), "zipkin.json": rows.zipkin(2000),
+        "langfuse.jsonl": rows.observed(10_000), "karpenter.jsonl": rows.claimed(60_000),
     }  # fmt: skip
     if given.data is not None:
         files |= {name: real(given.data, name) for name in REAL if (given.data / REAL[name][0]).exists()}

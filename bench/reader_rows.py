@@ -186,6 +186,23 @@ def jaeger(requests: int) -> bytes:
     return json.dumps({"data": list(traces.values()), "total": 0}).encode()
 
 
+def zipkin(requests: int) -> bytes:
+    """Traces as Zipkin's server answers them: the spans of ``bench/otlp_size.py``, each with both of its endpoints."""
+    traces: dict[str, list[dict[str, Any]]] = {}
+    for (service, instance), mine in otlp_size.spans(requests).items():
+        for one in mine:
+            tags = {pair["key"]: str(next(iter(pair["value"].values()))) for pair in one["attributes"]}
+            begin = int(one["startTimeUnixNano"]) // 1000
+            traces.setdefault(one["traceId"], []).append({
+                "traceId": one["traceId"], **({"parentId": one["parentSpanId"]} if one["parentSpanId"] else {}),
+                "id": one["spanId"], "kind": "CLIENT" if one["kind"] == 3 else "SERVER", "name": one["name"],
+                "timestamp": begin, "duration": int(one["endTimeUnixNano"]) // 1000 - begin,
+                "localEndpoint": {"serviceName": service, "ipv4": f"10.0.0.{instance}"},
+                "remoteEndpoint": {"ipv4": "10.0.1.7", "port": 51_818}, "tags": tags,
+            })  # fmt: skip
+    return json.dumps(list(traces.values()), separators=(",", ":")).encode()
+
+
 def observed(turns: int) -> bytes:
     """Observations of Langfuse, a turn of an agent of four: prompts of a kilobyte."""
     out = []

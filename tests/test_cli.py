@@ -19,7 +19,7 @@ from device_traces import Rank, host_ahead
 from taut.cli import SNIPPET, main
 
 KEYS = {
-    "verdict": {"text", "class", "bound"},
+    "verdict": {"text", "class", "bound", "nominal_share", "effective_share"},
     "job": {"name", "ranks", "world_size", "steps", "ops", "wall_ns", "partial"},
     "fidelity": {"replay_error", "gapfree_error", "explained_share", "dropped_edges", "clock"},
     "whatif": {"actual_wall_ns", "ideal_wall_ns", "slowdown", "by", "explained"},
@@ -107,6 +107,16 @@ def test_demo_names_the_slow_link_first(tmp_path: Path) -> None:
     first = shown.stdout.splitlines()[0]
     assert "2:1" in first
     assert "3:2" in first
+
+
+def test_the_envelope_is_drawn_or_says_what_it_needs(tmp_path: Path) -> None:
+    shown = taut_("demo", "--no-save", "--envelope")
+    assert "Failure envelope" in shown.stdout
+    assert "Risk: soft degradation" in shown.stdout
+    (tmp_path / "ops.csv").write_text(op_table(ranks=2))
+    shown = taut_("analyze", tmp_path / "ops.csv", "--no-save", "--envelope")
+    assert "Failure envelope" not in shown.stdout
+    assert "no envelope: that needs four steps, a collective of all, and three ranks of one role" in shown.stderr
 
 
 def test_json_is_one_object_with_the_keys_of_the_contract(demo: tuple[Result, Path]) -> None:

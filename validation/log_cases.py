@@ -50,14 +50,17 @@ class Case:
     files: Mapping[str, str]
     want: Mapping[str, Any]
     args: tuple[str, ...] = ()
+    encoding: str = "utf-8"
 
 
 @dataclass
 class Cases:
     all: list[Case] = field(default_factory=list)
 
-    def analyze(self, kind: str, files: Mapping[str, str] | str, args: tuple[str, ...] = (), **want: Any) -> None:
-        self.all.append(Case(kind, "analyze", named(files), want, args))
+    def analyze(
+        self, kind: str, files: Mapping[str, str] | str, args: tuple[str, ...] = (), encoding: str = "utf-8", **want: Any
+    ) -> None:
+        self.all.append(Case(kind, "analyze", named(files), want, args, encoding))
 
     def control(self, kind: str, files: Mapping[str, str] | str, args: tuple[str, ...] = (), **want: Any) -> None:
         self.all.append(Case(kind, "control", named(files), want, args))
@@ -603,7 +606,7 @@ Events:
             )
         )
     cases.control(
-        "HPA flaps 2-10 every 5 min", json.dumps({"kind": "List", "apiVersion": "v1", "items": flap}), some_relation=True
+        "HPA flaps 2-10 every 5 min", json.dumps({"kind": "List", "apiVersion": "v1", "items": flap}), relations=[], regime=None
     )
 
 
@@ -1666,6 +1669,59 @@ def more_spans(cases: Cases) -> None:
     )
 
 
+def fourth_round(cases: Cases) -> None:
+    """Further ways to save and paste what the rounds before hold."""
+    table = (
+        "JobID|JobName|State|Submit|Start|End|AllocTRES\n"
+        "7|tr|NODE_FAIL|2024-05-06T08:00:00|2024-05-06T08:00:00|2024-05-06T10:00:00|billing=8,gres/gpu:a100=8,node=1\n"
+        "7|tr|COMPLETED|2024-05-06T10:00:00|2024-05-06T10:30:00|2024-05-06T12:30:00|billing=8,gres/gpu:a100=8,node=1\n"
+    )
+    truth: dict[str, Any] = {"jobs": 1, "attempts": 2, "restarted": 1, "held_h": 32.0, "discarded_h": 16.0}
+    cases.analyze("sacct saved by PowerShell as UTF-16", {"log.txt": table}, encoding="utf-16", **truth)
+    cases.analyze("sacct behind root's prompt", "[root@head ~]# sacct -j 7 -D -P\n" + table, **truth)
+    cases.analyze("sacct whose Start is cut", table.replace("T10:30:00|", "T10:3|"), jobs=1, attempts=2, noted=1)
+    log = slurm_requeue_by_preemption().splitlines()
+    rotated = "".join(f"slurmctld.log:{line}\n" for line in log[6:]) + "".join(f"slurmctld.log.1:{line}\n" for line in log[:6])
+    cases.analyze("slurmctld, zgrep over rotated logs", rotated, jobs=2, attempts=3, restarted=1, held_h=7.0)
+    cases.analyze(
+        "kubectl: No resources found", "No resources found in ml namespace.\n", refused=True, says="No resources found"
+    )
+    wide = (
+        "LAST SEEN   TYPE      REASON    OBJECT     SUBOBJECT               SOURCE           MESSAGE                  FIRST SEEN   COUNT   NAME\n"
+        "3m Normal Started pod/tr-0 spec.containers{main} kubelet, gpu-1 Started container main 25m 6 tr-0.17c\n"
+        "2s Warning BackOff pod/tr-0 spec.containers{main} kubelet, gpu-1 Back-off restarting failed container main 24m 88 tr-0.17d\n"
+    )
+    cases.both("kubectl get events -o wide, blanks lost", wide, jobs=1, attempts=6, restarted=1, stuck=1, failures=88)
+    one: dict[str, Any] = {"jobs": 1, "attempts": 1, "restarted": 0}
+    crash = megatron(10, 200, 0) + (
+        "srun: error: n3: task 24: Exited with exit code 1\nsrun: Terminating StepId=7001.0\n"
+        "slurmstepd: error: *** STEP 7001.0 ON n1 CANCELLED AT 2024-05-06T08:40:00 ***\n"
+    )
+    cases.analyze("Megatron: a task failed, srun ends the step", {"slurm-7001.out": crash}, **one, outcome="failed")
+    keras = "".join(f"Epoch {e}/3\n100/100 - 5s - 50ms/step - accuracy: 0.5 - loss: 1.0\n" for e in range(1, 4))
+    cases.both("Keras, one plain line an epoch", keras, **one, last_step=300, ran_s=15.0)
+    tune = "".join(
+        f"{1 + n // 51}|{n}|Loss: 1.2345:  {2 * n % 100}%|#| {1 + (n - 1) % 50}/50 [00:{1 + (n - 1) % 50:02d}<01:40,  1.00s/it]\r"
+        for n in range(1, 101)
+    )
+    cases.both("torchtune, two epochs", tune, **one, last_step=100)
+    syslog = (
+        "May  6 08:00:00 head slurmctld[7]: sched: Allocate JobId=5 NodeList=n1 #CPUs=8 Partition=p\n"
+        "May  6 09:00:00 head slurmctld[7]: _job_complete: JobId=5 WEXITSTATUS 0\n"
+    )
+    cases.analyze("slurmctld by syslog, no year", syslog, **one, started=None, ran_s=3600.0)
+    futile = "JobID|State|Submit|Start|End|AllocTRES\n" + "".join(
+        f"{n}|{state}|{iso(3600 * n)}|{iso(3600 * n + start)}|{iso(3600 * n + start + length)}|gres/gpu=8\n"
+        for n in range(60)
+        for start, length, state in (
+            ((0, 3000, "COMPLETED"),) if n % 6 else tuple((5000 * k, 1500 + 900 * k, "FAILED") for k in range(4))
+        )
+    )
+    cases.control("sacct: ten jobs fail four times each", futile, relations=["redundant work"])
+    preempted = futile.replace("FAILED", "PREEMPTED")
+    cases.control("sacct: ten jobs are preempted four times each", preempted, relations=[])
+
+
 # ------------------------------------------------------------------------------------------------------------------ judging
 
 
@@ -1695,6 +1751,7 @@ ATTEMPTS: dict[str, Reader] = {
     "resumed": lambda a: next((x["resumed_step"] for x in a["list"] if x["resumed_step"] is not None), None),
     "ran_s": lambda a: sum(x["ran_ns"] or 0 for x in a["list"]) / 1e9,
     "outcome": lambda a: a["list"][-1]["outcome"],
+    "started": lambda a: a["list"][-1]["start_ns"],
 }
 
 
@@ -1710,9 +1767,11 @@ def answer(name: str, result: dict[str, Any]) -> Any:
     if name == "redundant":
         return result["redundant"]["calls"] if result.get("redundant") else 0
     if name == "relations":
-        return [r["kind"] for r in result["relations"] if r["kind"] != "redundant work"]
-    if name == "some_relation":
-        return bool(result["relations"])
+        return [r["kind"] for r in result["relations"]]
+    if name == "regime":
+        return result["regime"]["class"]
+    if name == "noted":
+        return sum("no date" in line for line in result["job"]["partial"])
     return result[name.removesuffix("_min")]
 
 
@@ -1729,7 +1788,7 @@ def judge(case: Case, folder: Path) -> tuple[str, str, bool]:
     folder.mkdir(parents=True)
     paths = []
     for name, text in case.files.items():
-        (folder / name).write_bytes(text.encode())
+        (folder / name).write_bytes(text.encode(case.encoding))
         paths.append(folder / name)
     code, result, said = taut(case.verb, paths, case.args)
     truth = " ".join(f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v}" for k, v in case.want.items())
@@ -1752,7 +1811,7 @@ def judge(case: Case, folder: Path) -> tuple[str, str, bool]:
 
 def rows(only: str, skip: int, folder: Path) -> Iterator[tuple[Case, str, str, bool]]:
     cases = Cases()
-    more = (more_schedulers, more_pods, more_training, more_spans)
+    more = (more_schedulers, more_pods, more_training, more_spans, fourth_round)
     for part in (slurm, batch, kubernetes, autoscalers, torchrun, training, spans, pasted, cluster, frameworks, *more):
         part(cases)
     for n, case in enumerate(cases.all):

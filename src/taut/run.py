@@ -25,7 +25,8 @@ from taut.core.json_text import json_text
 from taut.core.tables import Action, Attempt, Member, Metric, Op, Trace
 from taut.diagnose import hang
 from taut.diagnose.against_baseline import LEAST_STEPS
-from taut.diagnose.detectors import Evidence, diagnose
+from taut.diagnose.detectors import Evidence, diagnose, most_recoverable
+from taut.diagnose.instability import instability
 from taut.diagnose.job_regime import PAYS
 from taut.graph import Clock, Gate, Graph, link
 from taut.graph.joined import Joined, difference, joined
@@ -37,13 +38,14 @@ from taut.read.rank_topology import Topology
 from taut.read.rank_topology import load as load_topology
 from taut.read.trace import read
 from taut.replay.blame import Wait, blame
-from taut.replay.timeline import Timeline, batch, replay
+from taut.replay.timeline import batch, replay
 from taut.replay.whatif import decompose, dimensions
 from taut.result.analysis_result import report
+from taut.result.baseline_result import baseline_result
 from taut.result.computed import Computed
 from taut.result.jobs_result import report_jobs
 from taut.result.result_tables import result_tables
-from taut.result.types import AnalysisResult, Baseline, BeforeAfter
+from taut.result.types import AnalysisResult
 from taut.stored import OP_ARRAYS, Run, op_words, open_run
 
 if TYPE_CHECKING:
@@ -184,14 +186,21 @@ def analyze_trace(
         asked = beside(lambda: decompose(graph, prepared, dimensions(graph)))
         blamed = blame(graph, observed, gap_free, both)
         evidence = Evidence(graph, observed, blamed, prepared, both)
-        diagnosed = beside(lambda: (diagnose(evidence), evidence.early_warnings))
-        ledger = charge(graph, observed, blamed, prices)
+        findings, early = diagnose(evidence), evidence.early_warnings
+        found, undecided = instability(evidence, findings, pays)
+        findings = most_recoverable(found)
+        # Fault is what a finding mends; what else lies outside ordinary variation has no culprit.
+        booked = blamed.mended_by([change for finding in findings for change in finding.changes])
+        ledger = charge(graph, observed, booked, prices)
         world = graph.trace.world_size or len(graph.ranks)
         tries = charge_attempts(graph.trace.attempts, prices, world, graph.trace.actions)
-        whatif, (findings, early) = asked.result(), diagnosed.result()
+        whatif = asked.result()
+    told = (
+        None if past is None else baseline_result(past.result, observed.window_ns, ledger.prices, str(past.folder), past.digest)
+    )
     return Analysis(
         graph, observed, gap_free, blamed, prepared, whatif, findings, early, ledger, digest, pays, envelope, placed, tries,
-        None if past is None else _baseline(past, observed),
+        told, undecided,
     )  # fmt: skip
 
 
@@ -204,13 +213,6 @@ def beside_baseline(past: Run, graph: Graph) -> Joined:
         whose = "it" if len(past.graph.steps) < LEAST_STEPS else "this run"
         raise UsageError(f"--baseline {past.folder}: {whose} has one step, and how steps vary is not known; record more")
     return joined(past.graph, graph)
-
-
-def _baseline(past: Run, observed: Timeline) -> Baseline:
-    """What the result says of its baseline."""
-    before = float(np.median([window.wall_ns for window in past.result.windows]))
-    step_ns = BeforeAfter(before=before, after=float(np.median(observed.window_ns)))
-    return Baseline(run=str(past.folder), digest=past.digest, step_ns=step_ns)
 
 
 def _at_once(work: Callable[[], Any]) -> Future[Any]:

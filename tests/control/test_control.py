@@ -59,6 +59,19 @@ def test_regimes(rows: list, regime: str | None) -> None:
     assert control(trace(rows)).regime.kind == regime
 
 
+def test_reversals_without_demand_leave_the_regime_open() -> None:
+    regime = control(trace([act(300 * k, "hpa", 1 if k % 2 == 0 else -1) for k in range(24)])).regime
+    assert regime.kind is None
+    assert "23 times; demand is not recorded, so whether that is oscillation is not known: add the metric" in str(
+        regime.because
+    )
+
+
+def test_attempts_alone_are_no_decisions() -> None:
+    jobs = [{"job": "a", "attempt": 1, "start_ns": 0, "end_ns": 10}]
+    assert control(trace([], attempts=jobs)).regime.kind is None
+
+
 def test_reversals_of_its_own_oscillate() -> None:
     rows = [act(4 * k, "hpa", 1 if k % 2 == 0 else -1) for k in range(15)]
     assert control(trace(rows, demand=([-1, 100], [1, 1]))).regime.kind == "oscillating"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from actions import act, trace
+from actions import SECOND, act, trace
 from taut.control import oscillation
 from taut.control.relations import prepare
 
@@ -44,7 +44,7 @@ def test_without_demand_nothing_is_claimed_but_it_is_noted() -> None:
     rows = scaled(range(0, 100, 5), [1, -1] * 10)
     relations, notes = found(trace(rows))
     assert relations == []
-    assert "reversed replicas of pool 19 times: demand is not recorded" in notes[0]
+    assert "reversed replicas of pool 19 times; demand is not recorded, so whether" in notes[0]
 
 
 def test_what_the_controller_saw_when_it_acted_is_not_demand() -> None:
@@ -80,3 +80,10 @@ def test_following_red_demand_is_rarely_called_an_oscillation() -> None:
     chances = [one.p for seed in range(30) for one in found(swinging(seed, 0.0))[0]]
     assert len(chances) == 30
     assert sum(p is not None and p <= 0.05 for p in chances) <= 4
+
+
+def test_a_job_that_is_started_and_preempted_by_turns_is_no_swing() -> None:
+    rows = [act(100 * k, "slurmctld", 1 if k % 2 == 0 else -1, "7", "allocation", work="7") for k in range(12)]
+    jobs = [{"job": "7", "attempt": k + 1, "start_ns": 200 * k * SECOND, "end_ns": (200 * k + 100) * SECOND} for k in range(6)]
+    assert found(trace(rows, attempts=jobs)) == ([], [])
+    assert found(trace(rows))[1]

@@ -133,3 +133,44 @@ def test_the_map_begins_with_the_job_as_it_was() -> None:
     done = analyze(barriers(took, MS))
     even = took.mean(axis=1).sum() / done.observed.wall_ns
     assert at(mapped(done), *HERE)["loss_share"] == pytest.approx(1 - even, abs=0.02)
+
+
+def test_cells_name_failure_modes_and_where_they_overlap() -> None:
+    """Ranks that differ by 2 % for good and jitter of 8 %: the price of synchrony here, imbalance where they differ more."""
+    rng = np.random.default_rng(5)
+    uneven = 10 * MS * (1 + 0.02 * rng.standard_normal(16)) * (1 + 0.08 * rng.standard_normal((40, 16)))
+    found = mapped(analyze(barriers(uneven, MS // 100)))
+    here, between, beyond = (at(found, 0, spread, 0) for spread in (1, 2, 3))
+    assert here["modes"] == ["structural instability"]
+    assert between["modes"] == ["structural instability", "work imbalance"]
+    assert beyond["modes"] == ["work imbalance"]
+    for cell in (here, between, beyond):
+        share = cell["losses"]["structural instability"]
+        assert share["lo"] <= share["value"] <= share["hi"]
+        assert sum(one["value"] for one in cell["losses"].values()) == pytest.approx(cell["loss_share"], abs=0.01)
+
+
+def test_a_finding_s_own_mode_stands_for_what_mending_it_gives() -> None:
+    took = work(0.01)
+    took[:, 7] *= 2
+    assert at(mapped(analyze(barriers(took, MS))), *HERE)["modes"] == ["straggler cascade"]
+
+
+def test_nothing_dominates_where_nothing_is_lost() -> None:
+    cell = at(mapped(analyze(barriers(work(0.001), 1000))), *HERE)
+    assert cell["modes"] == []
+
+
+@pytest.mark.parametrize("hiccups", [False, True])
+def test_the_map_says_of_more_ranks_what_larger_jobs_lose(hiccups: bool) -> None:
+    def drawn(ranks: int, steps: int, seed: int) -> Any:
+        rng = np.random.default_rng(seed)
+        took = 100 * MS * (1 + (0.01 if hiccups else 0.05) * rng.standard_normal((steps, ranks)))
+        return took + 150 * MS * (rng.random((steps, ranks)) < (0.003 if hiccups else 0.0))
+
+    found = [mapped(analyze(barriers(drawn(32, 150, seed), MS // 10))) for seed in range(3)]
+    for place, ranks in ((1, 128), (2, 512)):
+        took = drawn(ranks, 1000, 99)
+        lost = 1 - took.mean() / took.max(axis=1).mean()
+        said = np.mean([at(one, place, 1, 0)["loss_share"] for one in found])
+        assert said == pytest.approx(lost, rel=0.15)

@@ -46,6 +46,15 @@ def test_a_finding_says_where_what_it_costs_what_it_gives_and_why() -> None:
     assert "because it is slow" in shown
 
 
+def test_a_finding_of_nobody_says_what_it_costs_and_which_policy_recovers_it() -> None:
+    nobody = FINDING | {"mode": "structural instability", "ranks": [], "stages": [], "loss_share": {"value": 0.18}}
+    shown = screen_of({"findings": [nobody]})
+    assert "structural instability · steps 0–3 · confidence" in shown
+    assert "costs 18.0 % of wall · lost 40.0 ms rank time" in shown
+    policy = {"name": "local-steps=4", "saved_wall_ns": 9_000_000}
+    assert "costs 18.0 % of wall, local-steps=4 recovers 10.0 %" in screen_of({"findings": [nobody | {"policy": policy}]})
+
+
 def test_a_cause_has_blame_and_recoverable_side_by_side() -> None:
     (line,) = (line for line in screen_of().splitlines() if "matmul" in line)
     assert line.split() == ["rank", "2", "matmul", "40.0", "ms", "50.0", "%", "9.00", "ms", "10.0", "%"]

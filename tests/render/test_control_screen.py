@@ -71,9 +71,15 @@ def test_nothing_found() -> None:
         "actions": 0,
         "indices": {},
         "partial": [],
-        "regime": {"class": "coherent"},
+        "regime": {"class": None},
     }
-    assert screen(calm) == "No relation: no decision of a controller is in these logs.\nlogs · 0 actions\n"
+    assert screen(calm) == "No decision of a controller is in these logs.\nlogs · 0 actions\n"
+
+
+def test_what_could_not_be_judged_is_the_verdict() -> None:
+    unknown = {"class": None, "because": "hpa reversed replicas of web 23 times; demand is not recorded"}
+    text = " ".join(screen({**RESULT, "relations": [], "regime": unknown}).split())
+    assert text.startswith("Whether control is coherent is not known: hpa reversed replicas of web 23 times; demand")
 
 
 def test_what_is_stuck_comes_first_and_nothing_is_well() -> None:

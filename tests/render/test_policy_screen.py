@@ -26,8 +26,8 @@ RESULT = WhatIfResult(
 
 def test_exact_is_a_figure_and_bounded_a_range() -> None:
     exact, bounded = (" ".join(line.split()) for line in render_whatif(RESULT, Screen(100)).splitlines()[1:3])
-    assert exact == "local-steps=4 * marginal → stable 5.0 % 3.0 % to 7.0 % 3 +5.3 %"
-    assert bounded == "backup-workers=1 marginal → – -10.0 % to -3.0 % 0 –"
+    assert exact == "local-steps=4 * stable 5.0 % 3.0 % to 7.0 % 3 +5.3 %"
+    assert bounded == "backup-workers=1 – -10.0 % to -3.0 % 0 –"
 
 
 def test_what_is_assumed_or_unknown_is_said() -> None:

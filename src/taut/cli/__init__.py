@@ -34,6 +34,7 @@ NAMED_KEYS = ("class", "gate")
 """Keys whose labels are names, of which a part is enough."""
 DEMO = Path(__file__).parents[1] / "demo"
 SNIPPET = Path(__file__).parents[1] / "render" / "recording.txt"
+NO_ENVELOPE = "no envelope: that needs four steps, a collective of all, and three ranks of one role"
 SAVING = "give -o a folder that can be written, or --no-save"
 
 EPILOG = """\b
@@ -110,7 +111,10 @@ ANALYSIS_OPTIONS = (
         help="Share of its own throughput the next accelerator must bring to pay  [default: 0.5]",
     ),
     click.option("--all-ranks", is_flag=True, help="Show every rank in the table of ranks."),
-    click.option("--envelope", is_flag=True, help="Map what would dominate with more ranks, unequal ranks, more gates."),
+    click.option(
+        "--envelope", is_flag=True,
+        help="Map which failure modes would dominate with more ranks, unequal ranks, more gates; show the risk profile.",
+    ),
     click.option("-q", "--quiet", is_flag=True, help="No progress and no hints on stderr."),
 )  # fmt: skip
 
@@ -191,11 +195,12 @@ def _analyze(inputs: Sequence[str], options: AnalysisOptions) -> None:
             baseline=options["baseline"],
         )  # fmt: skip
         result = analysis.result
-    lost = shown(lambda: _show(analysis, options["as_json"], options["all_ranks"]))
+    lost = shown(lambda: _show(analysis, options))
     run = None if options["no_save"] else kept(lambda: analysis.save(folder), "the run folder", SAVING)
     failing = [] if fail_on is None else _failing(result, fail_on)
     if not quiet:
-        for line in [*_failures(failing, fail_on), *_hints(result, run)]:
+        unmapped = [NO_ENVELOPE] if options["envelope"] and result.envelope is None else []
+        for line in [*unmapped, *_failures(failing, fail_on), *_hints(result, run)]:
             say(line)
     if lost is not None:
         raise lost
@@ -220,13 +225,13 @@ def _prices(options: AnalysisOptions) -> Prices:
     return Prices(amount, currency, load, stall, idle, carbon, tokens[0], tokens[1], token_currency)
 
 
-def _show(analysis: Analysis | JobAnalysis, as_json: bool, all_ranks: bool) -> None:
-    if as_json:
+def _show(analysis: Analysis | JobAnalysis, options: AnalysisOptions) -> None:
+    if options["as_json"]:
         print_object(analysis.result)
         return
     from taut.render.analysis_screen import render
 
-    show(lambda result, screen: render(result, screen, all_ranks), analysis.result)
+    show(lambda result, screen: render(result, screen, options["all_ranks"], options["envelope"]), analysis.result)
 
 
 def _share(finding: Finding, result: AnalysisResult) -> float:
@@ -234,13 +239,17 @@ def _share(finding: Finding, result: AnalysisResult) -> float:
     return 1.0 if finding.mode == "hang" else finding.recoverable_wall_ns / max(result.job.wall_ns or 0, 1)
 
 
-def _failing(result: AnalysisResult, fail_on: float) -> list[tuple[str, float]]:
-    shares = [(finding.id, _share(finding, result)) for finding in result.findings]
-    return [(name, share) for name, share in shares if share >= fail_on]
+def _failing(result: AnalysisResult, fail_on: float) -> list[tuple[Finding, float]]:
+    shares = [(finding, _share(finding, result)) for finding in result.findings]
+    return [(finding, share) for finding, share in shares if share >= fail_on]
 
 
-def _failures(failing: list[tuple[str, float]], fail_on: float | None) -> list[str]:
-    return [f"finding {name}: {share:.3f} of the wall is recoverable, --fail-on is {fail_on:g}" for name, share in failing]
+def _failures(failing: list[tuple[Finding, float]], fail_on: float | None) -> list[str]:
+    return [
+        f"finding {finding.id}: {share:.3f} of the wall is recoverable"
+        f"{f' by a policy ({finding.policy.name})' if finding.policy else ''}, --fail-on is {fail_on:g}"
+        for finding, share in failing
+    ]
 
 
 def _hints(result: AnalysisResult, run: Path | None) -> list[str]:
@@ -292,6 +301,8 @@ def _worth_asking(result: AnalysisResult) -> str | None:
     """The question that the result raises: a finding, else the slowest stage or cause; None where that saves too little."""
     least = LISTED_SHARE * (result.job.wall_ns or 0)
     for first in result.findings:
+        if first.policy is not None:
+            return "--advice"
         named = (("link", first.links), ("rank", first.ranks), ("stage", first.stages), ("class", first.classes))
         places = next(([f"{key}={place}" for place in some] for key, some in named if some), [])
         if places and first.recoverable_wall_ns >= least:

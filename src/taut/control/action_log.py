@@ -77,6 +77,8 @@ class Log:
     trace: Trace
     notes: list[str] = field(init=False, default_factory=list)
     """What could not be tested, and why."""
+    unjudged: list[str] = field(init=False, default_factory=list)
+    """Those of it that leave open whether control is coherent."""
 
     def __len__(self) -> int:
         return len(self.time_ns)

@@ -21,10 +21,10 @@ ORDER = ("amplifying", "incoherent", "oscillating")
 """What is worst comes first: what feeds itself, what fights, what swings."""
 
 
-def regime(relations: Sequence[Relation], found: Mapping[str, Estimate | None], actions: int) -> ControlRegime:
-    """The class of a log; None where there is nothing to judge."""
-    if not actions:
-        return ControlRegime(kind=None)
+def regime(
+    relations: Sequence[Relation], found: Mapping[str, Estimate | None], actions: int, unjudged: Sequence[str] = ()
+) -> ControlRegime:
+    """The class of a log; None where nobody decided, or where what was decided cannot be judged (``unjudged`` says why)."""
     classes = {LEADS_TO[relation.kind] for relation in relations if relation.kind in LEADS_TO}
     if any(r.kind == "feedback loop" and (r.statistic or 0.0) >= FEEDS_ITSELF for r in relations):
         classes.add("amplifying")
@@ -32,7 +32,10 @@ def regime(relations: Sequence[Relation], found: Mapping[str, Estimate | None], 
         classes.add("amplifying")
     if _low(found.get("decision_conflict_rate")) > MOST:
         classes.add("incoherent")
-    return ControlRegime(kind=next((word for word in ORDER if word in classes), "coherent"))
+    worst = next((word for word in ORDER if word in classes), None)
+    if worst is None and not unjudged and actions:
+        return ControlRegime(kind="coherent")
+    return ControlRegime(kind=worst, because=unjudged[0] if unjudged and worst is None else None)
 
 
 def _low(estimate: Estimate | None) -> float:

@@ -47,6 +47,13 @@ class Jobs:
         out[self.job[self.last]] = ~np.isin(self.outcome[self.last], MADE_WAY)
         return out
 
+    @cached_property
+    def completed(self) -> Mask:
+        """Per job: its last attempt is known to have completed."""
+        out = np.zeros(len(self.names), dtype=np.bool_)
+        out[self.job[self.last]] = self.outcome[self.last] == "completed"
+        return out
+
     @property
     def known(self) -> Mask:
         """Attempts whose begin and end are recorded."""

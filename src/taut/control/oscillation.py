@@ -9,7 +9,7 @@ Frequencies at which demand itself has a period, and their multiples, are left o
 
 Null hypothesis: the knob follows demand, plus red noise (AR(1)). Surrogates of the AR(1) that was fitted go through the
 same. (Raw, the largest peak of ordinary red noise looks like a period.) Without demand nothing is listed: a period of
-demand would look the same; the count is noted.
+demand would look the same; the count is noted, and the regime is not known.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ def relate(log: Log, rng: np.random.Generator) -> list[Relation]:
     for rows, turns in reversing(log):
         known = log.demand_of(int(log.target[rows[0]]))
         if known is None or known.own:
-            unknown.append((rows, turns, known))
+            # A job that is started and preempted by turns is judged by whether it gets through (starvation).
+            unknown += [] if log.of_job[rows].all() else [(rows, turns, known)]
             continue
         rows = rows[(log.time_ns[rows] >= known.time_ns[0]) & (log.time_ns[rows] <= known.time_ns[-1])]
         if id(known) not in turned:
@@ -86,14 +87,15 @@ def reversing(log: Log) -> list[tuple[Ints, int]]:
 
 def _note(log: Log, rows: Ints, turns: int, known: Demand | None, others: int) -> None:
     more = f" ({others} others turned back, too)" if others else ""
-    text = f"{_reversed(log, rows)} {turns} times"
-    if known is None:
-        log.notes.append(f"{text}: demand is not recorded, which would force some{more}")
-    else:
-        log.notes.append(
-            f"{text}; {known.name}, as it saw it when it acted, turned {zigzag(known.value, 0.0)} times; what demand itself "
-            f"did is not recorded{more}"
-        )
+    seen = "demand"
+    if known is not None:
+        seen = f"{known.name}, as it saw it when it acted, turned {zigzag(known.value, 0.0)} times, and demand itself"
+    text = (
+        f"{_reversed(log, rows)} {turns} times; {seen} is not recorded, so whether that is oscillation "
+        f"is not known: add the metric that it follows (requests, queue, load) beside the log{more}"
+    )
+    log.notes.append(text)
+    log.unjudged.append(text)
 
 
 def _reversed(log: Log, rows: Ints) -> str:

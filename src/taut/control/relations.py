@@ -33,7 +33,7 @@ def control(trace: Trace, *, seed: int = 0) -> ControlResult:
         controllers=sorted(log.words["controller"]),
         relations=[one.entry() for one in found],
         indices=numbers,
-        regime=regime(found, numbers, len(log) + len(trace.attempts)),
+        regime=regime(found, numbers, len(log), log.unjudged),
         partial=[*trace.partial, *log.notes],
         stuck=stuck(trace.attempts) or UNSET,
     )

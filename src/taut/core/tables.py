@@ -189,7 +189,7 @@ class Attempt:
     submit_ns: int = col("int64", "when it was queued, ns; -1 if not recorded")
     start_ns: int = col("int64", "when it began to hold its accelerators, ns; -1 if it never did, or not recorded")
     end_ns: int = col("int64", "when it ended, ns, or until when the log follows it while it runs; -1 if not recorded")
-    dated: int = col("int8", "1 if its times are dates, 0 if they count from the beginning of its log: lengths only", 1)
+    dated: int = col("int8", "1 if its times are dates, 0 if they count from the log's begin or name no year: lengths only", 1)
     outcome: str = col("str", "how it ended: a word of read.jobs.job_words.OUTCOMES; empty if the log does not say", "")
     accelerators: int = col("int32", "accelerators it held, or what `unit` says; -1 if unknown")
     unit: str = col("str", "what `accelerators` counts: accelerator, task, cpu or node; empty if unknown", "")

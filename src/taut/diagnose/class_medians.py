@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from taut.core.array_types import Floats, Ints, Mask, Numbers
+from taut.core.array_types import Floats, Indices, Ints, Mask, Numbers
 from taut.core.group_kernels import group_sort
+from taut.core.ids import numbered
 from taut.replay.wait_kernels import describe_cells
 
 
@@ -12,3 +13,9 @@ def class_medians(values: Numbers, cls: Ints, count: int, use: Mask | None = Non
     if use is not None:
         values, cls = values[use], cls[use]
     return describe_cells(values, *group_sort(cls, count))[0]
+
+
+def medians_of(values: Numbers, *keys: Indices) -> Floats:
+    """Per row: the median of the rows that have the same keys."""
+    cls, count = numbered(*keys)
+    return class_medians(values, cls, count)[cls]

@@ -32,10 +32,10 @@ DEFAULT = "default: "
 
 def components(graph: Graph) -> list[Component]:
     """One row per component and metric; empty without metrics."""
-    return [_row(graph, *series) for series in _series(graph)]
+    return [_row(graph, *series) for series in series_of(graph)]
 
 
-def _series(graph: Graph) -> Iterator[tuple[str, int, str, Floats, tuple[Floats, str]]]:
+def series_of(graph: Graph) -> Iterator[tuple[str, int, str, Floats, tuple[Floats, str]]]:
     """Component, rank, metric, values and limits of each series, in the traced time where it was sampled then."""
     table = graph.trace.metrics
     if not len(table):

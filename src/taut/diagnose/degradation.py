@@ -15,6 +15,7 @@ import numpy as np
 
 from taut.core.reporting import spell
 from taut.diagnose.against_baseline import slow_everywhere
+from taut.diagnose.class_medians import medians_of
 from taut.diagnose.finding import Evidence, Finding, confidence
 from taut.replay.timeline import Change
 
@@ -47,7 +48,11 @@ def _on_all_ranks(e: Evidence) -> list[Finding]:
     names = [place.name for place in places if place.last >= worst.first]
     rows = np.flatnonzero(e.slowdowns.own & np.isin(graph.ops.name, names) & (graph.window >= worst.first))
     usual = e.slowdowns.outside(graph.work_ns, worst.first, worst.last)[rows]
-    rows, kept = rows[~np.isnan(usual)], np.rint(usual[~np.isnan(usual)]).astype(np.int64)
+    rows, usual = rows[~np.isnan(usual)], usual[~np.isnan(usual)]
+    # What all ranks have in common is mended, and what single ranks stray besides is not.
+    keys = (graph.window, graph.roles, graph.ops.name, graph.ops.size, graph.place)
+    common = medians_of(graph.work_ns[rows] - usual, *(key[rows] for key in keys))
+    kept = np.maximum(np.rint(graph.work_ns[rows] - common), 0).astype(np.int64)
     classes, steps = tuple(graph.names[name] for name in names), e.steps(worst.first, worst.last)
     how = ", growing from step to step" if worst.grows else ""
     return [

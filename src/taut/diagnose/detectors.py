@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -50,10 +51,17 @@ def diagnose(evidence: Evidence) -> list[Finding]:
         if not finding.certain:
             why = why_listed(int(saved.sum()), int(saved[first : last + 1].sum()), evidence.observed, first, last)
         alone = ONE_STEP if first == last and not finding.certain else ""
-        replayed = replace(finding, recoverable_wall_ns=int(saved.sum()), because=finding.because + (why or "") + alone)
+        replayed = replace(
+            finding, recoverable_wall_ns=int(saved.sum()), saved_ns=saved, because=finding.because + (why or "") + alone
+        )
         (hidden if why is None else found).append(replayed)
     found += _exposed_by_others(evidence, found, hidden)
-    return sorted(found, key=lambda f: (f.mode != hang.MODE, -f.recoverable_wall_ns, f.id))
+    return most_recoverable(found)
+
+
+def most_recoverable(findings: Sequence[Finding]) -> list[Finding]:
+    """A hang first, then what recovers most."""
+    return sorted(findings, key=lambda f: (f.mode != hang.MODE, -f.recoverable_wall_ns, f.id))
 
 
 def _significant(by_mode: list[list[Finding] | None]) -> list[Finding]:

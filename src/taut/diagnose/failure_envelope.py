@@ -2,7 +2,8 @@
 
 Nothing is drawn: at every point of the map this graph is replayed with more ranks at each full rendezvous, with its ranks
 more or less unequal, and with each rendezvous divided into several. Losses come off one after the other (findings mended,
-every op at reference, gaps out, transfers out, ranks even), so that they sum to the whole.
+jitter out, ranks as their references, host and gaps out, transfers out, ranks even), so that they sum to the whole. Each is
+the signature of a failure mode; steps drawn again tell the interval of its share, and whether another is as large.
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from msgspec.structs import replace
 
 from taut.core.array_types import Floats, Ints, Mask
 from taut.core.ids import numbered, weighed
 from taut.core.interval import LEVEL, drawn, estimate
+from taut.core.reporting import LISTED_SHARE
 from taut.core.tables import Kind
 from taut.diagnose.finding import Finding
 from taut.diagnose.job_regime import mended
@@ -31,10 +34,14 @@ HETEROGENEITY = (0.5, 1.0, 2.0, 4.0)
 """Times as far as ranks differ for good."""
 INTENSITY = (1.0, 2.0, 4.0)
 """Gates for one: each has its share of the transfer and of the work before it, and the latency of the quickest of all."""
-LOSSES = ("fault wait", "jitter wait", "gap", "transfer", "structural wait")
-"""What can dominate, in the order in which it comes off."""
+LOSSES = ("fault wait", "jitter wait", "structural wait", "gap", "transfer", "structural wait")
+"""What can dominate, in the order in which it comes off; ranks unequal for good and what the schedule leaves are one."""
+OVERLAP = 0.8
+"""A failure mode that takes at least this share of what the largest takes dominates with it."""
 LEAST_STEPS, LEAST_RANKS = 4, 3
 """Fewer steps, or fewer ranks of one role, tell no envelope."""
+Place = tuple[float, float, float]
+"""Factors of ranks, heterogeneity and intensity."""
 
 
 def envelope(batch: Batch, blame: Blame, findings: Sequence[Finding]) -> Envelope | None:
@@ -52,71 +59,119 @@ def envelope(batch: Batch, blame: Blame, findings: Sequence[Finding]) -> Envelop
     intensity = estimate(lambda s: members[s].mean(axis=-1), len(members))
     if intensity is None:
         return None
-    ranks, value = len(g.ranks), spread.value
+    ranks, modes = len(g.ranks), _modes(g, own, findings)
     where = [(c, h, i) for c in RANKS for h in HETEROGENEITY for i in INTENSITY]
-    losses, shares = _losses(batch, met, own, (usual, work, gap), where)
+    losses, walls = _losses(batch, met, own, (usual, work, gap), where)
     cells = [
-        EnvelopeCell(
+        replace(
+            _cell(losses[:, :, n], walls[:, n], modes),
             ranks=round(ranks * c),
-            heterogeneity=value * h,
+            heterogeneity=spread.value * h,
             intensity=float(members.mean()) * i,
-            dominates=LOSSES[int(np.argmax(loss))] if loss.max() > 0 else None,
-            loss_share=float(share),
         )
-        for (c, h, i), loss, share in zip(where, losses, shares, strict=True)
+        for n, (c, h, i) in enumerate(where)
     ]
     point = EnvelopePoint(ranks=Estimate(value=ranks, lo=ranks, hi=ranks), heterogeneity=spread, intensity=intensity)
     return Envelope(point=point, map=cells)
 
 
+def _modes(graph: Graph, own: Mask, findings: Sequence[Finding]) -> tuple[str, ...]:
+    """The failure mode that each of LOSSES is the signature of, in this job."""
+    fault = next((finding.mode for finding in findings if finding.changes), "straggler cascade")
+    names = np.array([1 if name.startswith("input: ") else 2 if name == "checkpoint" else 0 for name in graph.names])
+    host = own & (graph.ops.kind == Kind.COORDINATE)
+    spent = weighed(names[graph.ops.name], np.where(host, graph.work_ns, 0) + graph.gap_ns, 3)
+    stall = ("host stall", "input stall", "checkpoint stall")[int(np.argmax(spent))]
+    return fault, "structural instability", "work imbalance", stall, "exposed transfer", "work imbalance"
+
+
+def _cell(losses: Floats, walls: Floats, modes: tuple[str, ...]) -> EnvelopeCell:
+    """What dominates at a point, from its losses (draws × losses) and walls; the first draw is the run as it is."""
+    by_fate = {fate: losses[0, [n for n, one in enumerate(LOSSES) if one == fate]].sum() for fate in LOSSES}
+    whole = np.maximum(walls, 1.0)
+    share = {
+        mode: losses[:, [n for n, one in enumerate(modes) if one == mode]].sum(axis=1) / whole for mode in dict.fromkeys(modes)
+    }
+    order = sorted(share, key=lambda mode: -share[mode][0])
+    largest = max(by_fate, key=lambda fate: by_fate[fate])
+    return EnvelopeCell(
+        ranks=0, heterogeneity=0.0, intensity=0.0,
+        dominates=largest if by_fate[largest] > 0 else None,
+        loss_share=float(losses[0].sum() / whole[0]),
+        modes=[mode for mode in order if _dominates(share[mode], share[order[0]])],
+        losses={mode: _estimate(share[mode]) for mode in order if share[mode][0] > 0},
+    )  # fmt: skip
+
+
+def _dominates(one: Floats, largest: Floats) -> bool:
+    """Whether a mode is worth listing and takes nearly as much as the largest, or as much as far as these steps tell."""
+    near = one[0] >= OVERLAP * largest[0] or float(np.quantile((largest - one)[1:], LEVEL[0])) <= 0
+    return bool(one[0] >= LISTED_SHARE and near)
+
+
+def _estimate(share: Floats) -> Estimate:
+    low, high = np.quantile(share[1:], LEVEL)
+    return Estimate(value=float(share[0]), lo=min(float(low), float(share[0])), hi=max(float(high), float(share[0])))
+
+
 def _losses(
-    batch: Batch, met: Meetings, own: Mask, mended_ns: tuple[Ints, Ints, Ints], where: list[tuple[float, float, float]]
+    batch: Batch, met: Meetings, own: Mask, mended_ns: tuple[Ints, Ints, Ints], where: list[Place]
 ) -> tuple[Floats, Floats]:
-    """(points × losses in ns over the run, share of the wall that all of them take)."""
+    """Draws × losses × points, ns over the run, and draws × points the wall; the first draw is the run as it is."""
     g, (usual, work, gap) = batch.graph, mended_ns
     unequal = np.where(own, _for_good(g, work) - usual, 0.0)
     within = work - usual - unequal
+    host = own & (g.ops.kind == Kind.COORDINATE)
+    busy = np.where(own & ~host, usual, 0)
     quickest = np.zeros(len(g))
     quickest[met.rows] = max(int(usual[met.rows].min()), 0)
-    #          0: own work      1: transfers                2: gaps 3: within 4: unequal 5: faults          6: latency
+    #         0: own work  1: transfers            2: host and gaps            3: within 4: unequal 5: faults     6: latency
     before = [None, None, gap, None, None, g.gap_ns - gap, None]
-    after = [np.where(own, usual, 0), np.where(own, 0, usual), None, within, unequal, g.work_ns - work, quickest]
+    after = [busy, np.where(own, 0, usual), np.where(host, usual, 0), within, unequal, g.work_ns - work, quickest]
     prepared = grid(batch, before, after)
     at = np.searchsorted(batch.short.ops, met.rows)
-    # Lateness depends on how unequal ranks are: arrivals are replayed once for each factor.
+    # Lateness depends on how unequal ranks are: arrivals are replayed once for each factor, with jitter and without.
     spreads = (0.0, *HETEROGENEITY)
-    tried = np.zeros((len(after), len(spreads) + 1))
+    tried = np.zeros((len(after), 1 + len(spreads) + len(HETEROGENEITY)))
     tried[:3] = 1.0
-    tried[3, 1:] = 1.0
-    tried[4, 1:] = spreads
+    tried[3, 1 : 1 + len(spreads)] = 1.0
+    tried[4, 1:] = (*spreads, *HETEROGENEITY)
     came = prepared.arrivals(tried)[at]
-    lateness = [latest(met, came[:, 1 + n] - came[:, 0], RANKS) for n in range(len(spreads))]
-    late = np.zeros((len(spreads) * len(RANKS), len(g)))
-    for n, found in enumerate(lateness):
-        late[n * len(RANKS) : (n + 1) * len(RANKS), met.rows] = found.T
-    share = _columns(where, spreads, len(after), len(late))
-    walls = prepared.with_after(*late).walls(share).sum(axis=0).reshape(5, len(where))
-    even = np.minimum(_even(g, np.where(own, usual, 0)), walls[4])
-    return -np.diff(np.concatenate([walls, even[None]]), axis=0).T, 1 - even / np.maximum(walls[0], 1.0)
+    late = [latest(met, came[:, n] - came[:, 0], RANKS) for n in range(1, tried.shape[1])]
+    # One ingredient for each scale of the jitter alone, then what more ranks add at each factor, with jitter and without.
+    added = [late[0][:, k] for k in range(len(RANKS))]
+    added += [some[:, k] - some[:, 0] for some in late[1:] for k in range(1, len(RANKS))]
+    more = np.zeros((len(added), len(g)))
+    more[:, met.rows] = added
+    share = _columns(where, len(after), len(added))
+    walls = prepared.with_after(*more).walls(share)
+    steps = np.concatenate([np.arange(len(g.steps))[None], drawn(len(g.steps))])
+    weight = np.stack([np.bincount(some, minlength=len(g.steps)) for some in steps]).astype(np.float64)
+    total = (weight @ walls).reshape(len(weight), len(LOSSES), len(where))
+    even = np.minimum((weight @ _even(g, busy))[:, None], total[:, -1])
+    return -np.diff(np.concatenate([total, even[:, None]], axis=1), axis=1), total[:, 0]
 
 
-def _columns(where: list[tuple[float, float, float]], spreads: tuple[float, ...], parts: int, lates: int) -> Floats:
-    """Shares of the ingredients: for every point as it would be, then with each of the first four losses taken off."""
-    share = np.zeros((parts + lates, 5, len(where)))
+def _columns(where: list[Place], parts: int, lates: int) -> Floats:
+    """Shares of the ingredients: for every point as it would be, then with each loss but the last taken off."""
+    share = np.zeros((parts + lates, len(LOSSES), len(where)))
     share[0] = 1.0
-    share[1, :4] = 1.0
-    share[2, :3] = 1.0
+    share[1, :5] = 1.0
+    share[2, :4] = 1.0
     share[3, :2] = 1.0
     share[5, 0] = 1.0
     for n, (c, h, i) in enumerate(where):
-        k, row = RANKS.index(c), parts + spreads.index(h) * len(RANKS)
-        share[4, :2, n] = h
-        share[6, :4, n] = i - 1
-        # More ranks: the last of c times as many instead of the last of these. More gates: jitter within ranks, which
-        # one gate would have averaged, is paid i times over a 1/√i of it each; what ranks differ by for good is not.
-        share[row + k, :2, n] += 1.0
-        share[row, :2, n] -= 1.0
+        k, spread = RANKS.index(c), HETEROGENEITY.index(h)
+        share[4, :3, n] = h
+        share[6, :5, n] = i - 1
+        # More gates: jitter within ranks, which one gate would have averaged, is paid i times over a 1/√i of it each; what
+        # ranks differ by for good is not.
         share[parts + k, :2, n] += np.sqrt(i) - 1
+        if k:  # more ranks: the last of c times as many instead of the last of these
+            each = len(RANKS) - 1
+            row = parts + len(RANKS) + spread * each + k - 1
+            share[row, :2, n] += 1.0
+            share[row + len(HETEROGENEITY) * each, 2, n] += 1.0
     return share.reshape(parts + lates, -1)
 
 
@@ -130,12 +185,13 @@ def _for_good(graph: Graph, work: Ints) -> Floats:
     return describe_cells(work, order, begin)[0][cell]
 
 
-def _even(graph: Graph, own: Ints) -> float:
-    """The run if all ranks had the same work: per window the busiest lane of each rank, mean over ranks, ns."""
+def _even(graph: Graph, own: Ints) -> Floats:
+    """Windows if all ranks had the same work: the busiest lane of each rank, mean over ranks, ns."""
     lanes, windows = int(graph.ops.lane.max()) + 1, len(graph.steps)
     key = (graph.rank_index * lanes + graph.ops.lane) * windows + graph.window
     busy = weighed(key, own, len(graph.ranks) * lanes * windows)
-    return float(busy.reshape(len(graph.ranks), lanes, windows).max(axis=1).mean(axis=0).sum())
+    found: Floats = busy.reshape(len(graph.ranks), lanes, windows).max(axis=1).mean(axis=0)
+    return found
 
 
 def _heterogeneity(graph: Graph, own: Ints) -> Estimate | None:

@@ -25,6 +25,7 @@ from taut.replay.timeline import Batch, Change, Timeline, replay
 if TYPE_CHECKING:
     from taut.diagnose.against_baseline import Compared
     from taut.diagnose.early_warning import EarlyWarning
+    from taut.diagnose.instability import Structure
     from taut.diagnose.slow_sets import Apart
     from taut.diagnose.synchronisation import SplitGroup
 
@@ -128,6 +129,8 @@ class Finding:
     lost_rank_ns: int
     recoverable_wall_ns: int = 0
     """Known once the changes are replayed."""
+    saved_ns: Numbers | None = field(default=None, repr=False, compare=False)
+    """The same for every window, ns."""
     confidence: float
     because: str
     changes: tuple[Change, ...] = field(default=(), repr=False, compare=False)
@@ -142,6 +145,8 @@ class Finding:
     """What of it takes longer than in a baseline."""
     certain: str = ""
     """Why it is listed whatever it recovers; empty if that is to be weighed."""
+    structure: Structure | None = field(default=None, repr=False, compare=False)
+    """Of a structural instability: what it costs, what its origins are like, and how it grows with ranks."""
 
     @property
     def id(self) -> str:

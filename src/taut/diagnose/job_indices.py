@@ -68,7 +68,7 @@ def sync_delay_amplification(blame: Blame, gap_free: Timeline, late: Excess) -> 
     """Delay of the whole job in a step ÷ mean excess of its ranks, over the steps in which some rank is beyond noise."""
     own = late.beyond_ns.mean(axis=0)
     steps = np.flatnonzero(own > 0)
-    if len(steps) < min(RECURS, len(own)):
+    if len(late.beyond_ns) < 2 or len(steps) < min(RECURS, len(own)):
         return None
     delay, own = (gap_free.window_ns - blame.ordinary_ns)[steps], own[steps]
     return estimate(lambda s: over(delay[s].sum(axis=-1), own[s].sum(axis=-1)), len(steps))
@@ -116,3 +116,19 @@ def replay_probability(discarded: Mask) -> Estimate | None:
     ends = np.flatnonzero(np.diff(np.concatenate([[0], discarded.astype(np.int8), [0]])))
     longest = int((ends[1::2] - ends[::2]).max()) if len(ends) else 1
     return share(discarded, max(longest, round(len(discarded) ** (1 / 3))))
+
+
+def needs(found: Indices, observed: Timeline, watts_known: bool) -> dict[str, str]:
+    """Index that is None → what it needs, or why it has no value, in a few words."""
+    graph, steps = observed.graph, len(observed.window_ns)
+    alone, without_gates = len(graph.ranks) < 2, bool((graph.wait < 0).all())
+    met = "needs several ranks" if alone else "needs gates" if without_gates else ""
+    reasons = {
+        "effective_throughput_ratio": "needs ops with a duration",
+        "energy_per_useful_step": "needs a step that was kept" if watts_known else "needs power",
+        "runtime_variance_index": f"needs {LEAST_STEPS} steps" if steps < LEAST_STEPS else "steps are alike to the clock",
+        "sync_delay_amplification": met or "no rank is late beyond noise",
+        "replay_probability": "needs a progress log",
+        "straggler_cascade_rate": met or "needs ranks with peers",
+    }
+    return {name: why for name, why in reasons.items() if getattr(found, name) is None}

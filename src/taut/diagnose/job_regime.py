@@ -61,7 +61,7 @@ def told(walls: Floats, wider: Floats, pays: float = PAYS) -> Regime:
 
 
 def mended(graph: Graph, blame: Blame, findings: Sequence[Finding]) -> tuple[Ints, Ints, Ints]:
-    """(reference, work, gap) of every op with the findings mended; the reference of a mended op is what mending gives."""
+    """(reference, work, gap) of every op with the findings mended; a mended op's reference is at most what mending gives."""
     changes = [change for finding in findings for change in finding.changes]
     if not changes:
         return blame.usual_ns, graph.work_ns, graph.gap_ns
@@ -69,7 +69,7 @@ def mended(graph: Graph, blame: Blame, findings: Sequence[Finding]) -> tuple[Int
     usual = blame.usual_ns.copy()
     for change in changes:
         if change.what == "work":
-            usual[change.ops] = work[change.ops]
+            usual[change.ops] = np.minimum(work[change.ops], usual[change.ops])
     return usual, work, gap
 
 

@@ -177,6 +177,8 @@ class Ledger:
     hidden_wait_rank_ns: int
     """Gate wait that hid under compute or transfer: not in the cells."""
     prices: Prices
+    wait_parts: Mapping[str, int]
+    """All waits and their parts, hidden ones too, rank-ns."""
     overhead: Overhead | None = None
     """What controllers took, where the trace has actions."""
     categories: tuple[Category, ...] = CATEGORIES
@@ -254,7 +256,7 @@ def charge(
     cells = _cells(context, shown, categories)
     hidden = blame.totals["wait_ns"] - total(shown.waiting)
     whole = total(shown.stop) * len(graph.ranks)
-    return Ledger(cells, whole, hidden, prices or Prices(), context.overhead, categories)
+    return Ledger(cells, whole, hidden, prices or Prices(), blame.totals, context.overhead, categories)
 
 
 def _controlled(c: Context, observed: Timeline, shown: Exposed) -> Context:

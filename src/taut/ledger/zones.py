@@ -20,10 +20,6 @@ from taut.result.types import ControlResult, FateBy, RelationResult, Zone
 
 OF_A_KNOB = ("conflict", "oscillation")
 """Relations of actions on one knob; others hold several together, and name what they have in common."""
-LISTED = 0.05
-"""Share of the bill from which control overhead may be the verdict."""
-LOSSES = ("slow compute", "fault wait", "jitter wait", "structural wait", "gap", "unexplained")
-"""Other fates that somebody might do something about."""
 RANKS = 8
 """Ranks that a sentence names."""
 
@@ -139,12 +135,11 @@ def _by_controller(graph: Graph, ledger: Ledger, fate: str, ns: Ints, action: In
 
 
 def control_verdict(found: ControlResult, ledger: Ledger) -> str | None:
-    """What controllers that are related did to the job; None unless they took more of the bill than anything else did."""
+    """What controllers that are related did to the job; None where none of their relations took anything of it."""
     placed = [(one.zone, one) for one in found.relations if one.zone and one.zone.rank_ns]
     fates = ledger.by_fate
-    taken = fates["control overhead"] + fates["discarded"]
-    share = taken / max(ledger.total_rank_ns, 1)
-    if not placed or share < LISTED or taken < max(fates[fate] for fate in LOSSES):
+    share = (fates["control overhead"] + fates["discarded"]) / max(ledger.total_rank_ns, 1)
+    if not placed:
         return None
     zone, worst = max(placed, key=lambda pair: pair[0].rank_ns)
     ranks = ", ".join(map(str, zone.ranks[:RANKS])) + (" …" if len(zone.ranks) > RANKS else "")

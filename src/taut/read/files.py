@@ -20,6 +20,7 @@ from msgspec import Struct
 
 from taut.core.errors import InputRefused, NotATrace, TooLarge
 from taut.core.folder import is_run_folder
+from taut.read import windows_text
 
 HEAD_BYTES = 64 << 10
 CHUNK_BYTES = 1 << 20
@@ -283,8 +284,20 @@ def _unwrap(stream: IO[bytes], label: str, archive: bool, path: str | None = Non
             raise InputRefused(label, "an archive inside an archive", "unpack the outer one first")
     elif head[:4] == b"\x28\xb5\x2f\xfd" or head[:6] == b"\xfd7zXZ\x00" or head[:3] == b"BZh" or head[:4] == b"PK\x03\x04":
         raise NotATrace(label, "compressed in a way taut does not read", "use gzip, or a tar of traces")
+    elif wide := windows_text.wide(head):
+        stream = _buffered(windows_text.Recoded(stream, wide))
+        yield Member(label, _without_bom(stream), stream)
+    elif head[:3] == windows_text.BOM:
+        yield Member(label, _without_bom(stream), stream)
     else:
         yield Member(label, head, stream, path)
+
+
+def _without_bom(stream: IO[bytes]) -> bytes:
+    """The first bytes of text behind its mark."""
+    if _peek(stream)[:3] == windows_text.BOM:
+        stream.read(3)
+    return _peek(stream)
 
 
 def _tar(stream: IO[bytes], label: str) -> Iterator[Member]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import signal
@@ -18,9 +19,10 @@ from msgspec import Struct
 from taut.core.boundary import refusing_unexpected
 from taut.core.errors import InputRefused, TooLarge
 from taut.core.signals import Held
-from taut.read import files
+from taut.read import files, pasted
 from taut.read.columns import paused_gc
 from taut.read.contents import Contents
+from taut.read.windows_text import BOM
 
 # Below this much input, starting processes costs more than it saves.
 PARALLEL_BYTES = 30 << 20
@@ -202,7 +204,7 @@ def load_file(path: str, columns: str = "") -> Loaded:
             with _refusing(source.label):
                 for member in source.members():
                     with paused_gc():
-                        parts.append(_load_member(member, columns))
+                        parts += _load_member(member, columns)
         except InputRefused as refusal:
             parts.append(Part(refusal.where, refusal))
         return Loaded(parts, _digest(source, parts))
@@ -236,12 +238,36 @@ def brief(why: str) -> str:
     return " ".join(why.split())[:120]
 
 
-def _load_member(member: files.Member, columns: str = "") -> Part:
+def _load_member(member: files.Member, columns: str = "") -> list[Part]:
+    """What a member holds; of what was pasted behind prompts or in fences, each piece."""
     try:
         with _refusing(member.label):
-            return _recognised(member, columns)
+            if pasted.is_quoted(member.head):
+                member = _holding(member, pasted.without_quotes(member.read()))
+            if pasted.is_grepped(member.head):
+                member = _holding(member, pasted.without_grep(member.read()))
+            if not pasted.is_pasted(member.head):
+                return [_recognised(member, columns)]
+            data = member.read()
+            whole = _recognised(_holding(member, data), columns)
+            pieces = [] if whole.found is not None else [_holding(member, piece) for piece in pasted.outputs(data)]
     except InputRefused as refusal:
-        return Part(member.label, refusal)
+        return [Part(member.label, refusal)]
+    parts = [_loaded_piece(piece, columns) for piece in pieces]
+    return [one for one in parts if one.found is not None] or [whole]
+
+
+def _loaded_piece(piece: files.Member, columns: str) -> Part:
+    try:
+        with _refusing(piece.label):
+            return _recognised(piece, columns)
+    except InputRefused as refusal:
+        return Part(piece.label, refusal)
+
+
+def _holding(member: files.Member, data: bytes) -> files.Member:
+    """The same member with other bytes."""
+    return files.Member(member.label, data[: files.HEAD_BYTES], io.BytesIO(data))
 
 
 def _recognised(member: files.Member, columns: str = "") -> Part:
@@ -268,7 +294,7 @@ def _recognised(member: files.Member, columns: str = "") -> Part:
 
 def _text_of(member: files.Member) -> bytes:
     """All of a long text whose beginning nobody knows; nothing if it is binary, a document, or too large to be held."""
-    if len(member.head) < files.HEAD_BYTES or b"\x00" in member.head or _DOCUMENT.match(member.head):
+    if len(member.head) < files.HEAD_BYTES - len(BOM) or b"\x00" in member.head or _DOCUMENT.match(member.head):
         return b""
     try:
         return member.read()

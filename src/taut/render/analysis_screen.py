@@ -24,12 +24,14 @@ from taut.render.text import count, duration, money, percent, plain, safe, size,
 from taut.result.types import (
     AnalysisResult,
     AttemptEntry,
+    Baseline,
     Cause,
     Clock,
     Fidelity,
     Finding,
     LedgerEntry,
     LedgerResult,
+    Verdict,
     WhatIfResult,
 )
 
@@ -99,10 +101,12 @@ class Screen:
         return cls(max(width, 40), styled, styled and not os.environ.get("NO_COLOR"), encoding in ("utf8", "cp65001"))
 
 
-def render(result: AnalysisResult, screen: Screen, all_ranks: bool = False) -> str:
-    """The whole screen of ``taut analyze``; all ranks in its table where they are asked for."""
+def render(result: AnalysisResult, screen: Screen, all_ranks: bool = False, all_signs: bool = False) -> str:
+    """The whole screen of ``taut analyze``; all ranks in its table, and all signs of risk, where they are asked for."""
     from taut.render.attempts_screen import render_jobs, section
     from taut.render.device_screen import device_part, rank_table
+    from taut.render.envelope_screen import envelope_part
+    from taut.render.index_screen import indices_part, risk_part
 
     ledger = result.ledger
     if ledger is None:
@@ -122,7 +126,8 @@ def render(result: AnalysisResult, screen: Screen, all_ranks: bool = False) -> s
         calls(result),
         _control(result, screen),
         section(result.attempts, screen) if result.attempts else None,
-        _together(_regime(result), *_fidelity(result.fidelity)),
+        envelope_part(result, screen),
+        _together(indices_part(result, screen), _regime(result), risk_part(result, all_signs), *_fidelity(result.fidelity)),
     ]
     first, *others = (part for part in parts if part is not None)
     return _print([first, *(line for part in others for line in (Text(), part))], screen)
@@ -195,8 +200,27 @@ def _in(text: str, style: str = "") -> Text:
 def _verdict(result: AnalysisResult) -> ConsoleRenderable:
     verdict = result.verdict
     headline = Text(safe(verdict.text), style=CLASS_STYLE.get(verdict.kind, "bold"))
-    beside = verdict.components
-    return Group(headline, Text(f"{safe(beside)}.")) if beside else headline
+    lines = [headline, *([both] if (both := _utilised(verdict, result.baseline)) else [])]
+    lines += [Text(f"{safe(verdict.components)}.")] if verdict.components else []
+    return Group(*lines)
+
+
+def _utilised(verdict: Verdict, baseline: Baseline | None) -> Text | None:
+    """What a dashboard would show, beside what was produced; behind what both were in the baseline."""
+    if verdict.nominal_share is None or verdict.effective_share is None:
+        return None
+    line = Text(style="bold")
+    before = (None, None) if baseline is None else (baseline.nominal_share, baseline.effective_share)
+    for old, new, word in zip(
+        before, (verdict.nominal_share, verdict.effective_share), ("utilised", "productive"), strict=True
+    ):
+        line.append(", " if line else "")
+        if old is not None:
+            line.append(f"{100 * old:.0f}", style="not bold strike dim").append(" → ", style="not bold")
+        line.append(f"{100 * new:.0f} % {word}")
+    how = {"measured": "by metrics", "derived from kernels": "by time under any kernel"}
+    source = how.get(verdict.nominal_is or "", "by time inside ops, waits included")
+    return line.append(f" ({source})", style="not bold dim")
 
 
 def _job(result: AnalysisResult) -> ConsoleRenderable:
@@ -264,13 +288,17 @@ def _early(result: AnalysisResult) -> ConsoleRenderable | None:
 def _finding(finding: Finding, result: AnalysisResult, ledger: LedgerResult) -> list[tuple[ConsoleRenderable, int]]:
     wall, recoverable = max(result.job.wall_ns or 0, 1), finding.recoverable_wall_ns
     head = Text(safe(finding.mode), style="bold")
-    head.append(f" · {_places(finding, result)} · {span(*finding.steps)} · {_sure(finding.confidence)}", style="not bold")
+    words = [_places(finding, result), span(*finding.steps), _sure(finding.confidence)]
+    head.append("".join(f" · {word}" for word in words if word), style="not bold")
     lost = f"lost {duration(finding.lost_rank_ns)} rank time"
     because = Text(f"because {safe(finding.because)}")
     if finding.mode == "hang":  # what it goes on to cost is not in the dumps
         so_far = filter(None, [lost, _priced(finding.lost_rank_ns, ledger)])
         return [(head, 1), (Text(f"at least {' · '.join(so_far)}"), 3), (because, 3)]
     gain = Text(f"recoverable {duration(recoverable)} = {percent(recoverable / wall)} of wall", style="bold")
+    if finding.loss_share is not None:  # nobody's: a policy recovers it, where one can be replayed
+        by = f", {safe(finding.policy.name)} recovers {percent(recoverable / wall)}" if finding.policy else ""
+        gain = Text(f"costs {percent(finding.loss_share.value)} of wall{by}", style="bold")
     gain.append(f" · {' · '.join([*_costs(finding), lost])}", style="not bold")
     return [(head, 1), (gain, 3), (because, 3)]
 

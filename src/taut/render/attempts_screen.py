@@ -36,6 +36,8 @@ STYLE = {
 
 def render_jobs(result: AnalysisResult, screen: Screen) -> str:
     """The whole screen where there are job logs and no traces."""
+    from taut.render.index_screen import risk_part
+
     found, job = result.attempts, result.job
     assert found is not None
     words = [safe(job.name), count(found.jobs, "job"), count(found.attempts, "attempt")]
@@ -45,7 +47,8 @@ def render_jobs(result: AnalysisResult, screen: Screen) -> str:
     if len(job.partial) > PARTIAL:
         lines.append(Text(f"partial: {len(job.partial) - PARTIAL} more, see run.json", style="yellow"))
     head: list[ConsoleRenderable] = [Text(safe(result.verdict.text), style="bold"), Text(), Group(*lines)]
-    return _print([*head, Text(), section(found, screen)], screen)
+    signs = risk_part(result)
+    return _print([*head, Text(), section(found, screen), *([Text(), signs] if signs else [])], screen)
 
 
 def section(found: AttemptsResult, screen: Screen) -> ConsoleRenderable:

@@ -21,6 +21,9 @@ def card(result: AnalysisResult) -> str:
 def _lines(result: AnalysisResult) -> Iterator[str]:
     job = result.job
     yield f"<b>{_text(result.verdict.text)}</b>"
+    nominal, effective = result.verdict.nominal_share, result.verdict.effective_share
+    if nominal is not None and effective is not None:
+        yield f"<div>{100 * nominal:.0f} % utilised ({result.verdict.nominal_is}), {100 * effective:.0f} % productive</div>"
     words = [_text(job.name), *([count(job.ranks, "rank")] if job.ranks else [])]
     words += [f"wall {duration(job.wall_ns)}"] if job.wall_ns else []
     yield f'<div style="color:#666">{" · ".join(words)}</div>'

@@ -71,8 +71,10 @@ def _verdict(result: ControlResult) -> ConsoleRenderable:
     text = f"Control is {regime}: {what} among {count(len(result.controllers), 'controller')}."
     if found and regime == "coherent":  # what is listed costs, and is nobody's fight
         text = f"Control is coherent: no controller works against another, {what} is what restarts and repeats cost."
-    if not result.actions and not found:
-        text = "No relation: no decision of a controller is in these logs."
+    if kind is None and result.regime.because:
+        text = f"Whether control is coherent is not known: {safe(result.regime.because)}."
+    if not result.actions and kind is None:
+        text = "No decision of a controller is in these logs."
     stuck = stuck_text([safe(one.text) for one in result.stuck or []])
     if stuck and regime == "coherent":  # nothing that fails is well because no controllers fight
         text = "No controller works against another."

@@ -24,7 +24,7 @@ def render_whatif(result: WhatIfResult, screen: Screen) -> str:
 def _policies(result: WhatIfResult, policies: list[MeasuredPolicy]) -> Iterator[ConsoleRenderable]:
     if policies:
         known = policies[0].more_steps_share is not None
-        table = _table("policy", "regime", "saves", "range", "behind", "net" if known else "even at")
+        table = _table("policy", "regime then", "saves", "range", "behind", "net" if known else "even at")
         for one in policies:
             last = _net(one) if known else _even(one)
             name = _in(f"{safe(one.name)} *", "bold") if one.on_frontier is True else _in(safe(one.name))
@@ -56,8 +56,8 @@ def _range(one: MeasuredPolicy) -> str:
 
 
 def _regime(one: MeasuredPolicy) -> str:
-    without, with_ = one.regime.without or UNKNOWN, one.regime.with_ or UNKNOWN
-    return without if without == with_ else f"{without} → {with_}"
+    """With the policy; without any it is the same for all, and told once."""
+    return one.regime.with_ or UNKNOWN
 
 
 def _net(one: MeasuredPolicy) -> str:
@@ -74,6 +74,8 @@ def _notes(result: WhatIfResult, policies: list[MeasuredPolicy]) -> Iterator[str
     """What the figures rest on."""
     if isinstance(result.replicas, str):
         yield result.replicas
+    if policies and policies[0].regime.without:
+        yield f"without a policy the regime is {policies[0].regime.without}"
     budget = result.staleness
     if budget:
         given = " (default; --staleness N)" if budget.default else ""

@@ -15,7 +15,7 @@ UNKNOWN = "–"
 """What is not known."""
 
 # Same width, so that a table stays a table.
-_PLAIN = str.maketrans({"–": "-", "−": "-", "·": "|", "…": "~", "µ": "u", "×": "x", "≥": ">", "→": ">"})
+_PLAIN = str.maketrans({"–": "-", "−": "-", "·": "|", "…": "~", "µ": "u", "×": "x", "≥": ">", "→": ">", "±": "~"})
 
 
 def safe(text: object) -> str:

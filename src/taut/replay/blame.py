@@ -7,14 +7,14 @@ observed wait has beyond it is blamed on gaps in excess of their class, and what
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 from msgspec import Struct
 
-from taut.core.array_types import Floats, Ints
+from taut.core.array_types import Floats, Ints, Mask
 from taut.core.ids import sums, total
 from taut.core.student import student_quantile
 from taut.core.tables import Table, col
@@ -100,6 +100,18 @@ class Blame:
     """Per op: its work at its reference, where it has one, else as it was."""
     ordinary_ns: Ints
     """Per window: how long it takes with every op at its reference, without gaps."""
+    part_of_fault: Callable[[Mask], Ints] = field(repr=False, compare=False)
+    """Per wait: what of its fault part some ops caused, ns."""
+
+    def mended_by(self, changes: Sequence[Change]) -> Blame:
+        """The same where fault is what these changes mend, and nothing else: the rest of it is jitter, which nobody mends."""
+        waits, mends = self.waits, np.zeros(len(self.graph), dtype=bool)
+        for change in changes:
+            mends[change.ops] = True
+        if not waits.fault_ns.any() or mends[self.fault_ns > 0].all():
+            return self
+        fault = self.part_of_fault(mends)
+        return replace(self, waits=waits.replace(fault_ns=fault, jitter_ns=waits.jitter_ns + waits.fault_ns - fault))
 
     @cached_property
     def totals(self) -> dict[str, int]:
@@ -171,23 +183,19 @@ def blame(graph: Graph, observed: Timeline, gap_free: Timeline, both: Joined | N
     if peers.mixed.any():
         value = np.where(peers.mixed, graph.work_ns, value)
         within, between = (np.where(peers.mixed, 0.0, spread) for spread in (within, between))
-    fault, structural, score, cause, *faults = split_work(
-        waited,
-        least,
-        ordinary.wait_ns[waited],
-        threshold,
-        gap_free.arrival_ns,
-        gap_free.opening_ns,
-        gap_free.bound,
-        gap_free.opener,
-        graph.work_ns,
-        value,
-        within,
-        between,
-        rank,
-        ranks,
-        slots,
-    )
+    branches = (
+        threshold, gap_free.arrival_ns, gap_free.opening_ns, gap_free.bound, gap_free.opener, graph.work_ns, value, within,
+        between, rank, ranks, slots,
+    )  # fmt: skip
+    everything = np.ones(len(graph), dtype=bool)
+    fault, structural, score, cause, *faults = split_work(waited, least, ordinary.wait_ns[waited], *branches, everything)
+
+    def part_of_fault(some: Mask) -> Ints:
+        """Per wait: what of its fault part some ops caused."""
+        out, rows = np.zeros(len(waited), dtype=np.int64), np.flatnonzero(fault)
+        out[rows] = split_work(waited[rows], least[rows], ordinary.wait_ns[waited[rows]], *branches, some)[0]
+        return out
+
     unknown = np.isnan(score) & (least > 0)  # no reference on one of the branches
     structural = np.where(unknown, 0, structural)
     jitter = np.where(unknown, 0, least - fault - structural)
@@ -221,4 +229,5 @@ def blame(graph: Graph, observed: Timeline, gap_free: Timeline, both: Joined | N
         gap_reference,
         usual,
         ordinary.window_ns,
+        part_of_fault,
     )

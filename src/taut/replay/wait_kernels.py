@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from taut.core.array_types import Floats, Indices, Ints, Numbers
+from taut.core.array_types import Floats, Indices, Ints, Mask, Numbers
 from taut.core.jit import kernel
 
 PROBES = 64
@@ -184,14 +184,15 @@ def share_out(
     rank: Indices,
     ranks: int,
     victim: int,
+    counted: Mask,
 ) -> int:
-    """Give an integer amount to ops in proportion to their weights, without remainder; returns what was given."""
+    """Give an integer amount to ops in proportion to their weights, without remainder; returns what counted ops were given."""
     total = 0.0
     for i in range(count):
         total += weights[i]
     if total <= 0:
         return 0
-    given, running = 0, 0.0
+    given, running, told = 0, 0.0, 0
     for i in range(count):
         running += weights[i]
         # Rounding running sums, not shares, leaves no remainder.
@@ -199,8 +200,9 @@ def share_out(
         if weights[i] > 0 or now > given:
             cause[ops[i]] += now - given
             sums[slot_of(keys, rank[ops[i]] * ranks + victim)] += now - given
+            told += now - given if counted[ops[i]] else 0
             given = now
-    return given
+    return told
 
 
 @kernel(lists=True)
@@ -220,8 +222,11 @@ def split_work(
     rank: Indices,
     ranks: int,
     slots: int,
+    counted: Mask,
 ) -> tuple[Ints, Ints, Floats, Ints, Ints, Ints]:
     """Split gap-free waits: (fault, structural, score) per waiting op, fault per cause op, rank pairs and their sums.
+
+    Of the fault of a wait only what ``counted`` ops caused is told.
 
     ``waited`` lists the waiting ops, ``least`` how much of each wait is to be split, ``ordinary`` the wait that remains
     with every op at its reference: that is structural. The rest is excess of the last arriver: first on its branch below
@@ -284,7 +289,7 @@ def split_work(
         score[j] = net / max(np.sqrt(variance + shared * shared), 1.0)
         if score[j] > z:
             amount = int(min(net, total - plain, weighed) * scale)
-            fault[j] = share_out(amount, weight, last, i, cause, keys, sums, rank, ranks, rank[v])
+            fault[j] = share_out(amount, weight, last, i, cause, keys, sums, rank, ranks, rank[v], counted)
         structural[j] = min(int(plain * scale), least[j] - fault[j])
     return fault, structural, score, cause, keys, sums
 
@@ -300,6 +305,7 @@ def split_gaps(
     cause = np.zeros(n, np.int64)
     keys, sums = np.full(slots, -1, np.int64), np.zeros(slots if slots > 0 else ranks * ranks, np.int64)
     last, mine, weight = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.float64)
+    counted = np.ones(n, np.bool_)
     for j in range(len(waited)):
         v = waited[j]
         if rest[j] <= 0 or opener[v] < 0:
@@ -316,7 +322,7 @@ def split_gaps(
             net -= gap[x] - (0.0 if np.isnan(reference[x]) else reference[x])
         if net > 0:
             amount = rest[j] if net >= rest[j] else int(net)
-            blamed[j] = share_out(amount, weight, last, a, cause, keys, sums, rank, ranks, rank[v])
+            blamed[j] = share_out(amount, weight, last, a, cause, keys, sums, rank, ranks, rank[v], counted)
     return blamed, cause, keys, sums
 
 

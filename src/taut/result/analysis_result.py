@@ -16,7 +16,7 @@ from taut.diagnose.discarded_calls import redundant
 from taut.diagnose.failed_spans import failed_spans
 from taut.diagnose.failure_envelope import envelope
 from taut.diagnose.fan_out_tails import tails
-from taut.diagnose.job_indices import indices
+from taut.diagnose.job_indices import indices, needs
 from taut.diagnose.job_regime import regime
 from taut.diagnose.kept_steps import executed, progress
 from taut.graph import Graph
@@ -26,7 +26,9 @@ from taut.result.analysis_verdict import analysis_verdict
 from taut.result.finding_result import finding_result
 from taut.result.jobs_result import block, notes
 from taut.result.no_gate import why_no_gate
+from taut.result.nominal_share import utilised_and_productive
 from taut.result.rank_rows import rank_rows
+from taut.result.risk_profile import risk_profile
 from taut.result.types import (
     AnalysisResult,
     AttemptsResult,
@@ -47,6 +49,7 @@ from taut.result.types import (
     Money,
     Phase,
     Redundant,
+    Verdict,
     Waits,
     WhatIf,
     Window,
@@ -71,9 +74,9 @@ def report(a: Computed) -> AnalysisResult:
     g, fidelity, controlled, parts = a.graph, _fidelity(a), _control(a), components(a.graph)
     attempts = _attempts(a)
     beside = summary(parts, a.recoverable_wall_ns / max(a.observed.wall_ns, 1))
-    step_ns = a.observed.wall_ns / max(len(g.steps), 1)
-    return AnalysisResult(
-        verdict=analysis_verdict(a, fidelity.explained_share, controlled, beside),
+    step_ns, found = a.observed.wall_ns / max(len(g.steps), 1), _indices(a)
+    result = AnalysisResult(
+        verdict=_beside_nominal(analysis_verdict(a, fidelity.explained_share, controlled, beside), a),
         job=_job(a, attempts),
         fidelity=fidelity,
         whatif=_whatif(a),
@@ -87,7 +90,8 @@ def report(a: Computed) -> AnalysisResult:
         early_warning=_early(a),
         components=parts,
         recoverable_wall_ns=a.recoverable_wall_ns,
-        indices=_indices(a),
+        indices=found,
+        index_needs=needs(found, a.observed, a.ledger.prices.watts is not None),
         regime=regime(a.batch, a.blame, a.findings, a.pays),
         envelope=envelope(a.batch, a.blame, a.findings) if a.ask_envelope else None,
         redundant=_redundant(a),
@@ -107,6 +111,13 @@ def report(a: Computed) -> AnalysisResult:
         failed=failed_spans(g.trace),
         baseline=a.baseline,
     )
+    return replace(result, risk=risk_profile(a, result))
+
+
+def _beside_nominal(verdict: Verdict, a: Computed) -> Verdict:
+    """The verdict with what a dashboard would show, and what was produced."""
+    both = utilised_and_productive(a)
+    return replace(verdict, nominal_share=both.nominal, nominal_is=both.source, effective_share=both.effective)
 
 
 def _whatif(a: Computed) -> WhatIf:
@@ -204,7 +215,7 @@ def _redundant(a: Computed) -> Redundant | None:
 
 
 def _waits(a: Computed) -> Waits:
-    totals = a.blame.totals
+    totals = a.ledger.wait_parts
     return Waits(
         observed_rank_ns=totals["wait_ns"],
         exposed_rank_ns=totals["wait_ns"] - a.ledger.hidden_wait_rank_ns,

@@ -10,10 +10,12 @@ from taut.core.reporting import LISTED_SHARE
 from taut.core.tables import Kind
 from taut.diagnose.failed_spans import failed_spans, failed_text
 from taut.diagnose.finding import Finding as Diagnosed
+from taut.diagnose.instability import Structure
 from taut.graph import Graph
 from taut.result.computed import Computed
 from taut.result.no_gate import why_no_gate
 from taut.result.quiet_doubts import quiet_doubts
+from taut.result.savings import Saving, savings
 from taut.result.types import Bound, ControlResult, Verdict, VerdictClass
 
 BOUNDS: dict[Bound, tuple[str, ...]] = {
@@ -42,11 +44,14 @@ def analysis_verdict(a: Computed, explained: float, controlled: ControlResult | 
         "" if explained >= 0.5 else f" Only {100 * explained:.0f} % of starts are explained by an edge: treat this as a guess."
     )
     kind: VerdictClass
-    fought = _fought(a, controlled)
+    largest = savings(a)
+    fought = _fought(a, controlled, largest)
     if fought:
         text, kind = fought, "control"
     elif a.findings:
-        text, kind = _found(a), "structural" if a.findings[0].mode == "work imbalance" else "component"
+        first = a.findings[0]
+        by = next(s for s in largest if s.finding is not None and (first.mode != "hang" or s.finding is first))
+        text, kind = _found(a, by, largest), by.kind
     elif len(g.ranks) == 1:
         text, kind = _alone(a, share), "unknown" if g.trace.world_size != 1 else "healthy"
     elif why := why_no_gate(g):
@@ -76,9 +81,11 @@ def _host_only(g: Graph) -> bool:
     return bool(g.trace.counts.get(NO_DEVICE)) and not on_device(g.trace.lanes).any()
 
 
-def _fought(a: Computed, controlled: ControlResult | None) -> str | None:
-    """What controllers did to the job, where that is the largest loss and nothing hangs."""
+def _fought(a: Computed, controlled: ControlResult | None, largest: list[Saving]) -> str | None:
+    """What controllers did to the job, where without them most would be saved and nothing hangs."""
     if controlled is None or any(f.mode == "hang" for f in a.findings):
+        return None
+    if not largest or largest[0].kind != "control" or largest[0].least < LISTED_SHARE:
         return None
     from taut.ledger.zones import control_verdict
 
@@ -99,21 +106,61 @@ def _structure(a: Computed) -> str:
     return f"for calls, {100 * by_rank[most] / max(by_rank.sum(), 1):.0f} % of it for {members.name[most]}"
 
 
-def _found(a: Computed) -> str:
-    f = a.findings[0]
-    more = f", and {len(a.findings) - 1} more" if len(a.findings) > 1 else ""
+def _found(a: Computed, by: Saving, largest: list[Saving]) -> str:
+    f = by.finding
+    assert f is not None
+    others = [s for s in largest if s is not by and s.least >= LISTED_SHARE]
+    more = _also(a, others) or (f" {len(a.findings) - 1} more below." if len(a.findings) > 1 else "")
     if f.mode == "hang":
         if not f.ranks:
-            return f"Hang: the job stands still, and the dumps do not tell who stopped{more}."
+            return f"Hang: the job stands still, and the dumps do not tell who stopped.{more}"
         stopped = rank_labels(f.ranks, a.graph.members)
-        return f"Hang: {stopped} stopped, and the others wait for {'them' if len(f.ranks) > 1 else 'it'}{more}."
+        return f"Hang: {stopped} stopped, and the others wait for {'them' if len(f.ranks) > 1 else 'it'}.{more}"
+    if f.structure is not None:
+        return f"{_nobody(f.structure, len(a.graph.ranks))}{more}"
     verb = "hold" if len(f.links) > 1 or (len(f.ranks) > 1 and not f.links and not f.where) else "holds"
     gain, whole = (100 * ns / max(a.observed.wall_ns, 1) for ns in (f.recoverable_wall_ns, a.recoverable_wall_ns))
     together = f", fixing all {whole:.1f} %" if whole - gain >= 100 * LISTED_SHARE else ""
     return (
-        f"{f.mode.capitalize()}: {_place(f, a.graph)} {verb} the job up in steps {f.steps[0]}–{f.steps[1]}{more}. "
-        f"Fixing it recovers {gain:.1f} % of the wall clock{together}."
+        f"{f.mode.capitalize()}: {_place(f, a.graph)} {verb} the job up in steps {f.steps[0]}–{f.steps[1]}. "
+        f"Fixing it recovers {gain:.1f} % of the wall clock{together}.{more}"
     )
+
+
+MOST_NAMED = 3
+"""Further savings that a verdict names; the others are counted."""
+
+
+def _also(a: Computed, others: list[Saving]) -> str:
+    """The other savings that are surely worth listing, each with what it saves."""
+    named = [f"{_called(s, a.graph)} ({100 * s.share.value:.1f} %)" for s in others[:MOST_NAMED]]
+    if len(others) > MOST_NAMED:
+        named.append(f"{len(others) - MOST_NAMED} more")
+    return f" Also: {', '.join(named)}." if named else ""
+
+
+def _called(s: Saving, g: Graph) -> str:
+    if s.finding is None:
+        return "controllers' actions"
+    if s.finding.structure is not None:
+        return f"{s.finding.mode}, which nobody causes"
+    return f"{s.finding.mode} at {_place(s.finding, g)}"
+
+
+def _nobody(s: Structure, ranks: int) -> str:
+    """Loss without a culprit, how it grows and what would recover it."""
+    loss, name = s.loss_share, s.carried.name
+    text = (
+        "Structural instability: no rank, host or link is at fault. Waiting for whoever is late costs "
+        f"{100 * loss.value:.0f} % of the wall clock"
+    )
+    if s.growth:
+        far = s.growth[-1]
+        text += f" on {ranks} ranks, and would cost {100 * far.loss_share.value:.0f} % on {far.ranks:,}"
+    text += f"; the largest share of that, {name}'s, is {100 * s.carried.share:.0f} %."
+    if s.policy is not None and s.saved_share is not None:
+        text += f" No repair would help; meeting less often ({s.policy.name}) would recover {100 * s.saved_share.value:.1f} %."
+    return text
 
 
 def _place(f: Diagnosed, g: Graph) -> str:

@@ -7,6 +7,7 @@ from functools import cached_property
 
 from taut.diagnose.detectors import Finding
 from taut.diagnose.early_warning import EarlyWarning
+from taut.diagnose.instability import Undecided
 from taut.diagnose.job_regime import PAYS
 from taut.graph import Graph
 from taut.ledger import Ledger
@@ -43,6 +44,8 @@ class Computed:
     """The ledger of the job's attempts, where job logs lie beside the traces."""
     baseline: Baseline | None = None
     """The healthy run that it was compared with."""
+    undecided: Undecided | None = None
+    """Loss that may be nobody's, of which the run is too short to tell."""
 
     @cached_property
     def coupling(self) -> Coupling:
@@ -52,6 +55,10 @@ class Computed:
 
     @cached_property
     def recoverable_wall_ns(self) -> int:
-        """What mending all findings together would save: less than their sum where they hide each other."""
+        """What mending all findings together would save: less than their sum where they hide each other.
+
+        What a policy recovers comes on top: it was computed with all others mended.
+        """
         changes = [change for finding in self.findings for change in finding.changes]
-        return self.observed.wall_ns - replay(self.graph, changes).wall_ns if changes else 0
+        by_policy = sum(finding.recoverable_wall_ns for finding in self.findings if finding.structure is not None)
+        return by_policy + (self.observed.wall_ns - replay(self.graph, changes).wall_ns if changes else 0)

@@ -12,6 +12,7 @@ from taut.result.types import Finding, Money
 def finding_result(f: Diagnosed, money: Money | None = None, members: Table | None = None) -> Finding:
     """A finding without the changes that mend it; ``members`` tell where its ranks are."""
     hosts, gpus = _places(f.ranks, members) if members is not None else ([], [])
+    nobody = f.structure
     return Finding(
         id=f.id,
         mode=f.mode,
@@ -30,6 +31,11 @@ def finding_result(f: Diagnosed, money: Money | None = None, members: Table | No
         alternatives=list(f.alternatives),
         reference=f.reference,
         money=money,
+        loss_share=None if nobody is None else nobody.loss_share,
+        amplification=None if nobody is None else nobody.amplification,
+        growth=None if nobody is None else nobody.growth,
+        origins=None if nobody is None else nobody.origins,
+        policy=None if nobody is None else nobody.policy,
     )
 
 

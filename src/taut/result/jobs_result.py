@@ -12,6 +12,7 @@ from taut.core.reporting import stuck_text
 from taut.core.tables import Table, Trace
 from taut.ledger.attempt_ledger import Attempts
 from taut.result.attempt_advice import advice
+from taut.result.risk_profile import risk_of_attempts
 from taut.result.types import (
     AnalysisResult,
     AttemptRow,
@@ -175,7 +176,7 @@ def _row(recorded: Table, i: int, ledger: Attempts | None, place: int | None) ->
         attempt=int(recorded.attempt[i]),
         outcome=str(recorded.outcome[i]) or None,
         reason=str(recorded.reason[i]) or None,
-        submit_ns=_known(recorded.submit_ns[i]),
+        submit_ns=_known(recorded.submit_ns[i]) if recorded.dated[i] else None,
         start_ns=_known(recorded.start_ns[i]) if recorded.dated[i] else None,
         end_ns=_known(recorded.end_ns[i]) if recorded.dated[i] else None,
         ran_ns=_ran(recorded, i),
@@ -255,6 +256,7 @@ def report_jobs(trace: Trace, ledger: Attempts | None) -> AnalysisResult:
         verdict=verdict, job=job, attempts=found, fidelity=None, whatif=None, blame=[], waits=None, coupling=None, windows=[],
         gates=[], collectives=[], findings=[], early_warning=None, components=[], recoverable_wall_ns=None, indices=None,
         regime=None, envelope=None, redundant=None, tails=None, progress=None, ledger=None, control=None,
+        risk=risk_of_attempts(trace.attempts, found),
     )  # fmt: skip
 
 

@@ -32,6 +32,7 @@ def quiet_doubts(a: Computed, share: dict[str, float]) -> list[str]:
         _only_dumps(a),
         _clocks(a),
         _two_heaps(a),
+        _undecided(a),
         _saving(a) or _one_step(a, share),
         _hiccups(a),
         _ends_apart(a),
@@ -86,6 +87,17 @@ def _two_heaps(a: Computed) -> str | None:
     return (
         f"{slower[:1].upper()}{slower[1:]}: {100 * found.share:.0f} % slower than {faster} for the same work; if all were as "
         f"fast, the run would be {100 * found.saving:.0f} % shorter. Which of them are right, a baseline run would tell."
+    )
+
+
+def _undecided(a: Computed) -> str | None:
+    """Loss at gates that may be nobody's, of which too few episodes were seen."""
+    u = a.undecided
+    if u is None:
+        return None
+    return (
+        f"Waiting for whoever is late costs {_per_cent(u.loss_share)} of the wall clock; {u.episodes:.0f} episodes do not tell "
+        f"whether anybody in particular causes it: {u.more_steps:,} more steps would tell."
     )
 
 

@@ -99,6 +99,12 @@ class Verdict(Part, frozen=True, kw_only=True):
     """What most of the rank time is spent on."""
     components: str | None
     """What the component view says beside it; None without metrics."""
+    nominal_share: float | None = None
+    """Utilisation as a dashboard shows it, 0–1; null where neither metrics nor ops tell."""
+    nominal_is: Literal["measured", "derived from kernels", "derived from ops"] | None = None
+    """Where it comes from: utilisation metrics, time under any kernel, or time inside any op, waiting included."""
+    effective_share: float | None = None
+    """Productive share of the observed rank time, 0–1; null where the accelerator's side is not recorded."""
 
 
 class Job(Part, frozen=True, kw_only=True):
@@ -367,6 +373,45 @@ class Finding(Part, frozen=True, kw_only=True):
     """What it was compared with: the same rank or link at other times, a healthy run, others; null where with nothing."""
     money: Money | None
     """What it costs at the price of an accelerator hour; None without a price, or where nothing is recoverable."""
+    loss_share: Estimate | None = None
+    """Of a structural instability, as all that follows: the share of the wall that waiting for whoever is late costs."""
+    amplification: float | None = None
+    """What the job loses for each rank-second that its ranks are late by on average."""
+    growth: list[Grown] | None = None
+    """The loss with more ranks; null where too few episodes were seen."""
+    origins: Origins | None = None
+    policy: StructuralPolicy | None = None
+    """Null where no policy can be replayed exactly on this run."""
+
+
+class Grown(Part, frozen=True, kw_only=True):
+    """What waiting for whoever is late would cost with some number of ranks."""
+
+    ranks: int
+    loss_share: Estimate
+    """Share of the wall; the interval is that of another run of as many steps, and covers 90 %."""
+
+
+class Origins(Part, frozen=True, kw_only=True):
+    """What the episodes look like that nobody in particular causes."""
+
+    episodes: int
+    """Consecutive steps in which one unit delays the others are one."""
+    rate_per_step: float
+    """Of one unit."""
+    duration_ns: float
+    """What an episode makes its unit late by, ns; the median."""
+    shape: str
+    """Whether they last, come periodically or together within hosts, and how unlike they are."""
+    units: Literal["ranks", "hosts"]
+    """Hosts where their ranks are late together."""
+
+
+class StructuralPolicy(Part, frozen=True, kw_only=True):
+    """The policy that would recover it, replayed with all other findings mended."""
+
+    name: str
+    saved_wall_ns: int
 
 
 class BeforeAfter(Part, frozen=True, kw_only=True):
@@ -384,6 +429,16 @@ class Baseline(Part, frozen=True, kw_only=True):
     digest: str
     """SHA-256 of what it was made of."""
     step_ns: BeforeAfter
+    step_ratio: Estimate | None = None
+    """Step time after over before, its trimmed mean; the interval allows for what healthy runs differ by."""
+    indices: Indices | None = None
+    """Its own indices; energy at this run's watts where it was analysed without."""
+    turnover: float | None = None
+    """Of its critical path, 0–1."""
+    nominal_share: float | None = None
+    """Its utilisation as a dashboard shows it, 0–1."""
+    effective_share: float | None = None
+    """Its productive share, 0–1."""
 
 
 class EarlyWarning(Part, frozen=True, kw_only=True):
@@ -466,6 +521,10 @@ class EnvelopeCell(Part, frozen=True, kw_only=True):
     """None where nothing is lost."""
     loss_share: float
     """0–1"""
+    modes: list[str] = field(default_factory=list)
+    """Failure modes that dominate, the largest first; several where they overlap, none below 3 % of the wall."""
+    losses: dict[str, Estimate] = field(default_factory=dict)
+    """Failure mode → share of the wall that it takes."""
 
 
 class Envelope(Part, frozen=True, kw_only=True):
@@ -473,6 +532,38 @@ class Envelope(Part, frozen=True, kw_only=True):
 
     point: EnvelopePoint
     map: list[EnvelopeCell]
+
+
+RiskQuestion: TypeAlias = Literal[
+    "longer without errors",
+    "re-runs without a reproducible bug",
+    "utilisation falls though allocated",
+    "energy out of proportion",
+]
+
+
+class RiskAnswer(Part, frozen=True, kw_only=True):
+    """One sign of the class of failures that no component reports."""
+
+    question: RiskQuestion
+    answer: Literal["yes", "no"] | None
+    """None where it was not measured, or the measurement does not decide."""
+    says: str
+    """What was measured."""
+    evidence: list[str]
+    """Keys of the result that it rests on."""
+    needs: str | None
+    """What would measure or decide it; None where it is answered."""
+
+
+class Risk(Part, frozen=True, kw_only=True):
+    """Whether the deployment belongs to the class of systems that lose without a failing part."""
+
+    kind: Literal["soft degradation", "hard failure", "both"] | None = field(name="class")
+    """Slower without errors; a hang, a kill, failed spans or restarts after failures; None where neither shows."""
+    says: str
+    """The same in a sentence."""
+    answers: list[RiskAnswer]
 
 
 class DiscardedCalls(Part, frozen=True, kw_only=True):
@@ -790,7 +881,9 @@ class ControlRegime(Part, frozen=True, kw_only=True):
     """Whether controllers work together."""
 
     kind: str | None = field(name="class")
-    """coherent, oscillating, amplifying or incoherent; None without actions."""
+    """coherent, oscillating, amplifying or incoherent; None without decisions, and where what they did could not be judged."""
+    because: str | None = None
+    """Why it is not known, where decisions are; None otherwise."""
 
 
 class FateBy(Part, frozen=True, kw_only=True):
@@ -1091,6 +1184,10 @@ class AnalysisResult(Part, frozen=True, kw_only=True):
     """Spans that ended in an error; null where none did, or the trace has no spans."""
     baseline: Baseline | None = None
     """None without ``--baseline``."""
+    index_needs: dict[str, str] = field(default_factory=dict)
+    """Index that is null → what it needs, or why it has no value, in a few words."""
+    risk: Risk | None = None
+    """Signs of failures that no component reports."""
 
 
 # ---------------------------------------------------------------------------------------------------------------------

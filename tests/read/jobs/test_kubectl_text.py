@@ -144,3 +144,47 @@ def test_what_holds_no_pod_is_refused_by_its_name() -> None:
         assert kubectl.sniff(text.encode())
         with pytest.raises(InputRefused, match=why):
             kubectl.load(text.encode(), "x.txt")
+
+
+def unaligned(text: str) -> str:
+    """The table without its padding, as mail and chat leave it."""
+    head, *rest = text.splitlines()
+    return "\n".join([head, *(" ".join(line.split()) for line in rest)])
+
+
+@pytest.mark.parametrize("text", [WIDE, OLD])
+def test_rows_that_do_not_keep_to_their_header(text: str) -> None:
+    plain, found = load(text), load(unaligned(text))
+    for name in ("job", "start_ns", "end_ns", "outcome", "reason", "failures", "nodes"):
+        assert found.columns[name].tolist() == plain.columns[name].tolist()
+
+
+CHOSEN = """TIME                   COUNT   REASON      KIND   NAME   MSG
+2024-05-06T08:00:00Z   1       Scheduled   Pod    tr-0   Successfully assigned ml/tr-0 to gpu-1
+2024-05-06T08:25:00Z   6       Started     Pod    tr-0   Started container main
+2024-05-06T08:28:00Z   88      BackOff     Pod    tr-0   Back-off restarting failed container main
+"""
+OTHERS = """Ns   Why         Event                      When                   First
+ml   Started     tr-0.17cc9f3a2b1c0d4e      2024-05-06T08:25:00Z   2024-05-06T08:00:00Z
+ml   BackOff     tr-0.17cc9f3a2b1c0d4f      2024-05-06T08:28:00Z   <none>
+"""
+
+
+def test_columns_of_ones_own_choice() -> None:
+    found = load(CHOSEN)
+    assert (len(found), set(found.job.tolist()), found.nodes[0]) == (6, {"tr"}, "gpu-1")
+    assert found.end_ns[-1] == 1_714_984_080 * 10**9
+    assert set(load(OTHERS).job.tolist()) == {"ml/tr"}
+
+
+def test_columns_without_a_time_are_refused_by_their_name() -> None:
+    with pytest.raises(InputRefused, match=r"custom-columns.*without a column of their time"):
+        load("REASON      NAME\nScheduled   tr-0\nStarted     tr-0\n")
+
+
+@pytest.mark.parametrize(
+    "text", ["No resources found in ml namespace.\n", 'Error from server (NotFound): namespaces "ml" not found\n']
+)
+def test_an_answer_without_events_is_refused_by_its_words(text: str) -> None:
+    with pytest.raises(InputRefused, match=f"no event: .{text.split()[0]}"):
+        load(text)

@@ -299,3 +299,46 @@ def test_real_pods_that_follow_each_other(shared: Path) -> None:
     note = next(line for line in trace.partial if "decisions that the server joined" in line)
     assert "deployment/velero/velero 4 × ScalingReplicaSet: Scaled up" in note
     assert "deployment/velero/velero 3 × ScalingReplicaSet: Scaled down" in note
+
+
+def made(minute: int, pod: str, reason: str = "SuccessfulCreate", message: str = "") -> dict[str, Any]:
+    at = f"{minute:02d}:00"
+    job = {"kind": "Job", "namespace": "ml", "name": "tr"}
+    return event(at, at, 1, reason, message or f"Created pod: {pod}") | {"involvedObject": job}
+
+
+def started(minute: int, pod: str) -> dict[str, Any]:
+    return event(f"{minute:02d}:05", f"{minute:02d}:05", 1, "Started", "Started container main", pod)
+
+
+IN_TURN = [one for k, pod in enumerate(("tr-aaaaa", "tr-bbbbb", "tr-ccccc")) for one in (made(9 * k, pod), started(9 * k, pod))]
+LIMIT = made(25, "", "BackoffLimitExceeded", "Job has reached the specified backoff limit")
+
+
+def test_pods_that_a_job_makes_one_after_the_other_are_attempts() -> None:
+    found = load([*IN_TURN, LIMIT])
+    assert [(row[0], row[2], row[3]) for row in rows(found)] == [
+        (5, 540, "failed"), (545, 1080, "failed"), (1085, 1500, "failed")
+    ]  # fmt: skip
+    assert found.held.tolist() == [-1, 0, 0]
+
+
+def test_why_a_pod_was_followed_is_not_known_without_the_limit() -> None:
+    data = json.dumps({"apiVersion": "v1", "kind": "List", "items": [*IN_TURN, made(25, "", "Completed", "Job completed")]})
+    log = kubernetes.load(data.encode(), "events.json")
+    assert isinstance(log, JobLog)
+    assert log.attempts.outcome.tolist() == ["", "", "completed"]
+    assert any("2 pods were followed by another" in line for line in log.partial)
+
+
+def test_pods_that_a_job_makes_at_once_are_one_attempt() -> None:
+    gang = [made(0, f"tr-{k}-aaaaa") for k in range(4)] + [started(0, f"tr-{k}-aaaaa") for k in range(4)]
+    assert len(load(gang)) == 1
+    queue = [made(0, "tr-aaaaa"), made(0, "tr-bbbbb"), started(0, "tr-aaaaa"), started(0, "tr-bbbbb"), made(5, "tr-ccccc")]
+    assert len(load([*queue, started(5, "tr-ccccc")])) == 1
+
+
+def test_a_place_of_an_indexed_job_that_is_filled_again_is_a_restart() -> None:
+    gang = [made(0, f"tr-{k}-aaaaa") for k in range(2)] + [started(0, f"tr-{k}-aaaaa") for k in range(2)]
+    found = load([*gang, made(7, "tr-1-bbbbb"), started(7, "tr-1-bbbbb"), made(20, "tr-2-ccccc"), started(20, "tr-2-ccccc")])
+    assert len(found) == 2

@@ -240,3 +240,33 @@ def test_a_list_that_lacks_something_says_what(text: str, why: str) -> None:
     assert sacct.sniff(text.encode())
     with pytest.raises(InputRefused, match=why):
         sacct.load(text.encode(), "s")
+
+
+@pytest.mark.parametrize("width", [len, lambda text: len(text.encode())], ids=["characters", "bytes"])
+def test_plain_columns_padded_by_bytes_or_by_characters(width: Any) -> None:
+    rows = [
+        "JobID           JobName      State               Start                 End ",
+        "-" * 12 + " " + "-" * 10 + " " + "-" * 10,
+    ]
+    rows[1] += " " + "-" * 19 + " " + "-" * 19 + " "
+    for job, name in ((7, "größe"), (8, "日本")):
+        padded = " " * (10 - width(name)) + name
+        rows.append(f"{job:<12} {padded}  COMPLETED 2026-01-01T00:00:10 2026-01-01T01:00:10 ")
+    log = sacct.load("\n".join(rows).encode(), "sacct.txt")
+    assert log.attempts.name.tolist() == ["größe", "日本"]
+    assert (log.attempts.end_ns - log.attempts.start_ns).tolist() == [3600 * S] * 2
+
+
+def test_rows_with_unreadable_times_are_named() -> None:
+    text = PARSABLE.replace("2026-01-01T00:00:10|2026-01-01T01:00:10|3600|cpu=8,gres", "2026-01-0|06.01.26 08:00||cpu=8,gres")
+    log = sacct.load(text.encode(), "sacct.txt")
+    (note,) = [line for line in log.partial if "no date" in line]
+    assert "job 7: '2026-01-0'" in note
+    assert not any("no date" in line for line in sacct.load(PARSABLE.encode(), "sacct.txt").partial)
+
+
+def test_rows_that_do_not_keep_to_the_rule() -> None:
+    text = FIXED.replace("7                 train  PREEMPTED", "7 train PREEMPTED").replace("00:00:10 2026", "00:00:10  2026")
+    log = sacct.load(text.encode(), "sacct.txt")
+    assert (log.attempts.end_ns - log.attempts.start_ns).tolist() == [3600 * S]
+    assert log.attempts.name.tolist() == ["train"]

@@ -66,6 +66,10 @@ def test_dates_without_a_year_go_on_after_new_year_and_say_so(tmp_path: Path) ->
     trace = taut.read([str(path)])
     assert (trace.attempts.end_ns - trace.attempts.start_ns).tolist() == [7200 * 10**9]
     assert any("dates without a year" in line for line in trace.partial)
+    told = taut.analyze(path).result.attempts
+    assert told is not None
+    (one,) = told.rows
+    assert (one.submit_ns, one.start_ns, one.end_ns, one.ran_ns) == (None, None, None, 7200 * 10**9)
 
 
 def test_a_queued_salloc_is_not_started() -> None:
@@ -145,3 +149,14 @@ def test_the_controller_and_completion_records_of_the_same_jobs_are_not_restarts
     )
     found = taut.read([str(tmp_path)]).attempts
     assert sorted(zip(found.job, found.outcome, strict=True)) == [("3", "completed"), ("4", "cancelled")]
+
+
+def test_components_of_a_heterogeneous_job_are_jobs_of_their_own() -> None:
+    text = own(
+        "_slurm_rpc_submit_batch_het_job: JobId=1000 InitPrio=1 usec=2",
+        "sched: Allocate JobId=1000+0(1000) NodeList=a[1-2] #CPUs=64 Partition=gpu",
+        "sched: Allocate JobId=1000+1(1001) NodeList=b1 #CPUs=8 Partition=cpu",
+        "_job_complete: JobId=1000+0(1000) WEXITSTATUS 0",
+        "_slurm_rpc_kill_job: REQUEST_KILL_JOB JobId=1000 uid 7",
+    )
+    assert attempts(text) == [("1000+0", 120, "completed"), ("1000+1", 120, "cancelled")]

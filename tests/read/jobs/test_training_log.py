@@ -325,12 +325,18 @@ def test_bars_that_lost_their_carriage_returns() -> None:
     assert columns(text, "job", "last_step", "end_ns", "outcome") == [("42221", 3, 180, "timed out")]
 
 
+STEP_ENDS = "slurmstepd: error: *** STEP 9.0 ON h CANCELLED AT 2026-05-01T10:00:00 ***"
+
+
 @pytest.mark.parametrize(
     ("line", "outcome"),
     [
         ("slurmstepd: error: *** JOB 9 ON h CANCELLED DUE TO TIME LIMIT ***", "timed out"),
         ("slurmstepd: error: *** STEP 9.0 ON h CANCELLED AT 2026-05-01T10:00:00 DUE TO TASK FAILURE ***", "failed"),
         ("slurmstepd: error: Detected 1 oom_kill event in StepId=12347.batch", "out of memory"),
+        (f"srun: error: h: task 3: Exited with exit code 1\nsrun: Terminating StepId=9.0\n{STEP_ENDS}", "failed"),
+        (f"srun: error: h: task 3: Terminated\n{STEP_ENDS}", "cancelled"),
+        (STEP_ENDS, "cancelled"),
     ],
 )
 def test_what_slurm_says_of_the_end(line: str, outcome: str) -> None:
@@ -475,3 +481,24 @@ def test_real_logs(shared: Path, name: str, expected: list[tuple[Any, ...]]) -> 
     ]
     ran = ((found.end_ns - found.start_ns) / 1e9).tolist()
     assert list(zip(found.job, found.outcome, found.first_step, found.last_step, ran, ends, strict=True)) == expected
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "100/100 [==============================] - 5s 50ms/step - loss: 1.0 - val_loss: 0.5",
+        "100/100 ━━━━━━━━━━━━━━━━━━━━ 5s 50ms/step - accuracy: 0.5 - loss: 1.0",
+        "100/100 - 5s - 50ms/step - loss: 1.0 - accuracy: 0.5",
+        "100/100 - 5s - loss: 1.0 - 5s/epoch - 50ms/step",
+    ],
+)
+@pytest.mark.parametrize("epochs", [1, 3])
+def test_keras_prints_one_line_an_epoch(line: str, epochs: int) -> None:
+    text = "".join(f"Epoch {k}/{epochs}\n{line}\n" for k in range(1, epochs + 1))
+    assert columns(text, "last_step", "end_ns") == [(100 * epochs, 5 * epochs)]
+
+
+def test_torchtune_counts_steps_over_epochs_before_its_bar() -> None:
+    bar = "{}|{}|Loss: 1.2345:  {}%|#| {}/50 [00:{:02d}<01:40,  1.00s/it]\r"
+    text = "".join(bar.format(1 + n // 51, n, 2 * n % 100, 1 + (n - 1) % 50, 1 + (n - 1) % 50) for n in range(1, 101))
+    assert columns(text, "last_step", "end_ns") == [(100, 100)]

@@ -10,6 +10,7 @@ import pytest
 from taut.core.errors import InputRefused
 from taut.read.otlp import reader as otlp
 from taut.read.otlp import zipkin
+from taut.read.otlp.span_columns import facts
 
 
 def span(name: str, kind: str | None, begin: int, took: int, service: str, **more: Any) -> dict[str, Any]:
@@ -38,3 +39,11 @@ def test_spans(document: Any) -> None:
 def test_refusals() -> None:
     with pytest.raises(InputRefused, match="Zipkin"):
         zipkin.load(b'[{"traceId": 3, "localEndpoint": {}, "timestamp": 1}]', "z")
+
+
+@pytest.mark.parametrize("tags", [{}, None, {"http.url": "http://a/b"}, {"http.path": "a:b"}])
+def test_a_remote_endpoint_names_the_far_end(tags: dict[str, str] | None) -> None:
+    far = {"serviceName": 'the "store"', "port": 80}
+    call = span("get", "CLIENT", 0, 10, "web", remoteEndpoint=far, tags=tags)
+    spans = zipkin.load(json.dumps([call]).encode(), "z")
+    assert facts(spans.raw[0]).far == 'the "store"'

@@ -52,6 +52,7 @@ class DaemonLines:
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
         for line in self.text.splitlines():
+            line = line.lstrip()
             found = _journal(line) if line[:1] == "{" else self._split(line[:LONGEST])
             if found is not None:
                 self.last = found[0]

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from taut.core.reporting import FIRST_DATE_NS
 from taut.core.tables import NULL, Attempt, Table, Trace
 from taut.read.jobs.job_words import PENDING, RUNNING, SECOND, JobLog, numbered
 from taut.read.jobs.log_lines import NO_YEAR
@@ -37,7 +38,7 @@ def apply(trace: Trace, logs: Sequence[JobLog]) -> Trace:
     if not logs:
         return trace
     attempts, notes = gather(logs)
-    attempts = _stepped(attempts, trace.progress)
+    attempts = _known_dates(_stepped(attempts, trace.progress))
     zoneless = [log.label for log in logs if log.zoneless]
     if zoneless:
         some = zoneless[0] + (f" and {len(zoneless) - 1} more" if len(zoneless) > 1 else "")
@@ -78,6 +79,12 @@ def gather(logs: Sequence[JobLog]) -> tuple[Table, list[str]]:
         else:
             found[home] = _merged(found.get(home, []), rows)
     return _table({**frame, **{job: _nested(frame[job], rows, job, notes) for job, rows in found.items()}, **apart}), notes
+
+
+def _known_dates(attempts: Table) -> Table:
+    """Attempts whose times stand in no known year have lengths only: a year that stands for an unknown one is never told."""
+    latest = np.maximum(attempts.start_ns, np.maximum(attempts.end_ns, attempts.submit_ns))
+    return attempts.replace(dated=np.where((latest >= 0) & (latest < FIRST_DATE_NS), 0, attempts.dated))
 
 
 def _rows(table: Table) -> list[Row]:

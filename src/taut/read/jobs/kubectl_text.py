@@ -1,7 +1,7 @@
 """What ``kubectl`` prints for people: ``get events`` (also ``-A``, ``-o wide``, ``kubectl events``) and ``describe pod``.
 
-Events have ages instead of times. A described pod names the time when it started, from which the others follow; a list of
-events alone has none, and its times are good for lengths only.
+Events have ages instead of times, but in columns of one's own (``kube_columns``). A described pod names the time when it
+started, from which the others follow; a list of events alone has none, and its times are good for lengths only.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from taut.core.errors import InputRefused
 from taut.read.actions.control_log import ControlLog
+from taut.read.jobs import kube_columns
 from taut.read.jobs.job_words import SECOND, JobLog, count_or_null
 from taut.read.jobs.kube_event import Event, Object, Source
 from taut.read.jobs.kubernetes_events import log_of
@@ -32,6 +33,23 @@ _HEADER = re.compile(rb"(?:^|\n)[ \t]*+(?:NAMESPACE\s++)?LAST SEEN\s++(?:FIRST S
 _OTHER = re.compile(
     rb"(?:^|\n)[ \t]*+(?:NAMESPACE\s++)?NAME\s++(?:READY\s++STATUS\s++RESTARTS|STATUS\s++ROLES|COMPLETIONS|DESIRED)\s"
 )
+_NOTHING = re.compile(
+    rb"(?:^|\n)(No (?:resources|events) found\b[^\n]{0,300}|Error from server \(\w{1,40}\)[^\n]{0,300}"
+    rb"|Unable to connect to the server[^\n]{0,300}|The connection to the server [^\n]{0,200} was refused[^\n]{0,100})"
+)
+"""What it answers instead of a list."""
+_FROM = r"(?P<from>[a-z][\w./-]{0,100}(?:, ?[\w.-]{1,253})?)"
+_WIDE_ROW = re.compile(
+    rf"(?:(?P<namespace>[a-z0-9][\w.-]{{0,62}})\s++)?(?P<age>{AGE})\s++(?:Normal|Warning)\s++(?P<reason>\S{{1,128}})\s++"
+    rf"(?P<object>[\w.-]{{1,60}}/\S{{1,253}})\s++(?P<inside>spec\.\S{{1,253}}\s++)?{_FROM}\s++(?P<message>.*?)\s++"
+    rf"(?P<over>{AGE})\s++(?P<times>\d{{1,9}})\s++\S{{1,300}}$"
+)
+_OLD_ROW = re.compile(
+    rf"(?:(?P<namespace>[a-z0-9][\w.-]{{0,62}})\s++)?(?P<age>{AGE})\s++(?P<over>{AGE})\s++(?P<times>\d{{1,9}})\s++"
+    rf"(?P<name>\S{{1,253}})\s++(?P<kind>[A-Z]\w{{1,60}})\s++(?P<inside>spec\.\S{{1,253}}\s++)?(?:Normal|Warning)\s++"
+    rf"(?P<reason>\S{{1,128}})\s++{_FROM}\s++(?P<message>.*)$"
+)
+"""Rows that are not aligned with their header: a watch that goes on, or blanks that were lost."""
 _DESCRIBED = re.compile(
     rf"\s++(?P<type>Normal|Warning)\s++(?P<reason>\S{{1,128}})\s++{SEEN}\s++"
     r"(?P<from>[\w./-]{1,100}(?:, [\w.-]{1,253})?)\s++(?P<message>.*)$"
@@ -61,12 +79,12 @@ def sniff(head: bytes) -> bool:
     """The header of a list of events or its lines, or the first keys of a described object."""
     if b"\x00" in head or head[:1] in (b"{", b"["):
         return False
-    if _HEADER.search(head) or _OTHER.search(head):
+    if _HEADER.search(head) or _OTHER.search(head) or _NOTHING.match(head.lstrip()):
         return True
     if re.search(rb"(?:^|\n)Name:\s", head) and re.search(rb"\nNamespace:\s", head):
         return re.search(rb"\n(?:Events|Containers|Restart Count|Pods Statuses):", head) is not None
     lines = [line for line in head[:8192].decode("utf-8", "replace").splitlines()[:20] if line.strip()]
-    return bool(lines) and all(_EVENT.match(line) for line in lines[:-1] or lines)
+    return (bool(lines) and all(_EVENT.match(line) for line in lines[:-1] or lines)) or kube_columns.sniff(head)
 
 
 def load(data: bytes, label: str) -> JobLog | ControlLog:
@@ -76,6 +94,11 @@ def load(data: bytes, label: str) -> JobLog | ControlLog:
     if any(_NAME.match(line) for line in lines):
         return _described(lines, label)
     events = list(_listed(lines))
+    if not events and (chosen := kube_columns.events(lines, label)):
+        return log_of(chosen, label)
+    if not events and (said := _NOTHING.match(bytes(data).lstrip())):
+        why = f"kubectl's answer, and no event: {said[1].decode('utf-8', 'replace').strip()[:160]!r}"
+        raise InputRefused(label, why, "events are kept for an hour, in their namespace: save them as they come, with -A")
     if not events and _OTHER.search(bytes(data)):
         why = "a list of objects of Kubernetes, which tells how they are now and not what happened"
         raise InputRefused(label, why, "save kubectl get events -A -o json, or kubectl describe pod")
@@ -120,14 +143,35 @@ def _listed(lines: list[str]) -> Iterator[Event]:
             names = [(found[0], found.start()) for found in re.finditer(r"\S+(?: \S+)*", line)]
             columns = names if any(name == "FIRST SEEN" for name, _ in names) else []
         elif columns:
-            ends = [start for _, start in columns[1:]] + [len(line)]
-            cells = {name: line[start:end].strip() for (name, start), end in zip(columns, ends, strict=True)}
+            cells = _aligned(line, columns) or _unaligned(line)
             if cells.get("REASON"):
                 yield _wide(cells)
         elif found := _EVENT.match(line.strip()):
             kind, _, name = found["object"].partition("/")
             about = Object(kind=KINDS.get(kind.lower(), kind), name=name, namespace=found["namespace"])
             yield _event(found.groupdict(), NOW, about)
+
+
+def _aligned(line: str, columns: list[tuple[str, int]]) -> dict[str, str]:
+    """The cells where the header says; none if the row does not keep to it."""
+    ends = [start for _, start in columns[1:]] + [len(line)]
+    if any(line[start - 1 : start].strip() for _, start in columns if start):
+        return {}
+    cells = {name: line[start:end].strip() for (name, start), end in zip(columns, ends, strict=True)}
+    kept = re.fullmatch(AGE, cells["LAST SEEN"]) and re.fullmatch(AGE, cells["FIRST SEEN"])
+    return cells if kept and cells.get("TYPE") in ("Normal", "Warning") else {}
+
+
+def _unaligned(line: str) -> dict[str, str]:
+    """The same of a row that does not keep to its header, by what its words are."""
+    found = _WIDE_ROW.match(line.strip()) or _OLD_ROW.match(line.strip())
+    if found is None:
+        return {}
+    parts = {name: text or "" for name, text in found.groupdict().items()}
+    named = {"LAST SEEN": "age", "FIRST SEEN": "over", "COUNT": "times", "NAMESPACE": "namespace", "SUBOBJECT": "inside",
+             "SOURCE": "from", "OBJECT": "object", "NAME": "name", "KIND": "kind", "REASON": "reason",
+             "MESSAGE": "message"}  # fmt: skip
+    return {column: parts.get(name, "").strip() for column, name in named.items()}
 
 
 def _wide(cells: dict[str, str]) -> Event:

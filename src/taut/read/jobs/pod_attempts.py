@@ -23,6 +23,11 @@ from taut.read.jobs.kube_event import Event, Object
 
 # Starts of one container that are known by their number only; more are a mistake, or worse.
 MOST_HIDDEN = 100_000
+# A Job waits at least so long before it makes a pod in the place of one that failed.
+BACK_OFF_NS = 10 * words.SECOND
+FOLLOWED = "its Job made another pod"
+_MADE = re.compile(r"[Cc]reated pod:? (\S{1,253})")
+_INDEX = re.compile(r"(\d{1,9})-[a-z0-9]{5}")
 _DELETED = re.compile(r"[Dd]eleted pod:? (\S{1,253})")
 _ASSIGNED = re.compile(r"assigned \S{1,600} to (\S{1,253})")
 _CONTAINER = re.compile(r"(?:Created|Started) container:? (\S{1,253})")
@@ -56,14 +61,19 @@ def attempts(events: Sequence[Event], seen: Sightings, until_ns: int = NULL) -> 
     last = max(int(seen.at[-1]) if len(seen.at) else NULL, until_ns)
     rows = [row for job in order for row in jobs[job].finished(last)]
     hidden = sum(jobs[job].hidden for job in order)
-    note = f"{hidden:,} starts were joined by the server: only their number is known, not when they began and ended"
-    return rows, [note] if hidden else []
+    followed = sum(row["reason"] == FOLLOWED and not row["outcome"] for row in rows)
+    notes = [
+        (hidden, f"{hidden:,} starts were joined by the server: only their number is known, not when they began and ended"),
+        (followed, f"{followed:,} pods were followed by another of their Job: whether they failed, or several were asked for "
+                   "one after the other, its events do not tell"),
+    ]  # fmt: skip
+    return rows, [note for count, note in notes if count]
 
 
 class _Told:
     """What an event says, each part worked out once."""
 
-    __slots__ = ("field", "host", "namespace", "occurred", "of_pod", "pod", "reason", "text", "word")
+    __slots__ = ("field", "host", "job", "namespace", "occurred", "of_pod", "pod", "reason", "text", "word")
 
     def __init__(self, event: Event, word: str, occurred: int) -> None:
         where = event.involvedObject or NOWHERE
@@ -71,6 +81,8 @@ class _Told:
         self.text = event.message if isinstance(event.message, str) else ""
         self.host = event.host
         self.of_pod = where.kind == "Pod"
+        self.job = str(where.name) if where.kind == "Job" else ""
+        """The Job of the batch group that it is about; empty if it is about something else."""
         self.namespace = where.namespace if isinstance(where.namespace, str) else ""
         # With its unique id where that is told: a pod that is made anew has the same name.
         self.pod = f"{self.namespace}/{where.name}/{where.uid or ''}"
@@ -117,6 +129,8 @@ class _Job:
         self.reports: dict[str, int] = {}
         """How often a container that is started again and again was reported, by the word of the report."""
         self.released = False
+        self.made: dict[str, int] = {}
+        """Pods that the Job made for the attempt that runs, and when."""
         self.pods: set[str] = set()
         self.nodes: set[str] = set()
         self.running: set[Container] = set()
@@ -130,6 +144,8 @@ class _Job:
         reason = event.word
         if event.of_pod:
             self._bind(at, event)
+        elif event.job and reason == "successfulcreate":
+            self._follow(at, event)
         if reason in BEGINS:
             if container or not event.of_pod:
                 self._start(at, event, container, again)
@@ -161,6 +177,20 @@ class _Job:
             self.released = True
             self.blocked = {key: found for key, found in self.blocked.items() if key[0] != pod}
             self.until_ns = max(self.until_ns, at) if self.start_ns < 0 else self.until_ns
+
+    def _follow(self, at: int, event: _Told) -> None:
+        """A Job makes a pod; if one ran in its place, that one is over: nothing else tells the end of a pod that failed."""
+        found = _MADE.search(event.text[:400])
+        if found is None:
+            return
+        place, before = _place(found[1], event.job), [name for name in self.made if self.start_ns >= 0]
+        replaced = [name for name in before if _place(name, event.job) == place] if place else before
+        if replaced and (place or len(self.pods) == 1) and at - max(self.made.values()) >= BACK_OFF_NS:
+            self._close(at, "", FOLLOWED)
+            for pod in [pod for pod in self.bound if pod.split("/")[1] in replaced]:
+                self._release(at, pod)
+            self.made = {name: made for name, made in self.made.items() if name not in replaced}
+        self.made[found[1]] = at
 
     def _start(self, at: int, event: _Told, container: str, again: tuple[int, int] | None) -> None:
         pod = event.pod
@@ -213,6 +243,9 @@ class _Job:
 
     def _end(self, at: int, outcome: str, event: _Told) -> None:
         reason, message = event.word, event.text[:400]
+        if reason == "backofflimitexceeded":  # only what failed counts against this limit
+            for row in self.rows:
+                row["outcome"] = words.FAILED if row["reason"] == FOLLOWED else row["outcome"]
         stays = reason in LOOPS or (reason == "killing" and _RESTARTED.search(message) is not None)
         if reason == "killing" and stays:
             outcome = words.FAILED
@@ -304,6 +337,12 @@ class _Job:
             self.submit_ns = NULL
         row = self._row(at if 0 <= self.start_ns <= at else NULL, words.PENDING, told)
         return row | {"failures": many, "held": NULL}
+
+
+def _place(pod: str, job: str) -> str:
+    """Which of the places of an indexed Job a pod has; empty if the Job has none."""
+    found = _INDEX.fullmatch(pod.removeprefix(f"{job}-"))
+    return found[1] if found else ""
 
 
 def _told(event: _Told) -> str:

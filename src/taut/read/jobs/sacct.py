@@ -93,9 +93,10 @@ def load(data: bytes, label: str) -> JobLog:
     submit, (start, bare), end = (times([row[key] for row in jobs]) for key in ("submit", "start", "end"))
     spans = zip(jobs, submit[0].tolist(), start.tolist(), end[0].tolist(), strict=True)
     found = [_attempt(row, *span) for row, *span in spans]
+    lost = _undated(jobs, (start, end[0]), label)
     without_accelerators(found, [row["gpus"] == "0" for row in jobs])
     columns = {key: [attempt[key] for attempt in found] for key in found[0]}
-    return JobLog(label, table(columns, label), zoneless=bare, partial=_unlisted(jobs, label), controller=SLURM)
+    return JobLog(label, table(columns, label), zoneless=bare, partial=[*lost, *_unlisted(jobs, label)], controller=SLURM)
 
 
 def _with_header(text: str, label: str) -> str:
@@ -193,7 +194,7 @@ def _rows(text: str, label: str) -> Iterator[dict[str, str]]:
     for number, line in enumerate(lines[1:], 2):
         if not line.strip() or (ruled and number == 2):
             continue
-        cells = [line[a:b].strip().removesuffix("+") for a, b in spans] if ruled else line.split(mark)
+        cells = _cut(line, spans) if ruled else line.split(mark)
         if [cell.strip().lower() for cell in cells[: len(names)]] == names:
             continue  # files joined together repeat their header
         if (len(cells) < len(names) and not ruled) or (len(cells) > len(names) and mark is None and not ruled):
@@ -206,6 +207,20 @@ def _rows(text: str, label: str) -> Iterator[dict[str, str]]:
                 f"{label}:{number}", f"{len(cells)} fields instead of {len(names)}", "cut the file before this line"
             )
         yield _named(dict(zip(names, cells, strict=False)))
+
+
+def _cut(line: str, spans: Sequence[tuple[int, int]]) -> list[str]:
+    """The cells of a row of plain columns: where the rule has them, by bytes (as sacct pads) or by characters.
+
+    A row that does not leave the gaps blank lost or gained some: it is cut at its blanks if it has as many words as columns.
+    """
+    raw = line.encode()
+    if all(raw[b : b + 1] in (b" ", b"") for _, b in spans):
+        return [raw[a:b].decode("utf-8", "replace").strip().removesuffix("+") for a, b in spans]
+    words = line.split()
+    if len(words) == len(spans) and any(line[b : b + 1].strip() for _, b in spans):
+        return [word.removesuffix("+") for word in words]
+    return [line[a:b].strip().removesuffix("+") for a, b in spans]
 
 
 def _named(row: dict[str, str]) -> dict[str, str]:
@@ -325,6 +340,22 @@ def _reason(state: str, reason: str, code: str) -> str:
 def telling_reason(reason: str) -> list[str]:
     """The reason that Slurm gives, if it says more than that a job waits."""
     return [reason] if reason and reason.lower() not in ("none", "begintime", "priority", "resources") else []
+
+
+def _undated(jobs: Sequence[dict[str, str]], found: tuple[Ints, Ints], label: str) -> list[str]:
+    """A note on rows whose Start or End holds something that is no date: how long they ran may not be known."""
+    bad = [
+        (row["job"], row[key])
+        for row, *at in zip(jobs, *found, strict=True)
+        for key, ns in zip(("start", "end"), at, strict=True)
+        if ns < 0 and row[key] not in _NEVER
+    ]
+    if not bad:
+        return []
+    rows = len(dict.fromkeys(job for job, _ in bad))
+    job, text = bad[0]
+    which = f"job {job}: {text[:40]!r}" + (f", and {rows - 1:,} more" if rows > 1 else "")
+    return [f"{label}: Start or End that is no date ({which}): taken as not known; sacct -P writes dates whole"]
 
 
 def _unlisted(jobs: Sequence[dict[str, str]], label: str) -> list[str]:

@@ -16,7 +16,7 @@ from taut.read.jobs import job_words as words
 from taut.read.jobs.daemon_lines import NAMED, DaemonLines
 from taut.read.jobs.job_words import SLURM, JobLog, check_attempts, cut, held, hosts, table_of
 
-_JOB = re.compile(r"\b(?:Job(?:Id|ID)=|[Jj]ob(?:_id|Id)?[ =])(\d{1,12})(?:_(\d{1,9}))?")
+_JOB = re.compile(r"\b(?:Job(?:Id|ID)=|[Jj]ob(?:_id|Id)?[ =])(\d{1,12}(?:_\d{1,9}|\+\d{1,6})?)")
 _OF_NODE = re.compile(r"\[(\d{1,12})\.batch\] ")
 _OWN = re.compile(rb"^\[(?:\d{4}-\d\d-\d\dT|[A-Z][a-z]{2} [ \d]\d )\d\d:\d\d:\d\d", re.MULTILINE)
 _SAYS = (b"_slurm_rpc_", b"job_complete:", b"sched: Allocate", b"_start_job: Started", b"Launching batch job")
@@ -55,7 +55,7 @@ class _Jobs:
         """When a job was queued last."""
         self.started: set[str] = set()
         self.arrays: set[str] = set()
-        """Arrays of which a task was started."""
+        """Arrays of which a task was started, and heterogeneous jobs of which a component was."""
 
     def add(self, job: str, outcome: str, **known: str | int) -> Attempt:
         """One attempt more."""
@@ -78,7 +78,7 @@ class _Jobs:
             return
         self.end(job, at, "", "")
         count, unit = held(None, nodes=hosts(nodes))
-        array = job.partition("_")[0]
+        array = re.split(r"[_+]", job)[0]
         queued = self.queued.pop(job, "")
         if array != job:
             self.arrays.add(array)
@@ -98,9 +98,11 @@ class _Jobs:
 
     def cancel(self, job: str, at: str, reason: str) -> None:
         """A job was cancelled, whether it ran or waited."""
-        if job in self.open:
-            self.end(job, at, words.CANCELLED, reason)
-        elif job in self.queued and job not in self.arrays:
+        running = [one for one in self.open if one.startswith(f"{job}+")] if job in self.arrays else []
+        running += [job] if job in self.open else []
+        for one in running:
+            self.end(one, at, words.CANCELLED, reason)
+        if not running and job in self.queued and job not in self.arrays:
             self.add(job, words.CANCELLED, submit_ns=self.queued.pop(job), end_ns=at, reason=cut(reason))
 
 
@@ -215,7 +217,7 @@ def load(data: bytes, label: str) -> JobLog:
             decisions.repeated += 1
             continue
         seen.add((at, text))
-        job = "_".join(filter(None, found.groups()))
+        job = found[1]
         _apply(jobs, job, at, text)
         decisions.read(job, at, text)
     for job, at in jobs.waiting().items():

@@ -29,7 +29,11 @@ _DLL = re.compile(r"^.{0,60}?\bdlll? .{0,160}?(?:- \(|\"step\": \[)(\d{1,9}), {0
 _CLOCK = r"((?:\d{1,6}:)?\d{1,3}:\d\d)"
 _TQDM = re.compile(rf"^(.{{0,200}}?)\d{{1,3}}%\|[^|\r\n]{{0,300}}\|\s{{0,20}}(\d{{1,15}})/(\d{{1,15}})\s\[{_CLOCK}<")
 _RICH = re.compile(rf"^(.{{0,200}}?)[━╸╺]{{1,200}}\s{{0,9}}(\d{{1,15}})/(\d{{1,15}})\s{{1,9}}{_CLOCK}\s•")
-_KERAS = re.compile(r"^\s{0,9}(\d{1,15})/(\d{1,15}) (?:\[[=>.]{5,60}\]|[━╸╺]{5,60})(?: - |\s)?(?:(\d{1,9})s )?")
+_KERAS = re.compile(
+    r"^\s{0,9}(\d{1,15})/(\d{1,15}) (?:(?:\[[=>.]{5,60}\]|[━╸╺]{5,60})(?: - |\s)?|- (?=\d{1,9}s ))(?:(\d{1,9})s )?"
+)
+_TUNE = re.compile(r"(\d{1,9})\|(\d{1,15})\|loss")
+"""What torchtune writes before its bar: the epoch, and the step over all epochs."""
 _TELLS = (
     "loss", "elapsed", "lr:", "lr=", "lr ", "learning", "samples", "tokens", "tps", "gnorm", "grad norm", "grad_norm", "it/s",
     "s/it", "throughput", "mfu", "timing", "tflop",
@@ -62,7 +66,7 @@ _NO_TRAINING = re.compile(
     r"|extract|compil|captur|convert|upload|copy|read|split|group|flatten|format|sampl"
 )
 _BAR_BYTES = re.compile(
-    rb"(?:^|[\r\n])([^\r\n|]{0,200}?)\d{1,3}%\|[^|\r\n]{0,400}\|\s{0,20}(\d{1,15})/(\d{1,15})\s\[((?:\d{1,6}:)?\d{1,3}:\d\d)<([^\r\n]{0,300})"
+    rb"(?:^|[\r\n])([^\r\n]{0,200}?)\d{1,3}%\|[^|\r\n]{0,400}\|\s{0,20}(\d{1,15})/(\d{1,15})\s\[((?:\d{1,6}:)?\d{1,3}:\d\d)<([^\r\n]{0,300})"
 )
 _BAR_END = re.compile(rb"(\d(?:it|s)/(?:s|it)[^\]\r\n]{0,300}\]|\?it/s\])(?=[^\r\n])")
 _DIGITS = re.compile(r"\d+")
@@ -200,7 +204,7 @@ def _epoch(line: str) -> int:
 
 def _on_bar(line: str, found: re.Match[str], bars: frozenset[Bar]) -> Step | None:
     mine = Bar(_described(found[1]), int(found[3]))
-    known = _GLOBAL.search(line)
+    known = _GLOBAL.search(line) or _TUNE.search(found[1])
     if bars and known is None and mine not in bars:
         return None
     number = whole(known[2]) if known else int(found[2])
@@ -217,6 +221,11 @@ def _unworded(line: str) -> Step | None:
     if found:
         return Step(int(found[1]), NULL, NULL, clock_ns=int(found[3]) * 1_000_000_000 if found[3] else NULL)
     return None
+
+
+def is_keras(line: str) -> bool:
+    """Whether a line is the bar of Keras, which it prints once an epoch where nobody watches."""
+    return "/" in line and "loss" in line and _KERAS.match(line) is not None
 
 
 def new_epoch(line: str) -> int:

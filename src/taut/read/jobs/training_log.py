@@ -69,7 +69,12 @@ _LABEL = re.compile(
 )
 _PATH = re.compile(r"\[/\S{1,200}:\d{1,7}\] ?")
 _OOM = re.compile(r"out of memory|oom[-_]kill", re.IGNORECASE)
-_SLURM = re.compile(r"\*\*\* (?:JOB|STEP) (\d{1,12}(?:_\d{1,9})?)?\S* ON \S+ CANCELLED(?: AT \S+)?(?: DUE TO ([A-Z ]+))?")
+_SLURM = re.compile(
+    r"\*\*\* (?:JOB|(?P<step>STEP)) (?P<job>\d{1,12}(?:_\d{1,9})?)?\S* ON \S+ CANCELLED(?: AT \S+)?"
+    r"(?: DUE TO (?P<cause>[A-Z ]+))?"
+)
+_SIGNALLED = re.compile(r"srun: error: .*: (?:Killed|Terminated)")
+"""How srun reports tasks that Slurm ends, which is no cause."""
 _KILLED = {
     "PREEMPTION": words.PREEMPTED,
     "TIME LIMIT": words.TIMED_OUT,
@@ -107,17 +112,19 @@ def sniff(head: bytes) -> bool:
     if has_launcher(head) or mlperf_lines.MARK.search(head):
         return True
     head = step_lines.apart(wrapped_lines.plain(head))
-    reader, steps, logged = _Reader(Progress(), training_bars(head)), set[int](), 0
+    reader, steps, logged, announced = _Reader(Progress(), training_bars(head)), set[int](), 0, False
     for line in islice(re.split(r"[\r\n]+", head.decode("utf-8", "replace")), SNIFFED):
         line = _ESCAPES.sub("", line[:LINE]).lower()
         kind = reader.kind(line)
         logged += kind == "logged"
+        announced |= step_lines.new_epoch(line) >= 0
         if kind == "step" and reader.found is not None:
             steps.add(reader.found.number)
         if (
             len(steps) > 1
             or logged > 1
             or kind == "summary"
+            or (announced and kind == "step" and step_lines.is_keras(line))
             or (kind in ("saved", "loaded", "saving", "loading") and _step_of(line) >= 0)
         ):
             return True
@@ -304,8 +311,11 @@ class _Reader:
     def _error(self, line: str) -> None:
         killed = _SLURM.search(line) if "CANCELLED" in line else None
         if killed:
-            why = _KILLED.get((killed[2] or "").strip(), words.CANCELLED)
-            self.slurm_job = killed[1] or self.slurm_job
+            self.slurm_job = killed["job"] or self.slurm_job
+            error = self.progress.error
+            if killed["step"] and not killed["cause"] and error and not _SIGNALLED.match(error):
+                return  # srun ends a step after one of its tasks failed: that is the cause
+            why = _KILLED.get((killed["cause"] or "").strip(), words.CANCELLED)
             self.progress.fail(why, killed[0].strip("* "))
             self.progress.why = why
             return

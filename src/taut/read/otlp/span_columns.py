@@ -115,6 +115,7 @@ class Document(msgspec.Struct):
 
 _DOCUMENT, _DOCUMENTS = msgspec.json.Decoder(Document), msgspec.json.Decoder(list[Document])
 _PAIRS, _VALUE, _STATUS = msgspec.json.Decoder(list[Pair]), msgspec.json.Decoder(Value), msgspec.json.Decoder(Status)
+_TABLE = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _EVENTS, _LINKS = msgspec.json.Decoder(list[Event]), msgspec.json.Decoder(list[Link])
 
 
@@ -234,8 +235,10 @@ def _failed(status: msgspec.Raw) -> bool:
 
 
 def facts(raw: bytes) -> Facts:
-    """What attributes record; nothing where they cannot be decoded."""
+    """What attributes record, a list of pairs or (Zipkin) a table; nothing where they cannot be decoded."""
     try:
+        if raw[:1] == b"{":
+            return facts_of(_TABLE.decode(raw).items(), _plain)
         pairs = _PAIRS.decode(raw)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
         return Facts()

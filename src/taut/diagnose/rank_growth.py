@@ -1,0 +1,165 @@
+"""How the price of synchrony grows with ranks, from the run itself.
+
+Units (ranks, or hosts where their ranks stray together) are taken to be drawn alike. Their episodes are events of a rate that
+is known as well as their number tells it; between episodes they stray as the pool of all units does; they are unequal for good
+by a normal spread. New units are joined to the measured ones, step by step, and the latest of all of them decides the step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import NormalDist
+
+import numpy as np
+from msgspec import Struct
+
+from taut.core.array_types import Floats, Ints, Mask
+from taut.diagnose.strays import Strays
+from taut.result.types import Estimate, Grown
+
+CHANCE = 0.01
+"""That any step of any unit of a run of normal variation is taken for an episode."""
+LEAST_EPISODES = 8
+"""Fewer tell no rate."""
+SCALES = (1, 2, 4)
+"""Times as many ranks as were measured."""
+DRAWS, LIKE = 400, 16
+"""Runs that are drawn, and classes of units by their level."""
+LEVEL = (0.05, 0.95)
+"""Ends of the interval of another run with so many ranks and as many steps: it covers 90 %."""
+SHUFFLES, TOGETHER = 199, 0.01
+"""Ranks are dealt anew to hosts so often; episodes come together within hosts if so few of them are as much together."""
+UNSEEN = 3.0
+"""Of what has not been seen in n steps, n ÷ 3 is the rate at which it would have been, with a chance of 95 %."""
+
+
+class Units(Struct, frozen=True):
+    """What may be late by itself."""
+
+    stray_ns: Floats
+    """Units × windows, ns."""
+    late: Mask
+    """Units × windows: in an episode."""
+    first: Ints
+    """Window in which each episode begins."""
+    length: Ints
+    """Windows of each episode."""
+    unit: Ints
+    """Unit of each episode."""
+    slack_ns: Floats
+    """Per unit: what it may stray by before anybody waits for it, ns."""
+    hosts: bool
+    """Whether units are hosts."""
+
+
+def units(strays: Strays, host: Ints, joined: Mask) -> Units:
+    """The units of a run: ranks, or hosts where episodes of their ranks come together more often than by chance.
+
+    ``host`` is the host of each rank, ``joined`` says of each window whether it follows the one before.
+    """
+    stray, late, slack = strays.stray_ns, beyond(strays.stray_ns), strays.slack_ns
+    together = _together(late, host)
+    if together:
+        hosts = np.unique(host)
+        stray = np.stack([stray[host == h].max(axis=0) for h in hosts])
+        late = np.stack([late[host == h].any(axis=0) for h in hosts])
+        slack = np.array([slack[host == h].min() for h in hosts])
+    before = np.zeros_like(late)
+    before[:, 1:] = late[:, :-1] & joined[1:]
+    unit, first = np.nonzero(late & ~before)
+    # An episode goes on until a window is not late, or does not follow.
+    after = np.zeros_like(late)
+    after[:, :-1] = late[:, 1:] & joined[1:]
+    last = np.nonzero(late & ~after)[1]
+    return Units(stray, late, first, last - first + 1, unit, slack, together)
+
+
+def beyond(stray_ns: Floats) -> Mask:
+    """Units × windows that lie outside normal variation: the spread is that of the middle of all strays."""
+    middle = np.median(stray_ns)
+    spread = 1.4826 * float(np.median(np.abs(stray_ns - middle)))
+    level = NormalDist().inv_cdf(1 - CHANCE / max(stray_ns.size, 1))
+    return np.asarray(stray_ns > middle + max(level * spread, 1.0))
+
+
+def growth(strays: Strays, found: Units, ranks: int, scales: Sequence[float] = SCALES, seed: int = 0) -> list[Grown] | None:
+    """Share of the wall that strays cost at so many times the ranks; None where too few episodes tell."""
+    if len(found.first) < LEAST_EPISODES:
+        return None
+    rng, count = np.random.default_rng(seed), len(found.stray_ns)
+    ideal = strays.wall_ns - strays.cost_ns
+    through = _passed_on(strays, found)
+    pool = np.sort(found.stray_ns[~found.late])
+    seen = (found.stray_ns - found.slack_ns[:, None]).max(axis=0)
+    out = []
+    for scale in scales:
+        more = round(scale * count) - count
+        drawn = [_latest(found, pool, more, rng) for _ in range(DRAWS)]
+        # With the measured units among them, whose latest is nobody's by more than nothing without strays.
+        joined = [_share(ideal, through, np.maximum(seen, came), max(most, 0.0)) for came, most in drawn] if more else []
+        anew = [_share(ideal, through, *_latest(found, pool, more + count, rng)) for _ in range(DRAWS)]
+        value = float(np.mean(joined)) if more else float(strays.cost_ns.sum() / max(strays.wall_ns.sum(), 1.0))
+        low, high = np.quantile(anew, LEVEL)
+        about = Estimate(value=value, lo=min(float(low), value), hi=max(float(high), value))
+        out.append(Grown(ranks=round(scale * ranks), loss_share=about))
+    return out
+
+
+def rarest_seen(found: Units) -> int:
+    """One in so many steps of a unit: a rarer hiccup would hardly have been seen."""
+    return int(found.stray_ns.size / UNSEEN)
+
+
+def _share(ideal: Floats, through: float, came: Floats, most: float) -> float:
+    """What strays cost, where the latest of each window ``came`` and the slowest unit comes ``most`` late without them, ns."""
+    cost = through * np.maximum(came - most, 0.0).sum()
+    return float(cost / max(ideal.sum() + most * len(ideal) + cost, 1.0))
+
+
+def _passed_on(strays: Strays, found: Units) -> float:
+    """The part of a stray that reaches the wall: slack may absorb some of it."""
+    latest = np.maximum((found.stray_ns - found.slack_ns[:, None]).max(axis=0), 0.0).sum()
+    return float(np.clip(strays.cost_ns.sum() / max(latest, 1.0), 0.0, 1.0))
+
+
+def _latest(found: Units, pool: Floats, units: int, rng: np.random.Generator) -> tuple[Floats, float]:
+    """(when the latest of so many new units comes in every window, when without strays), ns after the slowest measured one.
+
+    How unequal units are for good, and how often they have episodes, is drawn from what the measured ones tell.
+    """
+    windows, count = found.stray_ns.shape[1], len(found.stray_ns)
+    if units == 0:
+        return np.full(windows, -np.inf), -np.inf
+    free = max(count - 1, 1)
+    spread = float(found.slack_ns.std(ddof=1)) * np.sqrt(free / rng.chisquare(free)) if count > 1 else 0.0
+    level = -found.slack_ns.mean() + spread * (rng.normal() / np.sqrt(count) + rng.normal(size=units))
+    out = np.full(windows, -np.inf)
+    for some in np.array_split(np.sort(level), min(LIKE, units)):  # units of like level are drawn as one
+        # The largest of n draws from a sorted pool lies at the u^(1/n) quantile.
+        at = rng.random(windows) ** (1 / len(some)) * len(pool)
+        np.maximum(out, pool[np.minimum(at.astype(np.int64), len(pool) - 1)] + some.mean(), out=out)
+    episodes = rng.poisson(rng.gamma(len(found.first) + 0.5) / count * units)
+    which, begin = rng.integers(0, len(found.first), episodes), rng.integers(0, windows, episodes)
+    whose = level[rng.integers(0, units, episodes)]
+    for k in range(int(found.length.max())):
+        lasts = found.length[which] > k
+        one, at_window = which[lasts], (begin[lasts] + k) % windows
+        np.maximum.at(out, at_window, found.stray_ns[found.unit[one], found.first[one] + k] + whose[lasts])
+    return out, float(level.max())
+
+
+def _together(late: Mask, host: Ints, seed: int = 0) -> bool:
+    """Whether ranks of one host are late in the same windows more often than ranks dealt to hosts at random."""
+    hosts = len(np.unique(host))
+    if hosts < 2 or hosts == len(host) or (host < 0).any():
+        return False
+    rank, window = np.nonzero(late)
+    rng = np.random.default_rng(seed)
+
+    def pairs(host: Ints) -> int:
+        counts = np.unique(host[rank].astype(np.int64) * late.shape[1] + window, return_counts=True)[1]
+        return int((counts * (counts - 1)).sum())
+
+    seen = pairs(host)
+    as_much = sum(pairs(rng.permutation(host)) >= seen for _ in range(SHUFFLES))
+    return seen > 0 and (1 + as_much) / (1 + SHUFFLES) <= TOGETHER
