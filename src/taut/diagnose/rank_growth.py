@@ -144,11 +144,19 @@ def _latest(found: Units, pool: Floats, units: int, rng: np.random.Generator) ->
     episodes = rng.poisson(rng.gamma(len(found.first) + 0.5) / count * units)
     which, begin = rng.integers(0, len(found.first), episodes), rng.integers(0, windows, episodes)
     whose = level[rng.integers(0, units, episodes)]
+    # Of more episodes the largest is larger than all that were seen: sizes vary about those seen, as a kernel of them does.
+    size = np.exp(_width(found) * rng.normal(size=episodes))
     for k in range(int(found.length.max())):
         lasts = found.length[which] > k
         one, at_window = which[lasts], (begin[lasts] + k) % windows
-        np.maximum.at(out, at_window, found.stray_ns[found.unit[one], found.first[one] + k] + whose[lasts])
+        np.maximum.at(out, at_window, size[lasts] * found.stray_ns[found.unit[one], found.first[one] + k] + whose[lasts])
     return out, float(level.max())
+
+
+def _width(found: Units) -> float:
+    """Width of a kernel over the logarithms of the episodes' sizes (Silverman's rule)."""
+    sizes = np.log(np.maximum(found.stray_ns[found.unit, found.first], 1.0))
+    return float(0.9 * sizes.std() * len(sizes) ** -0.2)
 
 
 def _together(late: Mask, host: Ints, seed: int = 0) -> bool:
