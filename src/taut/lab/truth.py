@@ -48,7 +48,7 @@ NOBODY = ("unequal", "drift-all")
 """Done to all ranks, with nobody to blame: what may be found is that, and nobody's name."""
 ON_ALL = (*HICCUPS, "both", *NOBODY)
 """Faults that all ranks have alike."""
-CLASSES = {**dict.fromkeys((*HICCUPS, "unequal"), "structural"), "drift-all": "healthy", "none": "healthy"}
+CLASSES = {**dict.fromkeys((*HICCUPS, *NOBODY), "structural"), "none": "healthy"}
 """The class that a verdict on such a job must have; of ``both`` that of the larger saving, which is not known before."""
 HEALTHY = tuple(fault for fault, mode in MODES.items() if mode is None)
 """Faults that are none: nothing may be found."""
@@ -113,7 +113,7 @@ class Truth(msgspec.Struct, frozen=True, kw_only=True):
     policy_ns: tuple[int, ...] = ()
     """Wall time of every kept step under it, ns."""
     late_share: float | None = None
-    """Share of the analysed run's wall by which the last to arrive was later than ranks were on average, None where not measured."""
+    """Share of the analysed run's wall by which the last to arrive was later than ranks were on average; None: not measured."""
 
     @property
     def wanted_class(self) -> str | None:
