@@ -113,7 +113,7 @@ class Truth(msgspec.Struct, frozen=True, kw_only=True):
     policy_ns: tuple[int, ...] = ()
     """Wall time of every kept step under it, ns."""
     late_share: float | None = None
-    """Share of the analysed run's wall by which the last to arrive was later than ranks were on average; None: not measured."""
+    """Share of the analysed run's wall by which the last to arrive was later than ranks on average; None where not measured."""
 
     @property
     def wanted_class(self) -> str | None:
