@@ -105,7 +105,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def policy_ratio(self) -> float | None:
-        """Predicted ÷ measured saving of the policy; None without hiccups, or where less than ``LEAST_SAVED`` was to be saved."""
+        """Predicted ÷ measured saving of the policy; None without hiccups, or below a measured ``LEAST_SAVED``."""
         if self.policy_saved is None or self.policy_predicted is None:
             return None
         if self.fault not in (*HICCUPS, "both") or self.policy_saved < LEAST_SAVED:
