@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from taut.core.errors import RunError, TautError, UsageError
-from taut.lab.case import JOBS, TOUCHED, Spec, draw, neighbours
+from taut.lab.case import JOBS, LOCAL, TOUCHED, Spec, draw, neighbours
 from taut.lab.matrix import ONLY, Chosen, judge, plan
 from taut.lab.run_case import Lab, missing
 from taut.lab.truth import BASELINE, HEALTHY, MODES, ON_ALL, TRACES, load
@@ -71,7 +71,7 @@ def test_a_killed_rank_leaves_the_traces_of_the_others(lab: Lab, tmp_path: Path)
     (dead,) = truth.injected[0].ranks
     traced = {path.name for path in (tmp_path / "run" / TRACES).glob("rank*.json.gz")}
     assert traced == {f"rank{r}.json.gz" for r in range(4) if r != dead}
-    assert len(truth.faulted_ns) < len(truth.healthy_ns[0])
+    assert 0 < len(truth.faulted_ns) < len(truth.healthy_ns[0]), "the survivors say how far they came"
 
 
 @real
@@ -212,6 +212,17 @@ def test_the_recorder_of_a_lossy_link_goes_on_after_the_profiler(lab: Lab, tmp_p
     after = trace.calls.created_ns[trace.calls.rank == 0] > trace.ops.end_ns.max()
     traced = np.count_nonzero((trace.ops.rank == 0) & (trace.ops.group >= 0))
     assert after.sum() == pytest.approx(4 * traced, rel=0.2)
+
+
+@real
+def test_hiccups_are_recorded_without_what_the_job_did_with_local_steps(lab: Lab, tmp_path: Path) -> None:
+    spec = Spec(job="ddp", fault="hiccups", ranks=2, steps=12, seed=2, folder=str(tmp_path / "run"))
+    assert spec.parts == (LOCAL, TRACES)
+    lab.run(spec)
+    truth, trace = load(tmp_path / "run"), read([tmp_path / "run" / TRACES])
+    assert (truth.policy, len(truth.policy_ns), len(truth.faulted_ns), truth.healthy_ns) == ("local-steps=4", 11, 11, ())
+    assert not any((tmp_path / "run" / LOCAL).glob("*.json*"))
+    assert trace.calls.created_ns.min() > trace.marks.start_ns.min() - 10**9, "the recorder must not know the part before"
 
 
 @pytest.mark.parametrize("job", JOBS)

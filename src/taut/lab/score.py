@@ -13,7 +13,7 @@ from typing import Literal, Required, TypedDict, Unpack
 import msgspec
 import numpy as np
 
-from taut.lab.truth import HEALTHY, NOBODY, ON_ALL, Injected, Truth
+from taut.lab.truth import HEALTHY, HICCUPS, NOBODY, ON_ALL, Injected, Truth
 from taut.result.types import AnalysisResult, Device, Estimate, Finding, Grown
 
 Verdict = Literal["right", "wrong place", "wrong mode", "missed", "false finding", "quiet", "not yet", "failed"]
@@ -105,8 +105,10 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def policy_ratio(self) -> float | None:
-        """Predicted ÷ measured saving of the policy; None where less than ``LEAST_SAVED`` was to be saved."""
-        if self.policy_saved is None or self.policy_saved < LEAST_SAVED or self.policy_predicted is None:
+        """Predicted ÷ measured saving of the policy; None without hiccups, or below a measured ``LEAST_SAVED``."""
+        if self.policy_saved is None or self.policy_predicted is None:
+            return None
+        if self.fault not in (*HICCUPS, "both") or self.policy_saved < LEAST_SAVED:
             return None
         return self.policy_predicted.value / self.policy_saved
 
@@ -184,7 +186,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """Jobs without a culprit, and with one beside hiccups, of which the finding is right; below, of which the class is."""
     classes: Share = Share(0, 0)
     policy_ratio: Quartiles | None = None
-    """Predicted ÷ measured saving of the policy, over jobs of which it saved at least ``LEAST_SAVED``."""
+    """Predicted ÷ measured saving of the policy, over jobs with hiccups of which it saved at least ``LEAST_SAVED``."""
     policy_error: Spread = Spread(0)
     growth_covered: Share = Share(0, 0)
     """Intervals of what larger jobs lose that hold what a job of that size and law did lose."""

@@ -188,7 +188,9 @@ def lines(s: Summary) -> list[str]:
     ratio, off = s.policy_ratio, s.policy_error
     if ratio is not None and off.median is not None:
         spread = f"median {ratio.median:.2f} (p10 {ratio.p10:.2f}, p90 {ratio.p90:.2f}), median error {percent(off.median)}"
-        out.append(f"Local steps, predicted ÷ measured saving: {spread}, over {ratio.n} jobs of which they save at least 3 %.")
+        out.append(
+            f"Local steps, predicted ÷ measured saving: {spread}, over {ratio.n} jobs with hiccups, savings from 3 % on."
+        )
     if s.growth_covered.of:
         out.append(f"What larger jobs of the same law lose: {_of(s.growth_covered, 'intervals')} hold it.")
     out.append(f"The ledger closes in {_of(s.closes, 'runs')}.")

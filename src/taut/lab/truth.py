@@ -48,7 +48,7 @@ NOBODY = ("unequal", "drift-all")
 """Done to all ranks, with nobody to blame: what may be found is that, and nobody's name."""
 ON_ALL = (*HICCUPS, "both", *NOBODY)
 """Faults that all ranks have alike."""
-CLASSES = {**dict.fromkeys((*HICCUPS, "unequal"), "structural"), "drift-all": "healthy", "none": "healthy"}
+CLASSES = {**dict.fromkeys((*HICCUPS, *NOBODY), "structural"), "none": "healthy"}
 """The class that a verdict on such a job must have; of ``both`` that of the larger saving, which is not known before."""
 HEALTHY = tuple(fault for fault, mode in MODES.items() if mode is None)
 """Faults that are none: nothing may be found."""
