@@ -40,6 +40,8 @@ FEW_HOSTS = 0.25
 """A host with more than this share of the ranks cannot be bounded by one half: it is compared with its share of the ranks."""
 MOST_CULPRITS = 3
 """Ranks or hosts that are late time and again, and are taken out one after the other."""
+SEVERAL = 5
+"""Ranks that were each late for a short while: who of so many is at fault cannot be told if anybody is."""
 PASSING = 8
 """A rank that is late for at most one in so many steps of the run is late for a short while."""
 LOCAL_STEPS = 4
@@ -110,6 +112,8 @@ def instability(evidence: Evidence, others: Sequence[Finding], pays: float = PAY
         if isinstance(found, Finding) and found.structure is not None:
             return [*known, found], None
         undecided = None if isinstance(found, Finding) else found
+        if undecided is not None and len({rank for one in others if one not in rest for rank in one.ranks}) >= SEVERAL:
+            return known, undecided
     return known, undecided
 
 
