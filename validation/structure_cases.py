@@ -181,10 +181,12 @@ class Play:
         self.job, self.policy, self.keep = job, policy or Policy(), keep
         n = job.ranks
         self.main, self.comm = np.zeros(n), np.zeros(n)
-        self.rows: list[tuple[Array, int, str, Array, Array, str, str, int, int, Array | None, int]] = []
+        self.rows: list[dict[str, Any]] = []
         self.came: dict[tuple[int, str, int], Array] = {}
         self.turn: dict[str, int] = {}
         self.waited = 0.0
+        self.done: list[float] = []
+        """When the last rank was done with each step."""
         own = 1 + job.unequal * job.draw("own").standard_normal(n)
         grow = 1 + job.drift * np.arange(job.steps) / max(job.steps - 1, 1)
         self.pace = grow[:, None] * own
@@ -201,12 +203,13 @@ class Play:
         for step in range(job.steps):
             self.meeting = 0
             self.shape(self, step)
+            self.done.append(float(max(self.main.max(), self.comm.max())))
         self.wall = float(max(self.main.max(), self.comm.max()))
 
-    def note(self, who: Array, step: int, name: str, start: Array, end: Array, lane: str = "main", group: str = "", seq: int = -1,
-             size: int = -1, peer: Array | None = None, part: int = -1) -> None:  # fmt: skip
+    def note(self, who: Array, step: int, name: str, start: Array, end: Array, **more: Any) -> None:
+        """Keep an op of these ranks; `more`: lane, group, seq, size, peer, part."""
         if self.keep:
-            self.rows.append((who, step, name, start.copy(), end - start, lane, group, seq, size, peer, part))
+            self.rows.append({"who": who, "step": step, "name": name, "start": start.copy(), "took": end - start, **more})
 
     def length(self, step: int, name: str, ms: float, who: Array) -> Array:
         if name not in self.noises:
@@ -249,7 +252,8 @@ class Play:
                 label = f"{prefix}{g}" if len(last) > 1 else prefix
                 seq = self.turn.get(label, 0)
                 self.turn[label] = seq + 1
-                self.note(some, step, name, start[some], end[some], lane, label, seq, int(mb * 1e6))
+                more = {"lane": lane, "group": label, "seq": seq, "size": int(mb * 1e6)}
+                self.note(some, step, name, start[some], end[some], **more)
         if lane == "comm":
             self.comm = end
         else:
@@ -358,34 +362,33 @@ SHAPES: dict[str, Callable[[Play, int], None]] = {
 def write(play: Play, path: Path, *, ranks: set[int] | None = None, each: int = 1, clock: float = 0.0) -> None:
     """The op table, of all or some ranks, of every n-th step, with clocks of hosts off by up to so many ms."""
     job = play.job
-    rows = [row for row in play.rows if row[1] % each == 0]
-    counts = [len(row[0]) for row in rows]
-    who = np.concatenate([row[0] for row in rows])
+    rows = [row for row in play.rows if row["step"] % each == 0]
+    counts = [len(row["who"]) for row in rows]
+    who = np.concatenate([row["who"] for row in rows])
     off = job.draw("clock").uniform(-clock, clock, 1 + job.ranks // job.per_host)[who // job.per_host]
-    start = T0 + np.round((np.concatenate([row[3] for row in rows]) + off) * MS).astype(np.int64)
+    start = T0 + np.round((np.concatenate([row["start"] for row in rows]) + off) * MS).astype(np.int64)
 
-    def spread(values: list[Any]) -> Array:
-        return np.repeat(np.array(values, dtype=object), counts)
+    def words(key: str, other: str | None) -> Any:
+        return pa.array(np.repeat(np.array([row.get(key, other) for row in rows], dtype=object), counts), pa.string())
 
-    def whole(values: Array, dtype: Any = None) -> Any:
-        return pa.array(values, pa.int64(), mask=values < 0)
+    def whole(key: str) -> Any:
+        some = np.concatenate([np.broadcast_to(row.get(key, -1), len(row["who"])) for row in rows]).astype(np.int64)
+        return pa.array(some, pa.int64(), mask=some < 0)
 
-    numbers = [np.repeat(np.array([row[i] for row in rows], np.int64), counts) for i in (7, 8, 10)]
-    peer = np.concatenate([np.full(len(row[0]), -1) if row[9] is None else row[9] for row in rows])
     table: dict[str, Any] = {
         "rank": who,
-        "step": np.repeat([row[1] for row in rows], counts),
-        "class": pa.array(spread([row[2] for row in rows])),
+        "step": whole("step"),
+        "class": words("name", ""),
         "start_ns": start,
-        "duration_ns": np.round(np.concatenate([row[4] for row in rows]) * MS).astype(np.int64),
-        "lane": pa.array(spread([row[5] for row in rows])),
-        "group": pa.array([g or None for g in spread([row[6] for row in rows])], pa.string()),
-        "seq": whole(numbers[0]),
-        "bytes": whole(numbers[1]),
+        "duration_ns": np.round(np.concatenate([row["took"] for row in rows]) * MS).astype(np.int64),
+        "lane": words("lane", "main"),
+        "group": words("group", None),
+        "seq": whole("seq"),
+        "bytes": whole("size"),
         "host": pa.array([f"node{h}" for h in who // job.per_host]),
     }
     if job.shape == "pipeline":
-        table |= {"stage": who % job.stages, "dp_rank": who // job.stages, "peer": whole(peer), "microbatch": whole(numbers[2])}
+        table |= {"stage": who % job.stages, "dp_rank": who // job.stages, "peer": whole("peer"), "microbatch": whole("part")}
     made = pa.table(table)
     if ranks is not None:
         made = made.filter(pa.array(np.isin(who, sorted(ranks))))
@@ -424,13 +427,16 @@ def truth(job: Job) -> Truth:
 
 
 def policy_walls(job: Job, name: str, value: int) -> float:
-    """Of a run with the policy over one without: averaged over where blocks begin, over whole blocks."""
+    """Of a run with the policy over one without; of local steps from meeting to meeting, wherever blocks begin."""
+    usual = Play(job).done
     if name == "semi-synchronous":
-        return Play(job, Policy(stale=value)).wall / Play(job).wall
+        return Play(job, Policy(stale=value)).done[-1] / usual[-1]
     ratios = []
     for offset in range(value):
-        steps = job.steps - job.steps % value
-        ratios.append(Play(replace(job, steps=steps), Policy(value, offset)).wall / Play(replace(job, steps=steps)).wall)
+        changed = Play(job, Policy(value, offset)).done
+        meetings = [s for s in range(job.steps) if (s + 1 + offset) % value == 0]
+        first, last = meetings[0], meetings[-1]
+        ratios.append((changed[last] - changed[first]) / (usual[last] - usual[first]))
     return float(np.mean(ratios))
 
 
@@ -468,7 +474,9 @@ def cases(seed: int) -> dict[str, Case]:
     one = frozenset[int]
     return {
         "hiccups, 64 ranks": Case(job(hiccup=usual), "s", True, growth=True, policies=both, fail=3),
-        "hiccups as gaps, 128 ranks": Case(job(ranks=128, hiccup=usual, where="gap"), "s", True, growth=True, policies=both, fail=3),
+        "hiccups as gaps, 128 ranks": Case(
+            job(ranks=128, hiccup=usual, where="gap"), "s", True, growth=True, policies=both, fail=3
+        ),
         "hiccups in backward, 512 ranks": Case(
             job(ranks=512, steps=120, hiccup=usual, where="backward"), "s", True, growth=True, policies=both, fail=3
         ),
@@ -487,7 +495,9 @@ def cases(seed: int) -> dict[str, Case]:
             job(ranks=128, hiccup=host_hiccups(0.02, 120)), "s", True, growth=True, policies=both, fail=3
         ),
         "two hosts": Case(job(ranks=16, steps=400, hiccup=hiccups(0.01, 150)), "s", True, growth=True, policies=both, fail=3),
-        "one rank a host": Case(job(ranks=32, per_host=1, hiccup=hiccups(0.006, 150)), "s", True, growth=True, policies=both, fail=3),
+        "one rank a host": Case(
+            job(ranks=32, per_host=1, hiccup=hiccups(0.006, 150)), "s", True, growth=True, policies=both, fail=3
+        ),
         "4 ranks": Case(job(ranks=4, steps=400, per_host=4, hiccup=hiccups(0.05, 150)), "su", None, policies=both),
         "1,000 ranks, 50 steps": Case(job(ranks=1000, steps=50, hiccup=hiccups(0.0006, 150)), "s", True, growth=True, fail=3),
         "1,000 healthy ranks, 50 steps": Case(job(ranks=1000, steps=50, noise=0.03), "h", False, fail=0),
@@ -499,19 +509,28 @@ def cases(seed: int) -> dict[str, Case]:
         "pipeline and replicas": Case(job("pipeline", steps=250, hiccup=usual), "s", None, policies=both, fail=3),
         "pipeline and replicas, healthy": Case(job("pipeline", ranks=32, steps=150), "hs", False),
         "four all-reduces a step": Case(job("several", steps=200, hiccup=usual), "s", True, growth=True, policies=both, fail=3),
-        "buckets beside backward": Case(job("overlapped", steps=200, hiccup=usual), "s", True, growth=True, policies=both, fail=3),
+        "buckets beside backward": Case(
+            job("overlapped", steps=200, hiccup=usual), "s", True, growth=True, policies=both, fail=3
+        ),
         "buckets beside backward, gaps": Case(
             job("overlapped", steps=200, hiccup=usual, where="gap"), "s", True, growth=True, policies=both, fail=3
         ),
         "buckets beside backward, healthy": Case(job("overlapped", steps=200), "h", False, fail=0),
         "FSDP": Case(
-            job("fsdp", steps=200, hiccup=usual), "s", True, growth=True, refuse=("local-steps=4", "semi-synchronous=2"), fail=None
+            job("fsdp", steps=200, hiccup=usual),
+            "s",
+            True,
+            growth=True,
+            refuse=("local-steps=4", "semi-synchronous=2"),
+            fail=None,
         ),
         "FSDP, healthy": Case(job("fsdp", ranks=32, steps=200), "h", False, refuse=("local-steps=4",), fail=0),
         "a slow rank and hiccups": Case(
             job(hiccup=usual, slow={5: (0.3, 0)}), "cs", True, one({5}), growth=True, policies=both, fail=3
         ),
-        "a rank that becomes slow, and hiccups": Case(job(hiccup=usual, slow={5: (0.3, 150)}), "cs", True, one({5}), policies=both, fail=3),
+        "a rank that becomes slow, and hiccups": Case(
+            job(hiccup=usual, slow={5: (0.3, 150)}), "cs", True, one({5}), policies=both, fail=3
+        ),
         "two slow ranks and hiccups": Case(
             job(hiccup=usual, slow={5: (0.3, 0), 40: (0.3, 150)}), "cs", True, one({5, 40}), fail=3
         ),
@@ -523,7 +542,11 @@ def cases(seed: int) -> dict[str, Case]:
             job("overlapped", steps=200, hiccup=usual, slow={9: (0.3, 100)}), "cs", True, one({9}), policies=both, fail=3
         ),
         "one rank of 8 hiccups 30 times as often": Case(
-            job(ranks=8, steps=400, hiccup=hiccups(0.003, 150), fault=at_ranks([3], hiccups(0.087, 150))), "c", False, one({3}), fail=3
+            job(ranks=8, steps=400, hiccup=hiccups(0.003, 150), fault=at_ranks([3], hiccups(0.087, 150))),
+            "c",
+            False,
+            one({3}),
+            fail=3,
         ),
         "one rank of 64 hiccups 30 times as often": Case(
             job(hiccup=usual, fault=at_ranks([3], hiccups(0.087, 150))), "cs", None, one({3}), fail=3
@@ -533,16 +556,24 @@ def cases(seed: int) -> dict[str, Case]:
         ),
         "a host that hiccups, and all hiccup": Case(
             job(hiccup=hiccups(0.002, 150), fault=at_ranks(range(16, 24), host_hiccups(0.12, 120))),
-            "cs", None, one(range(16, 24)), fail=3,
-        ),  # fmt: skip
+            "cs",
+            None,
+            one(range(16, 24)),
+            fail=3,
+        ),
         "one long stall": Case(job(steps=200, fault=once(17, 90, 3000)), "cu", False, one({17}), optional=True),
         "12 steps": Case(job(steps=12, hiccup=usual), "u", False, no),
         "40 steps of 16 ranks": Case(job(ranks=16, steps=40, hiccup=hiccups(0.006, 200)), "uh", False, no),
         "half of the ranks": Case(job(hiccup=usual), "su", None, no, ranks=2),
         "every tenth step": Case(
-            job(steps=3000, ranks=32, hiccup=hiccups(0.006, 150)), "s", True, each=10, growth=True,
-            refuse=("local-steps=4", "semi-synchronous=2"), fail=None,
-        ),  # fmt: skip
+            job(steps=3000, ranks=32, hiccup=hiccups(0.006, 150)),
+            "s",
+            True,
+            each=10,
+            growth=True,
+            refuse=("local-steps=4", "semi-synchronous=2"),
+            fail=None,
+        ),
         "normal, 5 %": Case(job(noise=0.05), "h", False, csv=True, fail=0),
         "lognormal, 6 %": Case(job(ranks=32, noise=0.06, noise_law="lognormal"), "h", False, csv=True, fail=0),
         "lognormal, 6 %, 256 ranks": Case(job(ranks=256, steps=100, noise=0.06, noise_law="lognormal"), "h", False, fail=0),
@@ -552,8 +583,14 @@ def cases(seed: int) -> dict[str, Case]:
         "all drift": Case(job(drift=0.25), "hu", False, fail=0),
         "transfers that vary": Case(job(ranks=32, wire_ms=6, wire_jitter=10), "hsu", False),
         "transfers that vary, and hiccups": Case(job(wire_ms=6, wire_jitter=6, hiccup=usual), "s", True, policies=both, fail=3),
-        "quiet": Case(job(noise=0.005), "h", False, refuse=("local-steps=0", "local-steps=-3", "local-steps=1000", "nonsense", "packed"), fail=0),
-    }  # fmt: skip
+        "quiet": Case(
+            job(noise=0.005),
+            "h",
+            False,
+            refuse=("local-steps=0", "local-steps=-3", "local-steps=1000", "nonsense", "packed"),
+            fail=0,
+        ),
+    }
 
 
 # --- judging -----------------------------------------------------------------------------------------------------------
