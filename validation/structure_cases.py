@@ -183,6 +183,8 @@ class Policy:
     local: int = 1
     offset: int = 0
     stale: int = 0
+    backup: int = 0
+    """Of all ranks at one gate, the slowest that are abandoned when the others meet."""
 
 
 class Play:
@@ -250,13 +252,15 @@ class Play:
         last = np.full(int(of.max()) + 1, -np.inf)
         np.maximum.at(last, of, start)
         took = self.wire[step, slot % 16] * mb / 40
+        if data and policy.backup:
+            last[:] = np.sort(start)[-1 - policy.backup]
         if data and policy.stale:
             self.came[step, prefix, slot] = last
             before = self.came.pop((step - policy.stale, prefix, slot), None)
             end = np.maximum(start, before[of] if before is not None else start) + took
         else:
             end = last[of] + took
-            self.waited += float((last[of] - start).sum()) if lane == "main" else 0.0
+            self.waited += float(np.maximum(last[of] - start, 0).sum()) if lane == "main" else 0.0
         if self.keep:
             for g in range(len(last)):
                 some = who[of == g]
@@ -440,6 +444,8 @@ def truth(job: Job) -> Truth:
 def policy_walls(job: Job, name: str, value: int) -> float:
     """Of a run with the policy over one without; of local steps from meeting to meeting, wherever blocks begin."""
     usual = Play(job).done
+    if name == "backup-workers":  # by the sample
+        return Play(job, Policy(backup=value)).done[-1] / usual[-1] * job.ranks / (job.ranks - value)
     if name == "semi-synchronous":
         return Play(job, Policy(stale=value)).done[-1] / usual[-1]
     ratios = []
@@ -594,7 +600,7 @@ def cases(seed: int) -> dict[str, Case]:
         "follows itself (AR 1), 4 %": Case(job(noise=0.04, noise_law="ar1"), "h", False, fail=0),
         "ranks unequal for good": Case(job(ranks=32, unequal=0.03), "hs", False),
         "ranks unequal for good, and hiccups": Case(job(ranks=64, unequal=0.02, hiccup=usual), "s", True, fail=3),
-        "all drift": Case(job(drift=0.25), "hu", False, fail=0),
+        "all drift": Case(job(drift=0.25), "hus", False),
         "transfers that vary": Case(job(ranks=32, wire_ms=6, wire_jitter=10), "hsu", False),
         "transfers that vary, and hiccups": Case(job(wire_ms=6, wire_jitter=6, hiccup=usual), "s", True, policies=both, fail=3),
         # Written after the method was read.
@@ -616,12 +622,16 @@ def cases(seed: int) -> dict[str, Case]:
             job(wire_ms=6, wire_jitter=25, hiccup=usual), "s", True, policies=("semi-synchronous=2",), fail=3
         ),
         "gaps, few steps": Case(job(steps=20, hiccup=usual, where="gap"), "u", False),
+        "two ranks": Case(job(ranks=2, steps=400, per_host=1, hiccup=hiccups(0.06, 300)), "su", None),
+        "4 ranks, few episodes": Case(job(ranks=4, steps=100, per_host=1, hiccup=hiccups(0.035, 400)), "su", None),
+        "three hosts, few episodes": Case(job(ranks=24, steps=80, hiccup=hiccups(0.008, 300)), "su", None),
+        "backups": Case(job(hiccup=usual), "s", True, policies=("backup-workers=1", "backup-workers=4"), fail=3),
         "advice": Case(job(hiccup=hiccups(0.004, 120, "exponential")), "s", True, advice=True, fail=3),
         "mended, then local steps": Case(
             job(hiccup=usual, slow={5: (0.3, 0)}), "cs", True, one({5}), policies=("local-steps=4",), fix="rank=5", fail=3
         ),
-        "every tenth step, advice": Case(
-            job(steps=1000, ranks=16, per_host=4, hiccup=hiccups(0.01, 150)), "su", None, each=10, refuse=("--advice",)
+        "every tenth step, 16 ranks": Case(
+            job(steps=1000, ranks=16, per_host=4, hiccup=hiccups(0.01, 150)), "su", None, each=10
         ),
         "FSDP, advice": Case(job("fsdp", ranks=16, steps=100, per_host=4), "h", False, refuse=("--advice",)),
         "quiet": Case(
@@ -797,6 +807,10 @@ def replayed(case: Case, policy: str, folder: Path, taut: list[str], judged: Jud
     answer = json.loads(out)
     saved = answer["policies"][0]["saved_share"]
     value_said = saved["value"] if isinstance(saved, dict) else saved
+    if answer["policies"][0]["kind"] != "exact":
+        fine = saved["lo"] - 0.005 <= 1 - real <= saved["hi"] + 0.005
+        judged.add("range", fine, f"{policy}: saves {shown(saved)}, truth {1 - real:.1%}")
+        return
     judged.add(
         "policy",
         abs((1 - value_said) / real - 1) <= 0.02,
