@@ -505,7 +505,7 @@ def cases(seed: int) -> dict[str, Case]:
         ),
         "Pareto sizes": Case(job(hiccup=hiccups(0.006, 50, "pareto")), "s", True, growth=True, policies=both, fail=3),
         "hiccups that last three steps": Case(
-            job(hiccup=hiccups(0.0015, 120, lasting=3)), "s", True, growth=True, policies=both, fail=3
+            job(hiccup=hiccups(0.0015, 120, lasting=3)), "s", True, growth=True, policies=both
         ),
         "hiccups in bursts": Case(job(hiccup=bursts(0.001, 150, 0.2, 12)), "s", True, policies=both, fail=3),
         "collections of garbage together": Case(job(hiccup=every(20, 80, "together")), "h", False, fail=0),
