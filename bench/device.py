@@ -76,6 +76,102 @@ def products() -> list[dict[str, float]]:
     return rows
 
 
+EIGHT_BITS = 448.0
+"""Largest number of an e4m3 float."""
+
+
+def scaled(x: Any) -> tuple[Any, Any]:
+    """A tensor in eight bits and what to multiply it by: one scale, from its largest value now."""
+    import torch
+
+    scale = (x.abs().amax().float() / EIGHT_BITS).clamp(min=1e-12)
+    return (x / scale).to(torch.float8_e4m3fn), scale
+
+
+def eight_bit_products() -> list[dict[str, float]]:
+    """Rate of matrix products of eight-bit floats, TFLOP/s, and what making them of sixteen bits takes, GB/s of these."""
+    import torch
+
+    rows = []
+    for m, n in SHAPES:
+        for k in DEPTHS:
+            x = torch.randn((m, k), device="cuda", dtype=torch.bfloat16)
+            a, b = (scaled(torch.randn(shape, device="cuda", dtype=torch.bfloat16)) for shape in ((m, k), (n, k)))
+            work = lambda a=a, b=b: torch._scaled_mm(a[0], b[0].t(), a[1], b[1], out_dtype=torch.bfloat16, use_fast_accum=True)  # noqa: E731
+            exact = lambda a=a, b=b: torch._scaled_mm(a[0], b[0].t(), a[1], b[1], out_dtype=torch.bfloat16)  # noqa: E731
+            took, slow, cast = timed(work), timed(exact), timed(lambda x=x: scaled(x))
+            rows.append(
+                {"rows": m, "columns": n, "depth": k, "us": took * 1e6, "tflops": 2e-12 * m * n * k / took,
+                 "exact_us": slow * 1e6, "cast_us": cast * 1e6}
+            )  # fmt: skip
+    return rows
+
+
+GROUPS = [(8, 6144, 32768), (8, 4096, 14336), (32, 7168, 2048), (64, 7168, 2048), (128, 4096, 1536)]
+"""Experts, hidden, width: of Grok-1, Mixtral, DeepSeek-V3 (a part of its experts), Qwen3."""
+TOKENS = [4096, 8192, 16384, 65536]
+
+
+def grouped_products() -> list[dict[str, float]]:
+    """Rate of one product per expert in a single call, tokens dealt evenly and unevenly, TFLOP/s."""
+    import torch
+
+    rows = []
+    for experts, hidden, width in GROUPS:
+        weights = torch.randn((experts, hidden, width), device="cuda", dtype=torch.bfloat16)
+        for tokens in TOKENS:
+            x = torch.randn((tokens, hidden), device="cuda", dtype=torch.bfloat16)
+            for uneven in (0.0, 1.0):
+                share = np.exp(uneven * np.random.default_rng(0).normal(size=experts) * 0.5)
+                ends = np.round(np.cumsum(share / share.sum()) * tokens / 16).astype(np.int64) * 16
+                ends[-1] = tokens
+                offs = torch.tensor(ends, device="cuda", dtype=torch.int32)
+                took = timed(lambda x=x, w=weights, o=offs: torch._grouped_mm(x, w, offs=o))
+                rows.append(
+                    {"experts": experts, "hidden": hidden, "width": width, "tokens": tokens, "uneven": uneven, "us": took * 1e6,
+                     "tflops": 2e-12 * tokens * hidden * width / took}
+                )  # fmt: skip
+            order = torch.randperm(tokens, device="cuda")
+            moved_s = timed(lambda x=x, o=order: x.index_select(0, o))
+            rows[-1]["permute_gb_per_s"] = 2 * x.nbytes / moved_s / 1e9
+        del weights
+    return rows
+
+
+def eight_bit_layer(shape: dict[str, Any]) -> dict[str, float]:
+    """The same layer with its four products in eight bits, forward and backward; attention and norms as they were."""
+    import torch
+
+    class Product(torch.autograd.Function):
+        """x · wᵀ in eight bits both ways."""
+
+        @staticmethod
+        def forward(ctx: Any, x: Any, w: Any) -> Any:
+            (a, sa), (b, sb) = scaled(x.flatten(0, -2)), scaled(w)
+            ctx.save_for_backward(a, sa, b, sb)
+            ctx.lead = x.shape[:-1]
+            out = torch._scaled_mm(a, b.t(), sa, sb, out_dtype=torch.bfloat16, use_fast_accum=True)
+            return out.unflatten(0, ctx.lead)
+
+        @staticmethod
+        def backward(ctx: Any, grad: Any) -> Any:
+            a, sa, b, sb = ctx.saved_tensors
+            g, sg = scaled(grad.flatten(0, -2))
+            dx = torch._scaled_mm(g, b.t().contiguous().t(), sg, sb, out_dtype=torch.bfloat16)
+            dw = torch._scaled_mm(g.t().contiguous(), a.t().contiguous().t(), sg, sa, out_dtype=torch.bfloat16)
+            return dx.unflatten(0, ctx.lead), dw
+
+    def linear(self: Any, x: Any) -> Any:
+        return Product.apply(x, self.weight)
+
+    plain = torch.nn.Linear.forward
+    torch.nn.Linear.forward = linear
+    try:
+        return layer(shape)
+    finally:
+        torch.nn.Linear.forward = plain
+
+
 def sustained(seconds: float = 8.0) -> dict[str, float]:
     """A large product again and again: the rate and the power it settles at; then at rest."""
     import torch
@@ -197,6 +293,7 @@ def main() -> None:
     """Measure, print, write; or compare what was measured with what taut says."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--more", action="store_true", help="also eight-bit floats, and one product per expert")
     parser.add_argument("--compare", nargs=2, metavar=("FILE", "DEVICE"), help="a file written before, a device that ships")
     args = parser.parse_args()
     if args.compare:
@@ -209,6 +306,11 @@ def main() -> None:
         "processors": torch.cuda.get_device_properties(0).multi_processor_count, "sustained": sustained(), "moved": moved(),
         "products": products(), "layers": {name: layer(shape) for name, shape in LAYERS.items()},
     }  # fmt: skip
+    if args.more:
+        found |= {
+            "eight_bit_products": eight_bit_products(), "grouped_products": grouped_products(),
+            "eight_bit_layers": {name: eight_bit_layer(shape) for name, shape in LAYERS.items()},
+        }  # fmt: skip
     text = json.dumps(found, indent=1)
     print(text)
     if args.out:

@@ -31,10 +31,8 @@ def test_a_rank_that_saves_longer_than_the_others_is_named(rank: int) -> None:
     assert one.recoverable_wall_ns == pytest.approx(STEPS // 4 * 79 * MS, rel=0.05)
 
 
-def test_checkpoints_of_all_ranks_are_a_schedule_that_could_change() -> None:
-    result = saving(dict.fromkeys(range(RANKS), 80.0))
-    (one,) = result.findings
-    assert (one.mode, one.ranks, result.verdict.kind) == ("checkpoint stall", [], "structural")
+def test_checkpoints_that_are_alike_are_a_schedule() -> None:
+    assert saving(dict.fromkeys(range(RANKS), 80.0)).findings == []
 
 
 def test_short_checkpoints_are_nothing() -> None:

@@ -17,7 +17,7 @@ from rich.console import Console
 from taut.lab import score_table as table
 from taut.lab.score import Row, Summary, attempt, beside_baseline, score, spread, summarise, wilson
 from taut.lab.truth import Injected, Truth
-from taut.result.types import AnalysisResult, Clock, Estimate, Fidelity, Finding, Job, LedgerResult
+from taut.result.types import AnalysisResult, Clock, Estimate, Fidelity, Finding, Job, LedgerResult, Verdict
 
 CASCADE = "straggler cascade"
 BUILT = frozenset({CASCADE, "input stall"})
@@ -39,6 +39,7 @@ def result(
     clock = {rank: Estimate(**dict(zip(("value", "lo", "hi"), v, strict=True))) for rank, v in (offsets or {}).items()}
     return blank(
         AnalysisResult, job=blank(Job, first_step=first_step), findings=[*findings], ledger=blank(LedgerResult, closes=True),
+        verdict=blank(Verdict, kind="component" if findings else "healthy"),
         fidelity=blank(Fidelity, clock=blank(Clock, offset_ns=clock)), **about,
     )  # fmt: skip
 

@@ -27,7 +27,7 @@ from taut.replay.policies import local_steps, measured
 from taut.replay.timeline import Change
 from taut.result.types import Estimate, Grown, Origins, StructuralPolicy
 
-MODE = "structural instability"
+MODE, TRANSFERS = "structural instability", "transfers"
 LEAST_EPISODES = 10.0
 """Episodes of equal cost that it takes to say that nobody carries it."""
 CARRIES = 0.5
@@ -138,8 +138,10 @@ def _nobody(evidence: Evidence, others: Sequence[Finding], pays: float) -> Findi
         more = int(np.ceil(len(g.steps) * (LEAST_EPISODES / max(telling, 1.0) - 1)))
         return Undecided(price, telling, max(more, 1))
     carried = _carries_most(g, host, origin, cost, telling)
-    if carried.share >= CARRIES:
+    if carried.share >= CARRIES and len(carried.rows) and carried.chance < CULPRIT:
         return _culprit(evidence, found, carried, others)
+    if carried.name == TRANSFERS and carried.share >= CARRIES:
+        return None
     if (price.lo or 0.0) < LISTED_SHARE:
         return None
     if carried.bound >= CARRIES:
@@ -203,12 +205,12 @@ def _carries_most(graph: Graph, host: Ints, origin: Ints, cost: Floats, telling:
         chance = min(1.0, tested * binomial_tail(share, telling, expected)) if len(rows) else 1.0
         # A host with many of the ranks cannot be bounded by one half: it carries what is more than its share of the ranks.
         bounded = expected <= FEW_HOSTS or len(rows) == 1
-        bound = upper_bound(share, telling) if bounded else 1.0 if chance < FALSE else share
+        bound = upper_bound(share, telling) if bounded else 1.0 if chance < FALSE else 0.0
         return Carrier(name, share, bound, rows, chance)
 
     rank = rank_label(int(graph.ranks[worst]), graph.members)
     found = [carrier(rank, float(by_rank[worst]), np.array([worst]), len(by_rank)),
-             carrier("transfers", moved, np.array([], dtype=np.int64), 1)]  # fmt: skip
+             carrier(TRANSFERS, moved, np.array([], dtype=np.int64), 1)]  # fmt: skip
     if (host >= 0).all() and 1 < len(np.unique(host)) < len(host):
         names, by_host = np.asarray(graph.members.host), np.bincount(host, weights=by_rank)
         found += [carrier(f"host {names[host == h][0]}", float(by_host[h]), np.flatnonzero(host == h), len(by_host))
@@ -220,8 +222,6 @@ def _carries_most(graph: Graph, host: Ints, origin: Ints, cost: Floats, telling:
 def _culprit(evidence: Evidence, found: Strays, carried: Carrier, others: Sequence[Finding]) -> Finding | None:
     """The finding about a rank or host that is late time and again, and causes most of what strays cost."""
     g = evidence.graph
-    if not len(carried.rows) or carried.chance >= CULPRIT:
-        return None
     ops = np.flatnonzero(np.isin(g.rank_index, carried.rows))
     work, gap, why = np.minimum(found.work_ns, g.work_ns), np.minimum(found.gap_ns, g.gap_ns), f"{carried.name} like its peers"
     changes = Change(ops, "work", "set", work[ops], why), Change(ops, "gap", "set", gap[ops], why)
@@ -299,7 +299,8 @@ def _policy(evidence: Evidence, others: Sequence[Finding], wall_ns: float) -> tu
 def _amplification(found: Strays, parts: Units) -> float:
     """What the job loses ÷ what its ranks are late by on average: in episodes, where there are any."""
     late = parts.stray_ns * parts.late if parts.late.any() else np.maximum(parts.stray_ns, 0.0)
-    cost = found.cost_ns[parts.late.any(axis=0)] if parts.late.any() else found.cost_ns
+    delay = found.cost_ns + found.mean_ns
+    cost = delay[parts.late.any(axis=0)] if parts.late.any() else delay
     return float(cost.sum() / max(late.mean(axis=0).sum(), 1.0))
 
 
@@ -346,11 +347,12 @@ def _periodic(parts: Units, seed: int = 0) -> bool:
         return float(apart.std() / max(apart.mean(), 1.0))
 
     rng, windows = np.random.default_rng(seed), parts.stray_ns.shape[1]
-    counts = np.bincount(parts.unit)
+    whose = np.sort(parts.unit)
     as_even = 0
     for _ in range(SHUFFLES):
-        again = [np.diff(np.sort(rng.choice(windows, n, replace=False))) for n in counts if n > 1]
-        as_even += uneven(np.concatenate(again).astype(np.float64)) <= uneven(apart)
+        again = windows * rng.random(len(whose))
+        again = np.diff(again[np.lexsort((again, whose))])[whose[1:] == whose[:-1]]
+        as_even += uneven(again) <= uneven(apart)
     return (1 + as_even) / (1 + SHUFFLES) <= PERIODIC
 
 

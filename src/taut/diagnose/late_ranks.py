@@ -258,8 +258,8 @@ def recurring(e: Evidence, known: list[Place]) -> list[tuple[int, int, int]]:
     return [(r, a, b) for r, a, b in spans if not any(p.rank == r and min(p.last, b) >= max(p.first, a) for p in known)]
 
 
-def _by_accident(late: Mask) -> Floats:
-    """Per rank: chance that hiccups make any rank late in so many windows (mask, ranks × windows).
+def _by_accident(late: Mask, asked: slice = slice(None)) -> Floats:
+    """Per rank that is asked: chance that hiccups make any rank late in so many windows (mask, ranks × windows).
 
     How often they happen is told by the other ranks, the worst of them left out, and by a prior that expects ACCIDENTS.
     """
@@ -269,14 +269,15 @@ def _by_accident(late: Mask) -> Floats:
     others = mine.sum() - mine - np.where(mine == worst[0], worst[1] if ranks > 1 else 0, worst[0])
     seen = max(ranks - 2, 0) * windows
     return np.array([min(1.0, ranks * _at_least(int(k), windows, 1.0 + n, 1 / ACCIDENTS + seen - n))
-                     for k, n in zip(mine, others, strict=True)])  # fmt: skip
+                     for k, n in zip(mine[asked], others[asked], strict=True)])  # fmt: skip
 
 
 def _as_large_by_accident(late: Mask, excess: Floats) -> Floats:
     """The same, counting on all ranks only what is half as large as the rank is late, or more: small delays are no stops."""
     out = np.ones(len(late))
     for rank in np.flatnonzero(late.sum(axis=1) > 1).tolist():
-        out[rank] = _by_accident(late & (excess >= 0.5 * np.median(excess[rank, late[rank]])))[rank]
+        as_large = late & (excess >= 0.5 * np.median(excess[rank, late[rank]]))
+        out[rank] = _by_accident(as_large, slice(rank, rank + 1))[0]
     return out
 
 

@@ -23,7 +23,7 @@ LEAST_EPISODES = 8
 """Fewer tell no rate."""
 SCALES = (1, 2, 4)
 """Times as many ranks as were measured."""
-DRAWS, LIKE = 400, 16
+DRAWS, LIKE = 200, 16
 """Runs that are drawn, and classes of units by their level."""
 LEVEL = (0.05, 0.95)
 """Ends of the interval of another run with so many ranks and as many steps: it covers 90 %."""
@@ -87,7 +87,7 @@ def growth(strays: Strays, found: Units, ranks: int, scales: Sequence[float] = S
     if len(found.first) < LEAST_EPISODES:
         return None
     rng, count = np.random.default_rng(seed), len(found.stray_ns)
-    ideal = strays.wall_ns - strays.cost_ns
+    ideal, own = float((strays.wall_ns - strays.cost_ns).sum()), float(strays.mean_ns.sum())
     through = _passed_on(strays, found)
     pool = np.sort(found.stray_ns[~found.late])
     seen = (found.stray_ns - found.slack_ns[:, None]).max(axis=0)
@@ -96,8 +96,8 @@ def growth(strays: Strays, found: Units, ranks: int, scales: Sequence[float] = S
         more = round(scale * count) - count
         drawn = [_latest(found, pool, more, rng) for _ in range(DRAWS)]
         # With the measured units among them, whose latest is nobody's by more than nothing without strays.
-        joined = [_share(ideal, through, np.maximum(seen, came), max(most, 0.0)) for came, most in drawn] if more else []
-        anew = [_share(ideal, through, *_latest(found, pool, more + count, rng)) for _ in range(DRAWS)]
+        joined = [_share(ideal, own, through, np.maximum(seen, came), max(most, 0.0)) for came, most in drawn] if more else []
+        anew = [_share(ideal, own, through, *_latest(found, pool, more + count, rng)) for _ in range(DRAWS)]
         value = float(np.mean(joined)) if more else float(strays.cost_ns.sum() / max(strays.wall_ns.sum(), 1.0))
         low, high = np.quantile(anew, LEVEL)
         about = Estimate(value=value, lo=min(float(low), value), hi=max(float(high), value))
@@ -110,16 +110,19 @@ def rarest_seen(found: Units) -> int:
     return int(found.stray_ns.size / UNSEEN)
 
 
-def _share(ideal: Floats, through: float, came: Floats, most: float) -> float:
-    """What strays cost, where the latest of each window ``came`` and the slowest unit comes ``most`` late without them, ns."""
-    cost = through * np.maximum(came - most, 0.0).sum()
-    return float(cost / max(ideal.sum() + most * len(ideal) + cost, 1.0))
+def _share(ideal: float, own: float, through: float, came: Floats, most: float) -> float:
+    """What strays cost, where the latest of each window ``came`` and the slowest unit comes ``most`` late without them, ns.
+
+    ``ideal`` is the run without that cost, ``own`` what units stray on average over it.
+    """
+    cost = through * float(np.maximum(came - most, 0.0).sum()) - own
+    return max(cost, 0.0) / max(ideal + most * len(came) + cost, 1.0)
 
 
 def _passed_on(strays: Strays, found: Units) -> float:
     """The part of a stray that reaches the wall: slack may absorb some of it."""
     latest = np.maximum((found.stray_ns - found.slack_ns[:, None]).max(axis=0), 0.0).sum()
-    return float(np.clip(strays.cost_ns.sum() / max(latest, 1.0), 0.0, 1.0))
+    return float(np.clip((strays.cost_ns + strays.mean_ns).sum() / max(latest, 1.0), 0.0, 1.0))
 
 
 def _latest(found: Units, pool: Floats, units: int, rng: np.random.Generator) -> tuple[Floats, float]:

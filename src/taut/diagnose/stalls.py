@@ -3,7 +3,8 @@
 Null hypotheses and tests are those of ``late_ranks.py``; what makes it a stall is that most of the excess lies in the host ops
 of the loader or of the checkpoint, on the branch that the others wait for. Checkpoints come every so many steps, and no level
 of any step tells them: where they are recorded under their name, the run is replayed as if they took no longer than on
-other ranks, or were hidden under work, and what that saves must be worth listing at the lower end of its interval over steps.
+other ranks, and what that saves must be worth listing at the lower end of its interval over steps. Checkpoints that are alike
+on all ranks are a schedule, not a stall.
 """
 
 from __future__ import annotations
@@ -40,46 +41,38 @@ def detect(evidence: Evidence) -> list[Finding] | None:
 
 
 def _checkpoints(e: Evidence) -> list[Finding]:
-    """Checkpoints that hold the job up, at most one finding: longer than those of other ranks, else all of them."""
-    graph, ops = e.graph, _saving(e)
-    peers = medians_of(graph.work_ns[ops], graph.window[ops], graph.ops.name[ops]).astype(np.int64)
-    for kept, like in ((np.minimum(peers, graph.work_ns[ops]), "as long as on other ranks"), (0 * peers, "hidden under work")):
-        longer = graph.work_ns[ops] - kept
-        by_rank = weighed(graph.rank_index[ops], longer, len(graph.ranks))
-        ranks = np.flatnonzero(by_rank >= MOST_OF_IT * by_rank.max(initial=0.0))
-        mine = np.isin(graph.rank_index[ops], ranks) & (longer > MOST_OF_IT * longer.max(initial=0))
-        found = _stall(e, ops[mine], kept[mine], like)
-        if found is not None:
-            return [found]
-    return []
-
-
-def _stall(e: Evidence, ops: Ints, kept: Ints, like: str) -> Finding | None:
-    """The finding, where checkpoints that take no longer than this would surely save something."""
-    graph, windows = e.graph, np.unique(e.graph.window[ops])
+    """Checkpoints of some ranks that take longer than those of the others, and hold the job up: at most one finding."""
+    graph, ops, wall = e.graph, _saving(e), e.observed.window_ns
+    kept = medians_of(graph.work_ns[ops], graph.window[ops], graph.ops.name[ops]).astype(np.int64)
+    longer = np.maximum(graph.work_ns[ops] - kept, 0)
+    by_rank = weighed(graph.rank_index[ops], longer, len(graph.ranks))
+    ranks = np.flatnonzero(by_rank >= MOST_OF_IT * by_rank.max(initial=0.0))
+    mine = np.isin(graph.rank_index[ops], ranks) & (longer > MOST_OF_IT * longer.max(initial=0))
+    ops, kept = ops[mine], kept[mine]
+    windows = np.unique(graph.window[ops])
     if len(windows) < RECURS:
-        return None
-    change = Change(ops, "work", "set", kept, f"checkpoints {like}")
-    saved, wall = recovered(e, [change]), e.observed.window_ns
+        return []
+    change = Change(ops, "work", "set", kept, "checkpoints as long as on other ranks")
+    saved = recovered(e, [change])
     share = estimate(lambda s: saved[s].sum(axis=-1) / np.maximum(wall[s].sum(axis=-1), 1), len(wall))
     if share is None or share.lo is None or share.lo < LISTED_SHARE:
-        return None
-    ranks = np.unique(graph.ops.rank[ops])
-    everybody = len(ranks) == len(graph.ranks)
-    who = "all ranks" if everybody else rank_labels(ranks.tolist(), graph.members)
-    return Finding(
-        mode="checkpoint stall",
-        ranks=() if everybody else tuple(ranks.tolist()),
-        classes=tuple(dict.fromkeys(graph.names[name] for name in graph.ops.name[ops])),
-        steps=e.steps_of(ops),
-        lost_rank_ns=int(saved.sum()) * len(graph.ranks),
-        confidence=NormalDist().cdf(Z * share.value / max(share.value - share.lo, 1e-9)),
-        because=f"{who} save{'' if everybody or len(ranks) > 1 else 's'} in {len(windows)} of {len(wall)} steps, "
-        f"{spell(float(np.median(graph.work_ns[ops])))} each, while others wait; {like} the run would be "
-        f"{100 * share.value:.1f} % ({100 * share.lo:.1f}–{100 * (share.hi or share.value):.1f}) shorter",
-        changes=(change,),
-        reference="peers" if kept.any() else None,
-    )
+        return []
+    who = rank_labels(graph.ranks[ranks].tolist(), graph.members)
+    return [
+        Finding(
+            mode="checkpoint stall",
+            ranks=tuple(int(rank) for rank in graph.ranks[ranks]),
+            classes=tuple(dict.fromkeys(graph.names[name] for name in graph.ops.name[ops])),
+            steps=e.steps_of(ops),
+            lost_rank_ns=int(saved.sum()) * len(graph.ranks),
+            confidence=NormalDist().cdf(Z * share.value / max(share.value - share.lo, 1e-9)),
+            because=f"{who} save{'' if len(ranks) > 1 else 's'} in {len(windows)} of {len(wall)} steps, "
+            f"{spell(float(np.median(graph.work_ns[ops])))} each, while others wait; as long as on other ranks the run would "
+            f"be {100 * share.value:.1f} % ({100 * share.lo:.1f}–{100 * (share.hi or share.value):.1f}) shorter",
+            changes=(change,),
+            reference="peers",
+        )
+    ]
 
 
 def _saving(e: Evidence) -> Ints:

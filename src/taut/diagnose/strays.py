@@ -31,7 +31,10 @@ class Strays(Struct, frozen=True):
     stray_ns: Floats
     """Ranks × windows: how much longer the busiest lane of a rank took than its rank and its step explain, ns."""
     cost_ns: Floats
-    """Per window: what the wall clock would gain without strays, ns."""
+    """Per window: what the wall clock would gain without strays, beyond what ranks stray on average: that they would be late by
+    if nobody waited for anybody; ns."""
+    mean_ns: Floats
+    """Per window: what ranks stray on average, ns."""
     transfer_ns: Floats
     """Per window: what it would gain besides if no transfer took longer than is usual for it, ns."""
     wall_ns: Floats
@@ -68,9 +71,12 @@ def strays(evidence: Evidence, findings: Sequence[Finding]) -> Strays:
     prepared = grid(batch, [gap - apart_gap, apart_gap, None], [work - apart - longer, apart, longer])
     was, without, quick = prepared.walls(np.array([[1.0, 1.0, 1.0], [1.0, 0.0, 0.0], [1.0, 1.0, 0.0]])).T
     even, even_gap = (np.maximum(np.rint(ns), 0).astype(np.int64) for ns in (work - apart, gap - apart_gap))
+    by_rank = _by_rank(g, apart + apart_gap)
+    mean = np.clip(by_rank.mean(axis=0), 0.0, np.maximum(was - without, 0.0))
     return Strays(
-        stray_ns=_by_rank(g, apart + apart_gap),
-        cost_ns=was - without,
+        stray_ns=by_rank,
+        cost_ns=was - without - mean,
+        mean_ns=mean,
         transfer_ns=without - quick,
         wall_ns=was,
         work_ns=even,

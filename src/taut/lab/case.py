@@ -8,9 +8,11 @@ import msgspec
 import numpy as np
 
 from taut.core.errors import UsageError
-from taut.lab.truth import HEALTHY, MODES, Injected
+from taut.lab.truth import HEALTHY, MODES, ON_ALL, Injected
 
 JOBS = ("ddp", "fsdp", "tp-fsdp", "pipeline", "hsdp")
+PLAIN_JOB = "plain"
+"""Processes without torch that sleep and meet: as many as a machine of two cores can hold up."""
 DEVICES = ("cpu", "cuda")
 STEPS = 30
 """Steps of a recorded part; the first is dropped by the analysis because the profiler slows it."""
@@ -26,8 +28,13 @@ FATAL = ("hang", "kill")
 """Faults that a job does not survive: they come last, after the healthy parts."""
 OUTSIDE = ("link", "link-one-way", "latency", "loss", "two", "quota", "skew", "contention")
 """Faults done to a rank's network, control group or clock: ranks on a GPU are plain processes and have none of their own."""
-FAULTED = ("faulted", "unprofiled")
-"""Parts in which the fault is there: the analysed one, and on a GPU the same steps without the profiler."""
+LOCAL = "local-steps"
+"""The same steps with the same faults, in which ranks meet only in every ``TAU``-th step: what that policy really saves."""
+TAU = 4
+PIECES = 4
+"""Pieces of emulated work in a step of ddp: two blocks, forward and backward."""
+FAULTED = ("faulted", "unprofiled", LOCAL)
+"""Parts in which the fault is there: the analysed one, the same without the profiler (on a GPU), the same with local steps."""
 KERNEL = "spin_kernel"
 """Class of the kernel that emulates compute on a GPU; a slow rank is slow in it."""
 ON_DEVICE = ("slow", "drift", "out-of-step")
@@ -50,6 +57,19 @@ LONGER = 4
 STOP_MS, CALM_MS = (100.0, 200.0), (500.0, 1500.0)
 """Under contention: how long a core is taken away, and the mean time until the next stop on that core."""
 
+HICCUP_RATES = {PLAIN_JOB: (0.008, 0.016), "": (0.05, 0.09)}
+"""Share of a rank's steps in which a hiccup begins: plain processes are many, torch ranks few."""
+PAUSES_MS = {PLAIN_JOB: (60.0, 110.0), "": (80.0, 140.0)}
+"""Median length of a hiccup; from eight torch ranks on as long in proportion as their work."""
+TAILS = (0.2, 0.7)
+"""Spread of the logarithm of a hiccup's length."""
+LASTING = (3, 4)
+"""Steps that a long hiccup lasts; as many fewer of them begin."""
+UNEQUAL = (0.05, 0.10)
+"""Spread of the logarithm of speed over the ranks."""
+DRIFT = (0.3, 0.5)
+"""Share by which everybody's work has grown at the last step."""
+
 
 class Spec(msgspec.Struct, frozen=True, kw_only=True):
     """One lab run."""
@@ -68,7 +88,12 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ranks_a_host(self) -> int:
-        """Ranks that share a host name: one, or with ``--places host`` two, and four hosts from eight ranks on."""
+        """Ranks that share a host name: one, or with ``--places host`` two, and four hosts from eight ranks on.
+
+        Plain processes share it by eights.
+        """
+        if self.job == PLAIN_JOB:
+            return 8
         return max(2, self.ranks // 4) if self.places == HOST else 1
 
     @property
@@ -84,14 +109,21 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def parts(self) -> tuple[str, ...]:
         """Recorded parts in order: the faulted one between two healthy ones, last if the job does not survive it."""
+        if self.again:
+            return (FAULTED[0], LOCAL) if self.seed % 2 else (LOCAL, FAULTED[0])
         if self.fault in FATAL:
             return ("healthy-0", "healthy-1", "faulted")
-        return ("healthy-0", *(FAULTED if self.device != "cpu" else FAULTED[:1]), "healthy-1")
+        return ("healthy-0", *FAULTED[: 1 if self.device == "cpu" else 2], "healthy-1")
+
+    @property
+    def again(self) -> bool:
+        """Whether the job runs twice, with all ranks' faults and without local steps, instead of with a fault and without."""
+        return self.fault in ON_ALL or self.job == PLAIN_JOB
 
     def check(self) -> None:
         """Refuse what cannot be run, in one line."""
-        if self.job not in JOBS:
-            raise UsageError(f"--job {self.job}: no such job; it has {', '.join(JOBS)}")
+        if self.job not in (*JOBS, PLAIN_JOB):
+            raise UsageError(f"--job {self.job}: no such job; it has {', '.join((*JOBS, PLAIN_JOB))}")
         if self.fault not in MODES:
             raise UsageError(f"--fault {self.fault}: no such fault; it has {', '.join(MODES)}")
         if self.fault == "set":
@@ -109,6 +141,16 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
         if self.steps < 12:
             raise UsageError(f"--steps {self.steps}: at least 12, for steps before and after the onset")
         self._check_places()
+        if self.again:
+            self._check_again()
+
+    def _check_again(self) -> None:
+        if self.job not in ("ddp", PLAIN_JOB):
+            raise UsageError(f"--job {self.job}: not with {self.fault}; it goes with ddp and {PLAIN_JOB}")
+        if self.fault not in (*ON_ALL, "none"):
+            raise UsageError(f"--fault {self.fault}: not with {PLAIN_JOB}; it has none, {', '.join(ON_ALL)}")
+        if self.device != "cpu" or self.steps % TAU:
+            raise UsageError(f"--fault {self.fault}: needs --device cpu and a multiple of {TAU} --steps, such as 120")
 
     def _check_places(self) -> None:
         if self.from_start and self.fault not in TOUCHED:
@@ -126,7 +168,7 @@ def neighbours(job: str, ranks: int) -> list[tuple[int, int]]:
     """Directed links (sender, receiver) that a job's traffic crosses; gloo's rings send r → r−1 in the group's order."""
     if job == "pipeline":
         return [pair for r in range(ranks - 1) for pair in ((r, r + 1), (r + 1, r))]
-    if job in ("ddp", "fsdp"):
+    if job in ("ddp", "fsdp", PLAIN_JOB):
         return [(r, (r - 1) % ranks) for r in range(ranks)]
     half = ranks // 2
     grid = np.arange(ranks).reshape(half, 2) if job == "tp-fsdp" else np.arange(ranks).reshape(2, half)
@@ -146,6 +188,8 @@ def draw(spec: Spec) -> tuple[Injected, ...]:
     match spec.fault:
         case "none" | "skew" | "contention":
             return ()
+        case fault if fault in ON_ALL:
+            return (law(spec), *([injected("slow", rank)] if fault == "both" else []))
         case "moving":
             middle, other = (onset + last) // 2, (rank + int(rng.integers(1, spec.ranks))) % spec.ranks
             return (injected("slow", rank, onset, middle), injected("slow", other, middle + 1, last))
@@ -198,7 +242,7 @@ def _injected(spec: Spec, fault: str, rank: int, first: int, last: int, rng: np.
     match fault:
         case "slow":
             # As long in proportion: the work that is emulated grows with ranks that two cores cannot carry.
-            strength = {"ms": round(uniform(18, 45) * longer(spec.ranks), 2)}
+            strength = {"ms": round(uniform(18, 45) * (1 if spec.job == PLAIN_JOB else longer(spec.ranks)), 2)}
         case "quota":
             strength = {"slowdown": uniform(1.35, 1.8)}
         case "stall":
@@ -228,6 +272,31 @@ def _injected(spec: Spec, fault: str, rank: int, first: int, last: int, rng: np.
     ranks = tuple(range(spec.ranks // 2, spec.ranks)) if fault == "out-of-step" else (rank,)
     classes = (KERNEL,) if spec.device != "cpu" and fault in ON_DEVICE else ()
     return Injected(fault=fault, ranks=ranks, links=links, classes=classes, first_step=first, last_step=last, strength=strength)
+
+
+def law(spec: Spec) -> Injected:
+    """What is done to everybody, with its strength.
+
+    It follows from the job and from the seed without its last digit, whatever the number of ranks: seeds that differ in
+    the last digit only are jobs of one law.
+    """
+    fault = "hiccups" if spec.fault == "both" else spec.fault
+    key = (spec.seed // 10, zlib.crc32(spec.job.encode()), zlib.crc32(fault.encode()))
+    rng = np.random.default_rng(key)
+    strength: dict[str, float]
+    match fault:
+        case "unequal":
+            strength = {"spread": float(rng.uniform(*UNEQUAL))}
+        case "drift-all":
+            strength = {"share": float(rng.uniform(*DRIFT))}
+        case _:
+            kind = spec.job if spec.job == PLAIN_JOB else ""
+            rate, ms, tail = (float(rng.uniform(*some)) for some in (HICCUP_RATES[kind], PAUSES_MS[kind], TAILS))
+            lasting = int(rng.integers(LASTING[0], LASTING[1] + 1)) if fault == "long-hiccups" else 1
+            scale = 1.0 if kind else longer(spec.ranks)
+            strength = {"rate": rate / lasting, "ms": scale * ms, "tail": tail, "steps": lasting}
+    strength = {key: round(value, 4) for key, value in strength.items()}
+    return Injected(fault=fault, first_step=0, last_step=spec.steps - 1, strength=strength)
 
 
 def clocks(spec: Spec) -> dict[int, tuple[float, float]]:

@@ -62,7 +62,7 @@ def lab() -> None:
 
 
 @lab.command(short_help="Run one job with one fault.")
-@click.option("--job", required=True, help="ddp, fsdp, tp-fsdp, pipeline or hsdp.")
+@click.option("--job", required=True, help="ddp, fsdp, tp-fsdp, pipeline, hsdp, or plain: processes without torch.")
 @click.option("--fault", default="none", show_default=True, help="What to do to it: slow, link, stall, … (see docs/lab.md).")
 @click.option("--ranks", type=int, default=4, show_default=True, help="Processes, each in its own network namespace.")
 @_SEED
@@ -77,12 +77,12 @@ def run(output: str, **about: Unpack[_About]) -> None:
     Then: taut analyze DIR/faulted, and: taut lab score DIR.
     """
     from taut.lab.case import Spec
-    from taut.lab.run_case import Lab
+    from taut.lab.run_case import Runner
 
     spec = Spec(folder=str(Path(output).resolve()), **about)
     spec.check()
-    with Lab(spec.device) as place:
-        seconds = place.run(spec)
+    with Runner(spec.device) as runner:
+        seconds = runner.run(spec)
     click.echo(f"{output}: {spec.job} with {spec.fault}, {spec.ranks} ranks, {seconds:.0f} s", err=True)
 
 
@@ -122,8 +122,9 @@ def score(folders: tuple[str, ...], with_ladder: bool, output: str | None, as_js
 @click.option(
     "--only",
     multiple=True,
-    type=click.Choice(("past", "start", "healthy")),
-    help="Only faults that begin in mid-run, that are there from the start, or healthy runs (may be repeated).",
+    type=click.Choice(("past", "start", "healthy", "structural")),
+    help="Only faults that begin in mid-run, that are there from the start, healthy runs, or jobs without a culprit "
+    "(may be repeated).",
 )
 @_DEVICE
 @click.option("--modelled", is_flag=True, help="Generated jobs of 64 to 1,024 ranks instead of real ones; needs no root.")
@@ -182,16 +183,16 @@ def control(output: str, experiments: tuple[str, ...], seed: int, short: bool) -
 
 def _run_all(specs: Sequence[Spec]) -> list[Row]:
     from taut.lab.matrix import judge
-    from taut.lab.run_case import Lab
+    from taut.lab.run_case import Runner
     from taut.lab.truth import TRUTH
 
     began = time.monotonic()
     if any(not Path(spec.folder, TRUTH).exists() for spec in specs):
-        with Lab(specs[0].device) as place:
+        with Runner(specs[0].device) as runner:
             for number, spec in enumerate(specs):
                 if not Path(spec.folder, TRUTH).exists():
                     try:
-                        place.run(spec)
+                        runner.run(spec)
                     except TautError as error:
                         click.echo(f"taut: {error}", err=True)
                 click.echo(f"[{number + 1}/{len(specs)}] {Path(spec.folder).name}, {time.monotonic() - began:.0f} s", err=True)

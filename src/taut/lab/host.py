@@ -27,7 +27,7 @@ import numpy as np
 
 from taut.core.errors import TautError
 from taut.lab import net, truth
-from taut.lab.case import FATAL, FAULTED, PERIOD_MS, RELAYED, Spec, clocks, contention, draw
+from taut.lab.case import FATAL, FAULTED, LOCAL, PERIOD_MS, RELAYED, TAU, Spec, clocks, contention, draw
 from taut.lab.truth import Injected, Truth
 
 if TYPE_CHECKING:
@@ -186,7 +186,7 @@ class Host:
 
     def _is_over(self, silent: set[int]) -> bool:
         """Whether a job that was hung or killed has come to its end: the survivors are back, or hang as well."""
-        if silent > set(self.injected[0].ranks) and time.monotonic() < self.faults.since + HUNG_S:
+        if silent - set(self.injected[0].ranks) and time.monotonic() < self.faults.since + HUNG_S:
             return False
         if silent and self.progress[-1] == 0:
             self.progress[-1] = 1  # whoever does not come back dumps its flight recorder
@@ -224,7 +224,7 @@ class Host:
         spec = self.spec
         skew = clocks(spec)
         plain, healthy = self._walls("plain"), [self._walls(p) for p in spec.parts if p not in FAULTED]
-        profiled = [ns for walls in healthy for ns in walls]
+        profiled = [ns for walls in healthy for ns in walls] or self._walls("faulted")
         if "unprofiled" in self.reports:
             plain, profiled = self._walls("unprofiled"), self._walls("faulted")
         bytes_of = {
@@ -243,6 +243,7 @@ class Host:
             overhead={
                 "plain_ms": float(np.median(plain)) / 1e6, "profiled_ms": float(np.median(profiled)) / 1e6, **bytes_of,
             },
+            policy=f"{LOCAL}={TAU}" if spec.again else "", policy_ns=tuple(self._walls(LOCAL)) if spec.again else (),
             device=spec.device, device_step_ns=self._device("faulted"), unprofiled_step_ns=self._device("unprofiled"),
         )  # fmt: skip
 

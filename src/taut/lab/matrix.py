@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -9,17 +11,19 @@ from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import msgspec
 from msgspec.structs import replace
 
+from taut.diagnose import instability
 from taut.diagnose.detectors import DETECTORS
-from taut.lab.case import FATAL, HOST, JOBS, NETWORK, OUTSIDE, STEPS, Spec
+from taut.lab.case import FATAL, HOST, JOBS, NETWORK, OUTSIDE, PLAIN_JOB, STEPS, Spec
 from taut.lab.modelled import modelled
-from taut.lab.score import Row, attempt, beside_baseline
-from taut.lab.truth import BASELINE, HEALTHY, MODES, TRACES, load
-from taut.result.types import AnalysisResult
+from taut.lab.score import Row, attempt, beside_baseline, beside_policy
+from taut.lab.truth import BASELINE, HEALTHY, MODES, ON_ALL, TRACES, load
+from taut.result.types import AnalysisResult, Estimate
 from taut.run import analyze, analyze_trace
 
-BUILT = frozenset(mode for detector in DETECTORS for mode in detector.MODES)
+BUILT = frozenset({instability.MODE, *(mode for detector in DETECTORS for mode in detector.MODES)})
 """Failure modes that a detector exists for: the others are scored *not yet*."""
 REPEATS = (4, 4, 8)
 """Ranks of the jobs that every fault is tried on; a fault whose mode is not built yet is tried on one."""
@@ -39,7 +43,16 @@ LARGE = {"link-one-way": RINGS[:2], "link": RINGS[:3], "latency": RINGS[:3], "lo
 """Of a link in a ring of two both ends look alike: jobs in which it would be in no other, or may be, are left out."""
 QUIET = {"none": 18, "skew": 6, "contention": 16}
 """Healthy runs by default."""
-ONLY = ("past", "start", "healthy")
+ALIKE = (
+    ("hiccups", PLAIN_JOB, (16, 32, 64)), ("hiccups", "ddp", (8, 8)), ("hiccups", PLAIN_JOB, (16, 32, 64)),
+    ("both", "ddp", (8,)), ("unequal", PLAIN_JOB, (16, 64)), ("hiccups", "ddp", (16,)), ("none", PLAIN_JOB, (16, 32, 64)),
+    ("long-hiccups", PLAIN_JOB, (32,)), ("both", PLAIN_JOB, (32,)), ("drift-all", PLAIN_JOB, (32,)), ("unequal", "ddp", (8,)),
+    ("drift-all", "ddp", (8,)),
+)  # fmt: skip
+"""Jobs without a culprit: what all ranks have alike, the job, and sizes of one law; ``both`` has a culprit as well."""
+ALIKE_STEPS = {PLAIN_JOB: 240, "ddp": 120}
+"""Their steps: so many that hiccups are counted by tens; torch jobs of 16 ranks do half of them."""
+ONLY = ("past", "start", "healthy", "structural")
 MANY, FEWER_STEPS = 16, 20
 """Jobs of so many ranks do fewer steps, because each takes longer; a slow rank is only tried on the lightest of them (ddp).
 
@@ -68,7 +81,7 @@ ALL = Chosen()
 
 def plan(seed: int, folder: Path, chosen: Chosen = ALL) -> list[Spec]:
     """The real runs of a matrix, healthy and faulted mixed; jobs rotate so that over seeds every fault meets every job."""
-    kinds = {"past": _past, "start": _start, "healthy": _healthy}
+    kinds = {"past": _past, "start": _start, "healthy": _healthy, "structural": _structural}
     asked = [kinds[kind](seed, chosen) for kind in chosen.only or ONLY]
     found = [[spec for spec in specs if _wanted(spec, chosen)] for specs in asked]
     mixed = sorted(((i + 0.5) / len(some), kind, spec) for kind, some in enumerate(found) for i, spec in enumerate(some))
@@ -78,7 +91,7 @@ def plan(seed: int, folder: Path, chosen: Chosen = ALL) -> list[Spec]:
 
 def _wanted(spec: Spec, chosen: Chosen) -> bool:
     return (not chosen.faults or spec.fault in chosen.faults) and not (
-        spec.device != "cpu" and (spec.fault in OUTSIDE or spec.places == HOST)
+        spec.device != "cpu" and (spec.fault in OUTSIDE or spec.places == HOST or spec.again)
     )
 
 
@@ -100,7 +113,7 @@ def _spec(chosen: Chosen, able: Sequence[str], turn: int, spec: Spec) -> Iterato
 
 def _past(seed: int, chosen: Chosen) -> Iterator[Spec]:
     """Faults that begin in mid-run."""
-    faults = [fault for fault in MODES if fault not in (*HEALTHY, "set")]
+    faults = [fault for fault in MODES if fault not in (*HEALTHY, *ON_ALL, "set")]
     for i, ranks in enumerate(REPEATS):
         for place, fault in enumerate(faults):
             if MODES[fault] in BUILT or i == 0:
@@ -131,15 +144,56 @@ def _healthy(seed: int, chosen: Chosen) -> Iterator[Spec]:
         yield from _spec(chosen, JOBS, turn + seed, one)
 
 
+def _structural(seed: int, chosen: Chosen) -> Iterator[Spec]:
+    """Jobs that no rank is to blame for, each run twice; those of one law have seeds that differ in the last digit."""
+    for number, (fault, job, sizes) in enumerate(ALIKE):
+        for i, size in enumerate(sizes if not chosen.jobs or job in chosen.jobs else ()):
+            ranks, steps = chosen.ranks or size, ALIKE_STEPS[job]
+            steps = steps // 2 if job != PLAIN_JOB and ranks >= MANY else steps
+            at = 1000 * seed + 300 + 10 * number + i
+            yield Spec(job=job, fault=fault, ranks=ranks, steps=steps, seed=at, device=chosen.device, folder="")
+
+
 def judge(folder: Path) -> Row:
     """What ``taut analyze`` makes of a lab run, against its truth; alone and, if there is one, with a healthy run before."""
     truth = load(folder)
+    if truth.policy:
+        with TemporaryDirectory() as scratch:
+            run = Path(scratch) / "run"
+            row = attempt(truth, lambda: _saved(folder, run), BUILT)
+            return beside_policy(row, _predicted(run, truth.policy))
     row = attempt(truth, lambda: analyze([folder / TRACES]).result, BUILT)
     if truth.fault in FATAL or not any((folder / BASELINE).glob("rank*.json.gz")):
         return row
     with TemporaryDirectory() as scratch:
         again = attempt(truth, lambda: _with_baseline(folder, Path(scratch) / "run"), BUILT)
     return beside_baseline(row, again)
+
+
+def _saved(folder: Path, run: Path) -> AnalysisResult:
+    analysis = analyze([folder / TRACES])
+    analysis.save(run)
+    return analysis.result
+
+
+def _predicted(run: Path, policy: str) -> Estimate | None:
+    """What ``taut whatif RUN --policy`` says that a policy saves; None where it does not say."""
+    command = [sys.executable, "-m", "taut", "whatif", str(run), "--policy", policy, "--json", "-q"]
+    said = subprocess.run(command, capture_output=True, check=False) if run.exists() else None
+    if said is None or said.returncode:
+        return None
+    return msgspec.json.decode(said.stdout, type=Answered).policies[0].saved_share
+
+
+class Answered(msgspec.Struct):
+    """Of the answer of ``whatif``, what is scored."""
+
+    class Policy(msgspec.Struct):
+        """One policy's saving."""
+
+        saved_share: Estimate
+
+    policies: list[Policy]
 
 
 def _with_baseline(folder: Path, run: Path) -> AnalysisResult:

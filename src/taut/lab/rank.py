@@ -120,14 +120,14 @@ def _recorded(spec: Spec, job: Job, pace: Pace, part: str, progress: Ints, folde
     with gzip.open(raw.with_suffix(".json.gz"), "wb", compresslevel=1) as file:
         file.write(raw.read_bytes())
     raw.unlink()
-    _dump(folder, job, began if spec.from_start else 0)
+    _dump(folder, job, began if spec.from_start or spec.again else 0)
     return report
 
 
 def _dump(folder: Path, job: Job, since: int = 0) -> None:
     """Write the flight recorder; hops, which it does not see on gloo, as the lab's own hook has them.
 
-    It has held the parts before as well; of a fault that was always there it must not know them.
+    It has held the parts before as well; of a fault that was always there, or of local steps, it must not know them.
     """
     recorder = getattr(torch._C._distributed_c10d, "_dump_fr_trace_json", None)
     if recorder is None:

@@ -14,14 +14,15 @@ import subprocess
 import sys
 import tempfile
 import uuid
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 
 import msgspec
 
 from taut.core.errors import RunError, TautError
-from taut.lab import truth
-from taut.lab.case import Spec
+from taut.lab import plain_job, truth
+from taut.lab.case import PLAIN_JOB, Spec
 from taut.lab.host import Answer
 
 TOOLS = ("ip", "tc", "unshare", "nsenter", "setpriv")
@@ -135,6 +136,33 @@ class Lab:
         if answer.error:
             raise TautError(f"{spec.job} with {spec.fault}, seed {spec.seed}: {answer.error}")
         return answer.seconds
+
+
+class Runner:
+    """Runs specs of any kind: a lab is made when the first spec needs one, plain processes need none; a context manager."""
+
+    def __init__(self, device: str = "cpu") -> None:
+        self._device = device
+        self._open = ExitStack()
+        self._lab: Lab | None = None
+
+    def __enter__(self) -> Runner:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._open.close()
+
+    def run(self, spec: Spec) -> float:
+        """One run into ``spec.folder``; returns how long it took, s."""
+        if spec.job == PLAIN_JOB:
+            spec.check()
+            if sys.platform != "linux":
+                raise TautError("the lab needs Linux")
+            _refuse_foreign(Path(spec.folder))
+            return plain_job.run(spec)
+        if self._lab is None:
+            self._lab = self._open.enter_context(Lab(self._device))
+        return self._lab.run(spec)
 
 
 def _refuse_foreign(folder: Path) -> None:

@@ -13,8 +13,8 @@ from typing import Literal, Required, TypedDict, Unpack
 import msgspec
 import numpy as np
 
-from taut.lab.truth import HEALTHY, Injected, Truth
-from taut.result.types import AnalysisResult, Device, Estimate, Finding
+from taut.lab.truth import HEALTHY, NOBODY, ON_ALL, Injected, Truth
+from taut.result.types import AnalysisResult, Device, Estimate, Finding, Grown
 
 Verdict = Literal["right", "wrong place", "wrong mode", "missed", "false finding", "quiet", "not yet", "failed"]
 Place = Literal["ranks", "links", "sets of ranks", "hosts", "nothing"]
@@ -22,6 +22,10 @@ Place = Literal["ranks", "links", "sets of ranks", "hosts", "nothing"]
 PLACES: tuple[Place, ...] = ("ranks", "links", "sets of ranks", "hosts")
 WORTH = 10
 """Standard errors that a measured saving must be worth before a prediction is held against it."""
+
+
+LEAST_SAVED = 0.03
+"""Share of the wall that a policy must really save before a prediction of it is held against that."""
 
 
 class DeviceStep(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,6 +88,28 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     profiler_overhead: float | None = None
     """Median step with the profiler over that of the same steps without, less one; None on a CPU."""
 
+    wanted_class: str | None = None
+    """Class that the verdict must have, of jobs without a culprit; below, the one it has."""
+    found_class: str = ""
+    policy_saved: float | None = None
+    """Share of the wall that the policy really saved, of jobs that were run again under one; below, what was predicted."""
+    policy_predicted: Estimate | None = None
+    loss_share: float | None = None
+    """Share of the wall by which the last to arrive was later than ranks were on average, as the job itself measured it."""
+    growth: tuple[Grown, ...] = ()
+
+    @property
+    def law(self) -> tuple[str, str, int]:
+        """What jobs without a culprit have in common if they differ in size alone."""
+        return self.job, self.fault, self.seed // 10
+
+    @property
+    def policy_ratio(self) -> float | None:
+        """Predicted ÷ measured saving of the policy; None where less than ``LEAST_SAVED`` was to be saved."""
+        if self.policy_saved is None or self.policy_saved < LEAST_SAVED or self.policy_predicted is None:
+            return None
+        return self.policy_predicted.value / self.policy_saved
+
     @property
     def label(self) -> str:
         """The fault in a few words, with where and when it was if that is not the usual."""
@@ -108,6 +134,15 @@ class Spread(msgspec.Struct, frozen=True):
     median: float | None = None
     p90: float | None = None
     max: float | None = None
+
+
+class Quartiles(msgspec.Struct, frozen=True):
+    """How a ratio is spread over ``n`` runs."""
+
+    n: int
+    p10: float
+    median: float
+    p90: float
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True):
@@ -145,6 +180,14 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """Largest error of a rank's mean step on the device against CUDA events, in every run that has them."""
     class_named: Share
     profiler_overhead: Spread
+    without_culprit: Share = Share(0, 0)
+    """Jobs without a culprit, and with one beside hiccups, of which the finding is right; below, of which the class is."""
+    classes: Share = Share(0, 0)
+    policy_ratio: Quartiles | None = None
+    """Predicted ÷ measured saving of the policy, over jobs of which it saved at least ``LEAST_SAVED``."""
+    policy_error: Spread = Spread(0)
+    growth_covered: Share = Share(0, 0)
+    """Intervals of what larger jobs lose that hold what a job of that size and law did lose."""
     not_yet: dict[str, int]
     failed: int
 
@@ -176,7 +219,13 @@ def score(result: AnalysisResult, truth: Truth, built: frozenset[str]) -> Row:
         counterfactual_error=abs(predicted - saving) / saving if worth else None,
         clock_error_ns=clock_error, clock_covered=covered, closes=result.ledger is not None and result.ledger.closes,
         device_steps=device_steps(result.device, truth), class_named=_class_named(findings, faults),
+        found_class=result.verdict.kind, growth=_growth(findings),
     )  # fmt: skip
+
+
+def _growth(findings: Sequence[Finding]) -> tuple[Grown, ...]:
+    """What the finding about nobody expects of jobs of other sizes."""
+    return tuple(grown for f in findings for grown in f.growth or ())
 
 
 def device_steps(device: Device | None, truth: Truth) -> tuple[DeviceStep, ...]:
@@ -217,6 +266,8 @@ class _Judged(TypedDict, total=False):
     closes: bool
     device_steps: tuple[DeviceStep, ...]
     class_named: bool | None
+    found_class: str
+    growth: tuple[Grown, ...]
 
 
 def _row(truth: Truth, **judged: Unpack[_Judged]) -> Row:
@@ -228,13 +279,15 @@ def _row(truth: Truth, **judged: Unpack[_Judged]) -> Row:
         job=truth.job, fault=truth.fault, seed=truth.seed, ranks=truth.ranks, modelled=truth.modelled,
         from_start=truth.from_start, places=truth.places, place=_place(truth),
         wanted=_joined(done), link_fault=any(i.links for i in truth.injected),
+        wanted_class=truth.wanted_class, policy_saved=truth.policy_saved,
+        loss_share=truth.late_share,
         saving_ns=saving, saving_se_ns=se, device=truth.device, device_error=max((s.error for s in steps), default=None),
         profiler_overhead=cost["profiled_ms"] / cost["plain_ms"] - 1 if on_gpu and cost.get("plain_ms") else None, **judged,
     )  # fmt: skip
 
 
 def _place(truth: Truth) -> Place:
-    if truth.fault in HEALTHY:
+    if truth.fault in (*HEALTHY, *ON_ALL):
         return "nothing"
     if truth.places != "1" or truth.fault == "set":
         return "hosts" if truth.places == "host" else "sets of ranks"
@@ -249,17 +302,30 @@ def beside_baseline(row: Row, again: Row) -> Row:
     )  # fmt: skip
 
 
+def beside_policy(row: Row, predicted: Estimate | None) -> Row:
+    """A scored run, and what a policy was predicted to save of it."""
+    return msgspec.structs.replace(row, policy_predicted=predicted)
+
+
 def _verdict(findings: Sequence[Finding], faults: Sequence[Injected], truth: Truth, built: frozenset[str]) -> Verdict:
     if truth.fault in HEALTHY:
         return "false finding" if findings else "quiet"
     if {fault.mode for fault in faults} - built:
         return "not yet"
+    if truth.fault in NOBODY:
+        return "false finding" if any(_blames(f, truth) for f in findings) else "right"
     many = truth.places != "1"
     if many and (_in_parts(findings, faults[0]) or _together(findings, faults)):
         return "right"
     if not findings or any(_fits(findings[0], fault) or (many and _part(findings[0], fault)) for fault in faults):
         return "right" if all(any(_fits(f, fault) for f in findings) for fault in faults) else "missed"
     return "wrong place" if any(_names(findings[0], fault) for fault in faults) else "wrong mode"
+
+
+def _blames(finding: Finding, truth: Truth) -> bool:
+    """Whether a finding names some ranks or links and not others, where all are alike or differ by chance."""
+    whole = not finding.links and len(finding.ranks) in (0, truth.ranks)
+    return not whole and finding.mode not in ("work imbalance", "structural instability")
 
 
 def _names(finding: Finding, fault: Injected) -> bool:
@@ -344,7 +410,9 @@ def _joined(sentences: Sequence[str]) -> str:
 def summarise(rows: Sequence[Row]) -> Summary:
     """The figures of a matrix."""
     judged, failed = [r for r in rows if r.verdict != "not yet"], sum(r.verdict == "failed" for r in rows)
-    faulted = [r for r in judged if r.fault not in HEALTHY]
+    faulted = [r for r in judged if r.fault not in (*HEALTHY, *ON_ALL)]
+    alike = [r for r in judged if r.fault in ON_ALL]
+    ratios = [r.policy_ratio for r in rows if r.policy_ratio is not None]
     healthy = [r for r in judged if r.fault in HEALTHY and r.verdict != "failed"]
     caught, alarms = sum(r.detected for r in faulted), wilson(sum(r.detected for r in healthy), len(healthy))
     return Summary(
@@ -360,15 +428,30 @@ def summarise(rows: Sequence[Row]) -> Summary:
         device_error=spread(r.device_error for r in judged),
         class_named=_share_named(faulted),
         profiler_overhead=spread(r.profiler_overhead for r in rows),
+        without_culprit=wilson(sum(r.verdict == "right" for r in alike), len(alike)),
+        classes=wilson(sum(r.found_class == r.wanted_class for r in rows), sum(r.wanted_class is not None for r in rows)),
+        policy_ratio=Quartiles(len(ratios), *np.quantile(ratios, (0.1, 0.5, 0.9)).tolist()) if ratios else None,
+        policy_error=spread(abs(ratio - 1) for ratio in ratios), growth_covered=_covered(rows),
         not_yet=dict(Counter(r.fault for r in rows if r.verdict == "not yet")),
     )  # fmt: skip
+
+
+def _covered(rows: Sequence[Row]) -> Share:
+    """How many intervals of what a larger job would lose hold what one of that size and law lost."""
+    lost = {(*row.law, row.ranks): row.loss_share for row in rows if row.loss_share is not None}
+    held = [
+        bool(g.loss_share.lo <= lost[*row.law, g.ranks] <= g.loss_share.hi)
+        for row in rows for g in row.growth
+        if g.ranks > row.ranks and (*row.law, g.ranks) in lost and g.loss_share.lo is not None and g.loss_share.hi is not None
+    ]  # fmt: skip
+    return wilson(sum(held), len(held))
 
 
 def grouped(rows: Sequence[Row]) -> tuple[Group, ...]:
     """Runs with a past and without, each by what was faulty and all together; then the healthy ones."""
     out = []
     for past in (True, False):
-        some = [r for r in rows if r.fault not in HEALTHY and r.from_start != past]
+        some = [r for r in rows if r.fault not in (*HEALTHY, *ON_ALL) and r.from_start != past]
         kinds = [(place, [r for r in some if r.place == place]) for place in PLACES]
         out += [_group(past, place, here, "right") for place, here in kinds if here]
         out += [_group(past, "all", some, "right")] if some else []

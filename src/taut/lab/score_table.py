@@ -131,6 +131,26 @@ def device(rows: Sequence[Row]) -> Grid:
     return Grid(["device step", "rank", "steps", "CUDA events, ms", "analysed, ms", "off", "worst single step"], body)
 
 
+def alike(rows: Sequence[Row]) -> Grid:
+    """Jobs that were run again under a policy: class, finding, and the saving as predicted and as measured."""
+    body = [
+        [f"{r.label} × {r.job}, {r.ranks} ranks, seed {r.seed}", _class(r), r.verdict, _share(r.loss_share),
+         _share(r.policy_saved), _share(r.policy_predicted.value if r.policy_predicted else None),
+         "–" if r.policy_ratio is None else f"{r.policy_ratio:.2f}"]
+        for r in sorted(rows, key=_order) if r.policy_saved is not None
+    ]  # fmt: skip
+    return Grid(["no culprit", "class", "finding", "late last", "local steps save", "predicted", "predicted ÷ measured"], body)
+
+
+def _class(row: Row) -> str:
+    wanted = row.wanted_class
+    return row.found_class if wanted in (None, row.found_class) else f"{row.found_class}, not {wanted}"
+
+
+def _share(value: float | None) -> str:
+    return "–" if value is None else f"{100 * value:.1f} %"
+
+
 def lines(s: Summary) -> list[str]:
     """The summary in sentences."""
     cf, onset, clock = s.counterfactual, s.onset_steps, s.clock_ns
@@ -162,6 +182,15 @@ def lines(s: Summary) -> list[str]:
         out.append(f"Slow kernels named with their rank: {_of(s.class_named, 'runs that have one')}.")
     if cost.median is not None:
         out.append(f"The profiler on a GPU: median {100 * cost.median:+.1f} % of step time over {cost.n} runs.")
+    if s.classes.of or s.without_culprit.of:
+        found = _of(s.without_culprit, "jobs that all ranks have something alike in")
+        out.append(f"No culprit: finding right in {found}; class right in {_of(s.classes, 'jobs')}.")
+    ratio, off = s.policy_ratio, s.policy_error
+    if ratio is not None and off.median is not None:
+        spread = f"median {ratio.median:.2f} (p10 {ratio.p10:.2f}, p90 {ratio.p90:.2f}), median error {percent(off.median)}"
+        out.append(f"Local steps, predicted ÷ measured saving: {spread}, over {ratio.n} jobs of which they save at least 3 %.")
+    if s.growth_covered.of:
+        out.append(f"What larger jobs of the same law lose: {_of(s.growth_covered, 'intervals')} hold it.")
     out.append(f"The ledger closes in {_of(s.closes, 'runs')}.")
     if s.failed:
         out.append(f"The analysis failed in {s.failed} runs.")
@@ -181,7 +210,7 @@ def show(rows: Sequence[Row], console: Console) -> None:
     """Print the matrix, every failure, and the summary."""
     summary = summarise(rows)
     matrix(rows).show(console)
-    for grid in (device(rows), groups(summary)):
+    for grid in (alike(rows), device(rows), groups(summary)):
         if grid.body:
             console.print()
             grid.show(console)
@@ -197,13 +226,13 @@ def write(rows: Sequence[Row], folder: Path) -> list[str]:
     document = msgspec.json.encode({"summary": summary, "rows": rows})
     (folder / "matrix.json").write_bytes(msgspec.json.format(document, indent=1))
     sheet = io.StringIO(newline="")
-    columns = [name for name in Row.__struct_fields__ if name != "device_steps"]
+    columns = [name for name in Row.__struct_fields__ if name not in ("device_steps", "growth", "policy_predicted")]
     plain = csv.DictWriter(sheet, columns, lineterminator="\n", extrasaction="ignore")
     plain.writeheader()
     plain.writerows({k: safe(v) if isinstance(v, str) else v for k, v in msgspec.to_builtins(r).items()} for r in rows)
     (folder / "matrix.csv").write_text(sheet.getvalue(), encoding="utf-8")
     bullets = [*(f"- {line}" for line in lines(summary)), "", *(f"- {line}" for line in failures(rows))]
-    grids = [grid.markdown() for grid in (matrix(rows), groups(summary), device(rows)) if grid.body]
+    grids = [grid.markdown() for grid in (matrix(rows), alike(rows), groups(summary), device(rows)) if grid.body]
     (folder / "matrix.md").write_text("\n".join([*grids, *bullets]).rstrip() + "\n", encoding="utf-8")
     try:
         for name, chart in plots(rows).items():

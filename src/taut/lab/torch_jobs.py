@@ -9,7 +9,7 @@ import os
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -19,8 +19,9 @@ from torch import nn
 from torch._C._profiler import _RecordFunctionFast
 from torch.profiler import record_function
 
-from taut.lab.case import FAULTED, MICRO, ON_DEVICE, SAVE_EVERY, Spec, longer
-from taut.lab.truth import Injected
+from taut.lab.case import FAULTED, LOCAL, MICRO, ON_DEVICE, PIECES, SAVE_EVERY, TAU, Spec, longer
+from taut.lab.on_all import load
+from taut.lab.truth import ON_ALL, Injected
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
@@ -31,6 +32,8 @@ SIZES = {"cpu": (256, 64), "cuda": (512, 256)}
 SPIN = 20_000_000
 """Cycles of the kernel that measures how many of them a millisecond has."""
 FORWARD_MS, BACKWARD_MS, LOAD_MS = 30.0, 50.0, 2.0
+RATE = 1e-2
+"""How far a step descends along the gradient."""
 JITTER = 0.02
 """Spread of the emulated compute from call to call."""
 HOPS, HOPS_ID, REMEMBERED = "hops", 1 << 16, 2000
@@ -45,12 +48,15 @@ class Pace:
         self.everywhere = injected
         self.mine = [i for i in injected if rank in i.ranks]
         self.rng = np.random.default_rng((spec.seed, rank, 1))
-        self.faulted, self.step = False, 0
+        self.faulted, self.local, self.step = False, False, 0
+        self.all = load(spec, rank) if spec.fault in ON_ALL else None
+        self.pieces = 0
+        """Pieces of this step's work that are done."""
         self.cycles_a_ms = _cycles_a_ms(spec.ranks, rank) if spec.device != "cpu" else 0.0
 
     def begin(self, part: str, step: int) -> None:
         """A new step: which faults are on."""
-        self.faulted, self.step = part in FAULTED, step
+        self.faulted, self.local, self.step, self.pieces = part in FAULTED, part == LOCAL, step, 0
 
     def extra_ms(self, *faults: str) -> float:
         """What the faults of these names add to this step."""
@@ -62,6 +68,11 @@ class Pace:
         return self.faulted and any(i.fault == fault and i.first_step == self.step for i in self.mine)
 
     @property
+    def alone(self) -> bool:
+        """Whether this is a local step, in which ranks do not meet."""
+        return self.local and (self.step + 1) % TAU != 0
+
+    @property
     def apart(self) -> bool:
         """Whether the groups of the job have lost each other."""
         return self.faulted and any(i.fault == "out-of-step" and i.first_step <= self.step for i in self.everywhere)
@@ -69,6 +80,10 @@ class Pace:
     def work(self, healthy_ms: float, share: float) -> None:
         """One piece of emulated compute: its share of the step's work and of the step's excess."""
         ms = max(healthy_ms * (1 + JITTER * self.rng.standard_normal()), 0) + self._slow_ms() * share
+        if self.all is not None and self.faulted:
+            now = self.pieces % PIECES == self.all.piece[self.step]
+            ms = ms * self.all.factor[self.step] + now * self.all.pause_ms[self.step]
+        self.pieces += 1
         if self.cycles_a_ms:
             spin(int(ms * self.cycles_a_ms))
         else:
@@ -161,7 +176,9 @@ class Job:
         self.hops: Hops | None = None
         self.generator = torch.Generator().manual_seed(spec.seed + 1 + (0 if spec.job == "pipeline" else rank))
         self.forward_backward, self.model = JOBS[spec.job](self)
-        self.optimiser = torch.optim.SGD(self.model.parameters(), lr=1e-2)
+        self.optimiser = torch.optim.SGD(self.model.parameters(), lr=RATE)
+        self.met: list[torch.Tensor] = []
+        """With local steps, the parameters as they were when all ranks last met."""
 
     def step(self, number: int, scratch: str) -> Loss:
         """One step of the outer loop; returns the loss."""
@@ -170,11 +187,31 @@ class Job:
         x = self._placed(torch.randn(self.batch, self.width, generator=self.generator))
         y = self._placed(torch.randint(0, CLASSES, (self.batch,), generator=self.generator))
         loss = self.forward_backward(x.requires_grad_(), y)  # so that every block has a backward
-        self.optimiser.step()
-        self.optimiser.zero_grad()
+        self._update()
         if number % SAVE_EVERY == SAVE_EVERY - 1:
             self._save(scratch)
         return loss
+
+    def _update(self) -> None:
+        """Descend along the gradient.
+
+        With local steps gradients add up until ranks meet, where DDP averages their sum: from the parameters at the last
+        meeting, it leads to the average of where the ranks came to.
+        """
+        if not self.pace.local:
+            self.optimiser.step()
+            self.optimiser.zero_grad()
+            return
+        parameters = list(self.model.parameters())
+        if self.pace.step == 0:
+            self.met = [p.detach().clone() for p in parameters]
+        with torch.no_grad():
+            for p, met in zip(parameters, self.met, strict=True):
+                if p.grad is not None:
+                    p.copy_(met - RATE * p.grad)
+        if not self.pace.alone:
+            self.met = [p.detach().clone() for p in parameters]
+            self.optimiser.zero_grad()
 
     def _placed(self, x: torch.Tensor) -> torch.Tensor:
         return x.pin_memory().to(self.spec.device, non_blocking=True) if self.on_gpu else x
@@ -213,7 +250,13 @@ def _ddp(job: Job) -> tuple[Step, nn.Module]:
     from torch.nn.parallel import DistributedDataParallel
 
     model = DistributedDataParallel(job.model_of(*job.blocks()), bucket_cap_mb=0.3)
-    return job.one_pass(model), model
+    once = job.one_pass(model)
+
+    def step(x: torch.Tensor, y: torch.Tensor) -> Loss:
+        with model.no_sync() if job.pace.alone else nullcontext():
+            return once(x, y)
+
+    return step, model
 
 
 def _mesh(job: Job, names: tuple[str, ...]) -> DeviceMesh:

@@ -35,8 +35,21 @@ MODES: dict[str, str | None] = {
     "out-of-step": "partial synchronisation loss",
     "hang": "hang",
     "kill": "hang",
+    "hiccups": "structural instability",
+    "long-hiccups": "structural instability",
+    "both": "structural instability",
+    "unequal": "work imbalance",
+    "drift-all": "silent degradation",
 }
 """Every fault of the lab, and the failure mode that a finding about it must name; None: no finding at all."""
+HICCUPS = ("hiccups", "long-hiccups")
+"""Hiccups of one law on all ranks; ``both`` has them beside one slow rank."""
+NOBODY = ("unequal", "drift-all")
+"""Done to all ranks, with nobody to blame: what may be found is that, and nobody's name."""
+ON_ALL = (*HICCUPS, "both", *NOBODY)
+"""Faults that all ranks have alike."""
+CLASSES = {**dict.fromkeys((*HICCUPS, "unequal"), "structural"), "drift-all": "healthy", "none": "healthy"}
+"""The class that a verdict on such a job must have; of ``both`` that of the larger saving, which is not known before."""
 HEALTHY = tuple(fault for fault, mode in MODES.items() if mode is None)
 """Faults that are none: nothing may be found."""
 
@@ -95,6 +108,24 @@ class Truth(msgspec.Struct, frozen=True, kw_only=True):
     """By rank, the device's time of every kept step of the analysed run by CUDA events at the steps' ends, ns."""
     unprofiled_step_ns: dict[int, tuple[int, ...]] = {}
     """The same steps with the same fault, without the profiler."""
+    policy: str = ""
+    """The policy under which the job was run again, with the same faults at the same steps: ``local-steps=4``; else empty."""
+    policy_ns: tuple[int, ...] = ()
+    """Wall time of every kept step under it, ns."""
+    late_share: float | None = None
+    """Share of the analysed run's wall by which the last to arrive was later than ranks on average; None where not measured."""
+
+    @property
+    def wanted_class(self) -> str | None:
+        """The class that the verdict must have, where the job is one of those without a culprit; else None."""
+        return CLASSES.get(self.fault) if self.policy else None
+
+    @property
+    def policy_saved(self) -> float | None:
+        """Share of the wall that the policy really saved; None where it was not run."""
+        if not self.policy_ns or len(self.policy_ns) != len(self.faulted_ns):
+            return None
+        return 1 - sum(self.policy_ns) / sum(self.faulted_ns)
 
     @property
     def onset(self) -> int:

@@ -72,7 +72,6 @@ def _attempts(found: AttemptsResult) -> ConsoleRenderable:
     stepped = any(row.last_step is not None for row in found.rows)
     table = _table(
         "job" if many else "attempt",
-        *(["why it ended"] if any(row.reason for row in found.rows) else []),
         ("ended", "left"),
         "started",
         "ran",
@@ -85,14 +84,14 @@ def _attempts(found: AttemptsResult) -> ConsoleRenderable:
         steps = [_span(row), "–" if row.resumed_step is None else f"{row.resumed_step:,}"] if stepped else []
         table.add_row(
             _in(safe(row.job) if many else f"{row.attempt}{traced}", "bold"),
-            *([_in(safe(row.reason or ""))] if any(one.reason for one in found.rows) else []),
             _in(safe(row.outcome or "not told")), _when(row.start_ns), ran, *steps, _discarded(row.fates),
         )  # fmt: skip
     more = f", the last {ROWS} of {found.attempts:,}" if found.attempts > ROWS else ""
     lines: list[ConsoleRenderable] = [_heading(f"Attempts{more}"), Padding(table, (0, 0, 0, 1))]
-    last = found.rows[-1]
-    if last.reason and last.outcome != "completed" and not many:
-        lines.append(Text(f" attempt {last.attempt}: {safe(last.reason)}", style="dim"))
+    for row in found.rows[-ROWS:]:
+        if row.reason and row.outcome != "completed":
+            whose = safe(row.job) if many else f"attempt {row.attempt}"
+            lines.append(Text(f" {whose}: {safe(row.reason)}", style="dim"))
     return Group(*lines)
 
 

@@ -86,7 +86,7 @@ def _notes(result: WhatIfResult, policies: list[MeasuredPolicy]) -> Iterator[str
     if more is not None:
         yield f"net: with {percent(more)} more steps, as given"
     elif policies:
-        yield "what convergence costs is unknown: even at so many more steps nothing is saved; --more-steps 0.03 counts 3 %"
+        yield "what convergence costs is unknown: so many more steps (even at) use the saving up; --more-steps 0.03 counts 3 %"
     for name, costs in dict.fromkeys((one.name.partition("=")[0], one.costs) for one in policies):
         if costs:
             yield f"{name}: {costs}"

@@ -72,7 +72,7 @@ def data_parallel(graph: Graph) -> DataParallel:
     groups = _groups(graph)
     relaxes = _relaxes(graph, groups)
     kept = [groups.members[g] for g in np.unique(groups.of[~relaxes]).tolist()]
-    unit = _joined(ranks, [*kept, *groups.hops, *_crossing(graph)])
+    unit = joined(ranks, [*kept, *groups.hops, *_crossing(graph)])
     units = int(unit.max()) + 1
     if not relaxes.any() or units < 2:
         return DataParallel(*alone, refused=_why(graph, relaxes))
@@ -102,7 +102,7 @@ def _pairs(one: Ints, other: Ints, ranks: int) -> list[Ints]:
     return list(np.stack([found // ranks, found % ranks], axis=1))
 
 
-def _joined(ranks: int, sets: list[Ints]) -> Ints:
+def joined(ranks: int, sets: list[Ints]) -> Ints:
     """Ranks joined by any of the sets: a number for each rank."""
     root = np.arange(ranks)
     for members in filter(len, sets):
@@ -152,7 +152,7 @@ def _across(graph: Graph, groups: _Groups) -> Mask:
     data-parallel, and so are all ranks together.
     """
     index, sets = _index(graph), groups.members
-    replica = _joined(len(graph.ranks), groups.hops) if index is None else index
+    replica = joined(len(graph.ranks), groups.hops) if index is None else index
     apart = np.array([len(np.unique(replica[s])) > 1 for s in sets])
     whole = np.array([len(s) == len(graph.ranks) for s in sets])
     named, within = np.zeros((2, len(sets)), dtype=bool)
@@ -160,12 +160,12 @@ def _across(graph: Graph, groups: _Groups) -> Mask:
     if named.any() and index is None:
         return np.asarray(named | whole)
     within[groups.of[_named(graph, WITHIN) | ~np.isin(graph.gates.verb, (*REDUCES, *GOES_WITH))]] = True
-    stride = np.array([_stride(graph.ranks[s]) for s in sets])
+    strides = np.array([stride(graph.ranks[s]) for s in sets])
     partly = apart & ~whole & ~within
-    return np.asarray(whole | (partly & (stride == max(stride[partly], default=0))))
+    return np.asarray(whole | (partly & (strides == max(strides[partly], default=0))))
 
 
-def _stride(members: Indices) -> int:
+def stride(members: Indices) -> int:
     """How far apart the numbers of a set's ranks are; 0 if not evenly."""
     steps = np.unique(np.diff(members))
     return int(steps[0]) if len(steps) == 1 else 0

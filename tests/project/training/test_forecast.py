@@ -134,7 +134,7 @@ def test_the_command_prints_one_object_and_a_screen(tmp_path: Path) -> None:
 
 def test_a_finished_run_says_what_it_would_do_on_more_ranks(tmp_path: Path) -> None:
     assert CliRunner().invoke(main, ["demo", "-q", "-o", str(tmp_path / "run")]).exit_code == 0
-    asked = ["project", "--from", str(tmp_path / "run"), "--ranks", "4,64"]
+    asked = ["project", "--from", str(tmp_path / "run"), "--ranks", "8,64"]
     result = json.loads(CliRunner().invoke(main, [*asked, "--json"]).stdout)
     near, far = result["forecasts"]
     assert near["in_range"]

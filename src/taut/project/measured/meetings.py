@@ -16,6 +16,7 @@ from taut.core.array_types import Ints, Mask
 from taut.core.errors import UsageError
 from taut.core.tables import Verb
 from taut.graph import Graph
+from taut.replay.data_parallel import joined, stride
 
 HOPS = (Verb.SEND, Verb.RECV)
 
@@ -46,15 +47,15 @@ def meeting(graph: Graph, apart: int | None = None) -> Meeting:
     which, sets = _sets(graph)
     hop = np.zeros(len(sets), dtype=bool)
     hop[which[np.isin(gates.verb, HOPS)]] = True
-    chain = _joined(ranks, [s for s, is_hop in zip(sets, hop, strict=True) if is_hop])
+    chain = joined(ranks, [s for s, is_hop in zip(sets, hop, strict=True) if is_hop])
     across = [not h and len(s) > 1 and len(set(chain[s].tolist())) == len(s) for s, h in zip(sets, hop, strict=True)]
-    strides = [_stride(graph.ranks[s]) for s in sets]
+    strides = [stride(graph.ranks[s]) for s in sets]
     whole = [len(s) == ranks and not h for s, h in zip(sets, hop, strict=True)]
     partly = [a and not w for a, w in zip(across, whole, strict=True)]
     chosen = _chosen([n for n, p in zip(strides, partly, strict=True) if p], apart)
     grow = np.array([w or (p and n == chosen) for w, p, n in zip(whole, partly, strides, strict=True)])
     kept = [s for s, g in zip(sets, grow, strict=True) if not g]
-    replica = _joined(ranks, kept)
+    replica = joined(ranks, kept)
     members = np.where(gates.expected > 0, gates.expected, gates.members).astype(np.int64)
     text = tuple(sorted({_describe(s, n, g, h) for s, n, g, h in zip(sets, strides, grow, hop, strict=True)}))
     return Meeting(grow[which], members, which, replica, int(replica.max()) + 1, text)
@@ -74,21 +75,6 @@ def _sets(graph: Graph) -> tuple[Ints, list[Ints]]:
     return which.ravel(), [np.unique(rank[order[a:b]]) for a, b in begin.T]
 
 
-def _joined(ranks: int, sets: list[Ints]) -> Ints:
-    """Ranks joined by any of the sets: a number for each rank."""
-    root = np.arange(ranks)
-    for members in sets:
-        hit = np.isin(root, root[members])
-        root[hit] = root[members].min()
-    return np.unique(root, return_inverse=True)[1].ravel()
-
-
-def _stride(members: Ints) -> int:
-    """How far apart the numbers of a set's ranks are; 0 if not evenly."""
-    steps = np.unique(np.diff(members))
-    return int(steps[0]) if len(steps) == 1 else 0
-
-
 def _chosen(strides: list[int], apart: int | None) -> int:
     if apart is None:
         return max(strides, default=-1)
@@ -98,8 +84,8 @@ def _chosen(strides: list[int], apart: int | None) -> int:
     return apart
 
 
-def _describe(members: Ints, stride: int, grows: bool, hop: bool) -> str:
+def _describe(members: Ints, apart: int, grows: bool, hop: bool) -> str:
     if hop:
         return "hops between stages stay: replicas grow, stages do not"
-    where = f"groups of {len(members)} ranks {stride} apart" if stride else f"groups of {len(members)} ranks"
+    where = f"groups of {len(members)} ranks {apart} apart" if apart else f"groups of {len(members)} ranks"
     return f"{where} {'grow' if grows else 'stay'}"
