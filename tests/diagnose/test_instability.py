@@ -9,8 +9,9 @@ import msgspec
 import numpy as np
 import pytest
 
-from build import MS, analyze, barriers
+from build import MS, Do, analyze, barriers, play
 from taut.core.array_types import Floats
+from taut.core.tables import Verb
 from taut.diagnose.instability import MODE, upper_bound
 from taut.result.types import AnalysisResult, Finding
 
@@ -167,3 +168,25 @@ def test_a_host_that_stops_time_and_again_is_a_culprit() -> None:
     work[:, 2:4] += 150 * MS * (np.random.default_rng(3).random(STEPS) < 0.3)[:, None]
     result = told(work, hosts={rank: f"host-{rank // 2}" for rank in range(8)})
     assert [(finding.mode, finding.ranks) for finding in result.findings] == [("straggler cascade", [2, 3])]
+
+
+def test_hiccups_that_show_as_gaps_count_as_well() -> None:
+    """Ranks stop between two operators, and every operator takes as long as ever."""
+    late = np.random.default_rng(11).random((60, 32)) < 0.012
+    ops = [
+        Do(rank, "fwd", int(MS * 100), step=step, idle=int(150 * MS * late[step, rank] + 10_000))
+        if meets is None
+        else Do(rank, "all-reduce", 5 * MS, step=step, verb=Verb.ALL_REDUCE)
+        for step in range(60)
+        for meets in (None, "all")
+        for rank in range(32)
+    ]
+    result = analyze(play(ops)).result
+    assert [finding.mode for finding in result.findings] == [MODE]
+    assert (result.verdict.kind, result.regime.kind == "stable") == ("structural", False)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_of_two_ranks_that_hiccup_alike_none_is_accused(seed: int) -> None:
+    result = told(hiccups(2, 0.1, seed=seed))
+    assert all(not finding.ranks for finding in result.findings)

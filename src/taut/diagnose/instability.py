@@ -19,13 +19,13 @@ from taut.core.rank_words import rank_label
 from taut.core.reporting import LISTED_SHARE, spell
 from taut.diagnose.finding import Evidence, Finding, recovered, top_classes
 from taut.diagnose.job_regime import PAYS, mended, regime
-from taut.diagnose.rank_growth import Units, growth, rarest_seen, units
+from taut.diagnose.rank_growth import Units, growth, rarest_seen, regime_of_strays, units
 from taut.diagnose.slow_sets import shared_place
 from taut.diagnose.strays import Strays, strays
 from taut.graph import Graph
 from taut.replay.policies import local_steps, measured
 from taut.replay.timeline import Change
-from taut.result.types import Estimate, Grown, Origins, StructuralPolicy
+from taut.result.types import Estimate, Grown, Origins, Regime, StructuralPolicy
 
 MODE, TRANSFERS = "structural instability", "transfers"
 LEAST_EPISODES = 10.0
@@ -83,6 +83,8 @@ class Structure:
     """Share of the wall that the policy saves."""
     rarest_seen: int
     """One in so many steps of a unit: rarer hiccups would not have been seen."""
+    regime: Regime
+    """As references or strays tell it, whichever leaves less."""
 
 
 @dataclass(frozen=True)
@@ -133,9 +135,11 @@ def _nobody(evidence: Evidence, others: Sequence[Finding], pays: float) -> Findi
     price = _price(found)
     if price is None or price.value < LISTED_SHARE:
         return None
-    if regime(evidence.batch, evidence.blame, others, pays).kind in (None, "stable"):
-        return None
     host, follows = host_numbers(g), successive(g)
+    parts = units(found, host, follows)
+    told = worse(regime(evidence.batch, evidence.blame, others, pays), regime_of_strays(found, parts, pays))
+    if told.kind in (None, "stable"):
+        return None
     origin, cost = _episodes(found, follows)
     telling = float(cost.sum() ** 2 / max((cost**2).sum(), 1.0))
     if telling < LEAST_EPISODES:
@@ -150,7 +154,7 @@ def _nobody(evidence: Evidence, others: Sequence[Finding], pays: float) -> Findi
         return None
     if carried.bound >= CARRIES:
         return Undecided(price, telling, _steps_to_bound(carried.share, telling, len(g.steps)))
-    parts, policy = units(found, host, follows), _policy(evidence, others, float(found.wall_ns.sum()))
+    policy = _policy(evidence, others, float(found.wall_ns.sum()))
     structure = Structure(
         loss_share=price,
         amplification=_amplification(found, parts),
@@ -160,8 +164,16 @@ def _nobody(evidence: Evidence, others: Sequence[Finding], pays: float) -> Findi
         policy=None if policy is None else policy[0],
         saved_share=None if policy is None else policy[1],
         rarest_seen=rarest_seen(parts),
+        regime=told,
     )
     return _finding(evidence, found, structure)
+
+
+def worse(one: Regime, other: Regime) -> Regime:
+    """The regime that leaves less reserve; one that is not known says nothing about the other."""
+    if one.reserve is None or one.kind is None:
+        return one
+    return other if other.reserve is not None and other.reserve.value < one.reserve.value else one
 
 
 def _price(found: Strays) -> Estimate | None:

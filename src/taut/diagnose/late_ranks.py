@@ -33,6 +33,8 @@ RECURS = 3
 """Steps in which a rank must save something, where there are enough to tell: an accident is no habit."""
 ACCIDENTS = 0.01
 """Share of the steps in which any rank is expected to have a hiccup, before the other ranks are asked."""
+FEW_RANKS = 8
+"""Ranks from which another one that is late more often than the rest may be left out of what the rest tells."""
 AGAIN = 0.01
 """Chance for one rank in one step to be as late as counts, once it was late beyond all doubt in another."""
 EXPLAINS = 3
@@ -261,13 +263,15 @@ def recurring(e: Evidence, known: list[Place]) -> list[tuple[int, int, int]]:
 def _by_accident(late: Mask, asked: slice = slice(None)) -> Floats:
     """Per rank that is asked: chance that hiccups make any rank late in so many windows (mask, ranks × windows).
 
-    How often they happen is told by the other ranks, the worst of them left out, and by a prior that expects ACCIDENTS.
+    How often they happen is told by the other ranks, the worst of many left out, and by a prior that expects ACCIDENTS.
     """
     ranks, windows = late.shape
     mine = late.sum(axis=1)
     worst = np.sort(mine)[::-1]
-    others = mine.sum() - mine - np.where(mine == worst[0], worst[1] if ranks > 1 else 0, worst[0])
-    seen = max(ranks - 2, 0) * windows
+    # Among few ranks the worst of the others is too large a part of what tells.
+    left_out = ranks >= FEW_RANKS
+    others = mine.sum() - mine - left_out * np.where(mine == worst[0], worst[1] if ranks > 1 else 0, worst[0])
+    seen = max(ranks - 1 - left_out, 0) * windows
     return np.array([min(1.0, ranks * _at_least(int(k), windows, 1.0 + n, 1 / ACCIDENTS + seen - n))
                      for k, n in zip(mine[asked], others[asked], strict=True)])  # fmt: skip
 

@@ -14,8 +14,9 @@ import numpy as np
 from msgspec import Struct
 
 from taut.core.array_types import Floats, Ints, Mask
+from taut.diagnose.job_regime import FACTORS, told
 from taut.diagnose.strays import Strays
-from taut.result.types import Estimate, Grown
+from taut.result.types import Estimate, Grown, Regime
 
 CHANCE = 0.01
 """That any step of any unit of a run of normal variation is taken for an episode."""
@@ -105,6 +106,20 @@ def growth(strays: Strays, found: Units, ranks: int, scales: Sequence[float] = S
     return out
 
 
+def regime_of_strays(strays: Strays, found: Units, pays: float, seed: int = 0) -> Regime:
+    """The regime as strays tell it: their delay scaled, and that of twice the units.
+
+    Gaps and many gates a step, which the replay at references leaves out or takes one by one, are in it.
+    """
+    rng, count = np.random.default_rng(seed), len(found.stray_ns)
+    delay, through = strays.cost_ns + strays.mean_ns, _passed_on(strays, found)
+    pool, seen = np.sort(found.stray_ns[~found.late]), (found.stray_ns - found.slack_ns[:, None]).max(axis=0)
+    drawn = [_latest(found, pool, count, rng) for _ in range(DRAWS // 4)]
+    later = np.mean([np.maximum(np.maximum(seen, came) - max(most, 0.0), 0.0) for came, most in drawn], axis=0)
+    ideal, factors = (strays.wall_ns - delay)[:, None], np.array(FACTORS)
+    return told(ideal + factors * delay[:, None], ideal + factors * np.maximum(through * later, delay)[:, None], pays)
+
+
 def rarest_seen(found: Units) -> int:
     """One in so many steps of a unit: a rarer hiccup would hardly have been seen."""
     return int(found.stray_ns.size / UNSEEN)
@@ -141,6 +156,8 @@ def _latest(found: Units, pool: Floats, units: int, rng: np.random.Generator) ->
         # The largest of n draws from a sorted pool lies at the u^(1/n) quantile.
         at = rng.random(windows) ** (1 / len(some)) * len(pool)
         np.maximum(out, pool[np.minimum(at.astype(np.int64), len(pool) - 1)] + some.mean(), out=out)
+    if not len(found.first):
+        return out, float(level.max())
     episodes = rng.poisson(rng.gamma(len(found.first) + 0.5) / count * units)
     which, begin = rng.integers(0, len(found.first), episodes), rng.integers(0, windows, episodes)
     whose = level[rng.integers(0, units, episodes)]

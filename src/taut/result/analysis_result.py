@@ -92,7 +92,8 @@ def report(a: Computed) -> AnalysisResult:
         recoverable_wall_ns=a.recoverable_wall_ns,
         indices=found,
         index_needs=needs(found, a.observed, a.ledger.prices.watts is not None),
-        regime=regime(a.batch, a.blame, a.findings, a.pays),
+        regime=next((f.structure.regime for f in a.findings if f.structure is not None), None)
+        or regime(a.batch, a.blame, a.findings, a.pays),
         envelope=envelope(a.batch, a.blame, a.findings) if a.ask_envelope else None,
         redundant=_redundant(a),
         tails=tails(g),
