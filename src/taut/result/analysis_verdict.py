@@ -117,7 +117,7 @@ def _found(a: Computed, by: Saving, largest: list[Saving]) -> str:
         stopped = rank_labels(f.ranks, a.graph.members)
         return f"Hang: {stopped} stopped, and the others wait for {'them' if len(f.ranks) > 1 else 'it'}.{more}"
     if f.structure is not None:
-        return f"{_nobody(f.structure, len(a.graph.ranks))}{more}"
+        return f"{_nobody(f.structure, len(a.graph.ranks), len(a.findings) > 1)}{more}"
     verb = "hold" if len(f.links) > 1 or (len(f.ranks) > 1 and not f.links and not f.where) else "holds"
     gain, whole = (100 * ns / max(a.observed.wall_ns, 1) for ns in (f.recoverable_wall_ns, a.recoverable_wall_ns))
     together = f", fixing all {whole:.1f} %" if whole - gain >= 100 * LISTED_SHARE else ""
@@ -147,11 +147,12 @@ def _called(s: Saving, g: Graph) -> str:
     return f"{s.finding.mode} at {_place(s.finding, g)}"
 
 
-def _nobody(s: Structure, ranks: int) -> str:
+def _nobody(s: Structure, ranks: int, beside: bool) -> str:
     """Loss without a culprit, how it grows and what would recover it."""
     loss, name = s.loss_share, s.carried.name
     text = (
-        "Structural instability: no rank, host or link is at fault. Waiting for whoever is late costs "
+        f"Structural instability: {'with the other findings mended, ' if beside else ''}no rank, host or link is at fault. "
+        "Waiting for whoever is late costs "
         f"{100 * loss.value:.0f} % of the wall clock"
     )
     if s.growth:
