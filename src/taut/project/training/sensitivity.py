@@ -24,11 +24,12 @@ NOTHING: Mapping[int, Regime] = MappingProxyType({})
 def sensitivity(s: Described, how: Sampling = DEFAULT, known: Mapping[int, Regime] = NOTHING) -> Surroundings:
     """Regimes, elasticities, spare capacity, fabrics, growth, traffic and the next generation of devices.
 
-    ``known`` are the regimes of the scales that were asked for; growth and the next generation are given at each of them.
+    ``known`` are the regimes of the scales that were asked for; where these are several, growth and the next generation are
+    given at each of them.
     """
     if not isinstance(s, Scenario):
         raise UsageError("--envelope maps what lies around training jobs; this scenario is none")
-    ranks = sorted({*known, *(s.job.world * times for times in SIZES)})
+    ranks = sorted(known) if len(known) > 1 else [s.job.world * times for times in SIZES]
     return Surroundings(
         regimes=regimes(s, how, known=known),
         elasticities=elasticities(s, how),
