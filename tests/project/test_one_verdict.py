@@ -33,7 +33,7 @@ def small(**tables: dict[str, Any]) -> dict[str, Any]:
         "model": {**table["model"], "layers": 8, "hidden": 2048, "heads": 16},
         "job": {"global_batch": 512, "dp": 8, "tp": 2, "pp": 2},
         "noise": {"step_spread": 0.1, "ranks_spread": 0.05},
-        "failure": {"node_per_1000_node_days": 100.0, "checkpoint_s": 60, "spares": 1, "repair_hours": 48},
+        "failure": {"node_per_1000_node_days": 20.0, "checkpoint_s": 60, "spares": 8, "repair_hours": 48},
         "device": {**table["device"], "price_per_hour": 2.0},
         "price": {"currency": "USD"},
         **tables,
@@ -102,7 +102,12 @@ def test_every_forecast_carries_regime_indices_and_tokens(name: str) -> None:
 
 def test_the_search_goes_to_twice_the_largest_scale_and_says_where_it_ended() -> None:
     flat = {"name": "flat", "tiers": [{"name": "flat", "devices": 1 << 20, "gb_per_s": 1e6}]}
-    calm = small(noise={"distribution": "none", "step_spread": 0.0, "ranks_spread": 0.0}, failure={}, fabric=flat, job={"global_batch": 16, "dp": 16})
+    calm = small(
+        noise={"distribution": "none", "step_spread": 0.0, "ranks_spread": 0.0},
+        failure={},
+        fabric=flat,
+        job={"global_batch": 16, "dp": 16},
+    )
     result = asked(calm, 32, 65536)
     assert result.threshold is not None
     assert result.threshold.ranks is None
