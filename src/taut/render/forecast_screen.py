@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from textwrap import wrap
 from typing import Literal
 
 from msgspec import UNSET
@@ -116,7 +117,9 @@ def number(found: Estimate | float | None) -> str:
     if not isinstance(found, Estimate):
         return _digits(found)
     low, high = found.lo, found.hi
-    return _digits(found.value) + (f" ({_digits(low)}–{_digits(high)})" if low is not None and high is not None else "")
+    if low is None or high is None:
+        return _digits(found.value)
+    return f"{_digits(found.value)} ({_digits(low)}{' to ' if low < 0 else '–'}{_digits(high)})"
 
 
 def _digits(value: float) -> str:
@@ -233,16 +236,22 @@ def _keys(cells: Mapping[str, Sequence[str]]) -> list[str]:
     return [name for name in keys if len(set(cells[name])) > 1] or keys[:1]
 
 
+def _title(name: str) -> str:
+    """The title of a column; durations carry their unit in the cell."""
+    return name.replace("_ns", "").replace("_", " ")
+
+
 def _width(name: str, cells: Sequence[str]) -> int:
-    return max(_longest_word(name.replace("_", " ")), *map(len, cells)) + 2
+    """Columns that a column needs: its longest cell, and the longest word of its title."""
+    return max(_longest_word(_title(name)), *map(len, cells))
 
 
 def _blocks(cells: Mapping[str, Sequence[str]], keys: Sequence[str], width: int) -> Iterator[list[str]]:
     """Names of the columns of each table."""
-    room = width - sum(_width(key, cells[key]) for key in keys)
+    room = width - sum(_width(key, cells[key]) + BETWEEN for key in keys)
     part, used = list(keys), 0
     for name in (name for name in cells if name not in keys):
-        needs = _width(name, cells[name])
+        needs = _width(name, cells[name]) + BETWEEN
         if used and used + needs > room:
             yield part
             part, used = list(keys), 0
@@ -252,13 +261,18 @@ def _blocks(cells: Mapping[str, Sequence[str]], keys: Sequence[str], width: int)
 
 
 def _block(cells: Mapping[str, Sequence[str]], names: Sequence[str]) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    table = Table(box=None, padding=(0, BETWEEN, 0, 0), pad_edge=False, header_style="dim")
     for name in names:
-        title = name.replace("_", " ")
-        table.add_column(title, justify="left", min_width=_longest_word(title))
+        # Titles are broken here: a table that must narrow its columns would cut cells.
+        title = wrap(_title(name), _width(name, cells[name]), break_long_words=False)
+        table.add_column("\n".join(title), justify="left", vertical="bottom")
     for row in zip(*(cells[name] for name in names), strict=True):
         table.add_row(*row)
     return table
+
+
+BETWEEN = 2
+"""Columns of the screen between those of a table."""
 
 
 def _separated(result: ProjectResult) -> list[ConsoleRenderable]:
@@ -279,7 +293,7 @@ def _cell(name: str, value: object) -> str:
         return ", ".join(map(safe, value))
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if name.endswith("_ns") and isinstance(value, (int, float)):
+    if (name.endswith("_ns") or "_ns_" in name) and isinstance(value, (int, float)):
         return duration(value)
     if isinstance(value, int):
         return f"{value:,}"

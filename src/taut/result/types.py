@@ -1646,7 +1646,7 @@ class SpareCapacity(Part, frozen=True, kw_only=True):
     what: str
     extra_ranks: int
     extra_share: float
-    """0–1"""
+    """Over the ranks there are: above 1 where more are added than there were."""
     target_share: float
     """0–1"""
     met: bool
