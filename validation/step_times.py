@@ -99,7 +99,8 @@ def rows(folder: Path) -> Iterator[Row]:
         seconds = sc21_seconds(layers, hidden, batch, gpus, float(r["tflops_per_gpu"]))
         what = f"{r['scheme']} {r['params_B']} B on {gpus}"
         source = "SC21 table 2" + (", ZeRO-3" if r["scheme"] == "ZeRO-3" else "")
-        yield Row(source, what, scenario(layers, hidden, heads, **job), seconds, what == ZERO3_ROW)
+        kind = f"dense BF16{', ZeRO-3' if r['scheme'] == 'ZeRO-3' else ''}, A100"
+        yield Row(source, what, scenario(layers, hidden, heads, **job), seconds, what == ZERO3_ROW, kind)
     for r in _csv(folder / "seqpar_2205.05198_table5.csv"):
         layers, hidden, heads, pp, batch, micro, chunks = SEQPAR[r["model"]]
         job = {"global_batch": batch, "micro_batch": micro, "tp": 8, "pp": pp, "dp": 1, "virtual_pp": chunks}
