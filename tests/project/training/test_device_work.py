@@ -145,3 +145,29 @@ def test_scales_that_do_not_fit_do_not_refuse_the_others() -> None:
     assert [row.ranks for row in result.forecasts] == [16]
     assert isinstance(result.assumed, list)
     assert result.assumed[0].startswith("left out: s.toml: a rank of 1 needs")
+
+
+GPT = {"layers": 96, "hidden": 12288, "heads": 96, "sequence": 2048}
+LESS = {"tp": 8, "virtual_pp": 3, "schedule": "interleaved", "sequence_parallel": True, "recompute": "selective"}
+LLAMA = {"sequence": 8192, "kv_heads": 8, "gated": True, "vocab": 128256, "flash_attention": True, "dropout": False}
+LIKE_LLAMA = {"schedule": "interleaved", "sequence_parallel": True}
+RAN: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
+    "GPT 175B, Korthikanti et al.": (GPT, "a100-80g", {**LESS, "pp": 8, "global_batch": 64}),
+    "GPT 530B, Korthikanti et al.": ({**GPT, "layers": 105, "hidden": 20480, "heads": 128}, "a100-80g",
+                                     {**LESS, "pp": 35, "global_batch": 280}),
+    "GPT 1T, Korthikanti et al.": ({**GPT, "layers": 128, "hidden": 25600, "heads": 160}, "a100-80g",
+                                   {**LESS, "pp": 64, "virtual_pp": 1, "schedule": "1f1b", "global_batch": 512}),
+    "Llama 3 405B": ({**LLAMA, "layers": 128, "hidden": 16384, "heads": 128, "ffn": 53248}, "h100-80g",
+                     {**LIKE_LLAMA, "tp": 8, "pp": 16, "dp": 128, "virtual_pp": 8, "global_batch": 2048, "sharding": "zero2"}),
+    "Llama 3.1 70B, DGX Cloud": ({**LLAMA, "layers": 80, "hidden": 8192, "heads": 64, "ffn": 28672}, "h100-80g",
+                                 {**LIKE_LLAMA, "tp": 4, "pp": 4, "cp": 2, "dp": 2, "virtual_pp": 5, "global_batch": 128,
+                                  "sharding": "zero1", "precision": "fp8"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RAN)
+def test_published_jobs_that_ran_fit(name: str) -> None:
+    model, device, job = RAN[name]
+    s = parse(table(model, device, **job), "s.toml")[0]
+    assert 0.3 * s.device.memory_gb < work.memory_gb(s) < 1.05 * s.device.memory_gb
+    WORKLOAD.check_memory(s, "s.toml", "")
