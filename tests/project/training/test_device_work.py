@@ -49,6 +49,16 @@ def test_a_cast_moves_three_bytes_a_number() -> None:
     assert work.linear_ns(made(DENSE), 4096, 4096, 4096) == work.gemm_ns(d, 4096, 4096, 4096)
 
 
+def test_inputs_are_gathered_in_eight_bits_but_not_those_of_experts() -> None:
+    def sizes(model: dict[str, Any], precision: str) -> list[float]:
+        s = made(model, tp=8, sequence_parallel=True, precision=precision)
+        return [one.size / (2 * 4096 * 4096) for one in layer_transfers(s)]
+
+    assert sizes(DENSE, "bf16") == [1, 1, 1, 1]
+    assert sizes(DENSE, "fp8") == [1, 0.5, 1, 0.5]
+    assert sizes(EXPERTS, "fp8") == [1, 0.5, 2, 2], "two experts a token"
+
+
 def test_a_device_without_eight_bits_is_refused_in_one_line() -> None:
     with pytest.raises(InputRefused, match=r"job\.precision: A100 .* has no products in fp8; set precision = \"bf16\""):
         parse(table(DENSE, "a100-80g", precision="fp8"), "s.toml")

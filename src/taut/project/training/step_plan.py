@@ -103,9 +103,14 @@ def layer_transfers(s: Scenario) -> list[Transfer]:
     m, j, size = s.model, s.job, _activation_bytes(s)
     out = []
     if j.tp > 1:
-        halves = ("reduce-scatter", "all-gather") if j.sequence_parallel else ("all-reduce",)
-        # Every expert that a token goes to is cut too, so that each of its copies is gathered and summed.
-        out += [Transfer(verb, "tp", size * copies) for copies in (1, max(m.experts_per_token, 1)) for verb in halves]
+        # In fp8 what a product takes is cast before it is gathered. Every expert that a token goes to is cut too: each copy of
+        # the token is gathered, cast after that, and summed.
+        cast = work.EIGHT / work.HALF if j.precision == "fp8" else 1.0
+        for gathered, summed in ((cast, 1), (float(m.experts_per_token), m.experts_per_token) if m.experts else (cast, 1)):
+            if j.sequence_parallel:
+                out += [Transfer("reduce-scatter", "tp", size * summed), Transfer("all-gather", "tp", size * gathered)]
+            else:
+                out.append(Transfer("all-reduce", "tp", size * summed))
     if j.cp > 1:
         kv = (m.kv_heads or m.heads) / m.heads
         out.append(Transfer("all-gather", "cp", 2 * kv * size * j.cp / j.tp))
