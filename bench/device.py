@@ -259,6 +259,45 @@ def fitted(found: dict[str, Any], device: Any) -> tuple[float, float]:
     return float(done.x[0]), float(done.x[1])
 
 
+SHORTEST = 512
+"""Inner dimension below which the call of an eight-bit product takes longer than the product."""
+
+
+def fitted_eight_bit(found: dict[str, Any], device: Any) -> tuple[float, float]:
+    """fp8_gemm_share and fp8_gemm_half_depth likewise; of three products of a layer two (backward) are summed exactly. What a
+    call adds to a kernel is fitted beside them and belongs to the library measured, not to the device."""
+    from msgspec.structs import replace
+    from scipy.optimize import least_squares
+
+    from taut.project.training.device_work import gemm_ns
+
+    rows = [p for p in found["eight_bit_products"] if p["depth"] >= SHORTEST]
+
+    def off(x: Any) -> list[float]:
+        d = replace(device, fp8_gemm_share=float(x[0]), fp8_gemm_half_depth=float(x[1]), kernel_us=float(x[2]))
+        took = [gemm_ns(d, p["rows"], p["columns"], p["depth"], eight_bit=True) / 1e3 for p in rows]
+        return [np.log(3 * ours / (p["us"] + 2 * p["exact_us"])) for ours, p in zip(took, rows, strict=True)]
+
+    done = least_squares(off, [0.7, 150.0, 20.0], bounds=([0.3, 0.0, 0.0], [1.0, 2000.0, 80.0]))
+    print(f"fp8 products: mean error {np.abs(done.fun).mean():.1%}, largest {np.abs(done.fun).max():.1%} (calibrated on)")
+    return float(done.x[0]), float(done.x[1])
+
+
+def compared_more(found: dict[str, Any], device: Any, shipped: dict[str, Any], name: str) -> None:
+    """The fit of eight-bit products beside the shipped device file, and products of experts beside what taut says."""
+    from taut.project.training.device_work import grouped_ns
+    from taut.project.training.scenario import Fabric, Job, Model, Scenario, Tier
+
+    share, half = fitted_eight_bit(found, device)
+    print(f"fp8_gemm_share {share:.3f}, fp8_gemm_half_depth {half:.0f}; {name}.toml has "
+          f"{shipped['fp8_gemm_share']}, {shipped['fp8_gemm_half_depth']}")  # fmt: skip
+    s = Scenario(Model(1, 8, 1, 8), Job(1), device, Fabric("none", (Tier("none", 8, 1.0),)))
+    rows = [p for p in found["grouped_products"] if p["uneven"]]
+    took = [grouped_ns(s, p["tokens"] // p["experts"], p["width"], p["hidden"], p["experts"]) / 1e3 for p in rows]
+    offs = np.abs([ours / p["us"] - 1 for ours, p in zip(took, rows, strict=True)])
+    print(f"uneven experts: mean error {offs.mean():.1%}, largest {offs.max():.1%} (GROUPED_SHARE and _ROWS calibrated on)")
+
+
 def compared(found: dict[str, Any], name: str) -> None:
     """The fit beside the shipped device file, and layers beside what taut says of them."""
     import tomllib
@@ -271,6 +310,10 @@ def compared(found: dict[str, Any], name: str) -> None:
     from taut.project.training.scenario import Device, Fabric, Job, Model, Scenario, Tier
 
     shipped = tomllib.loads(files("taut").joinpath(f"scenarios/devices/{name}.toml").read_text(encoding="utf-8"))
+    if "eight_bit_products" in found:
+        compared_more(found, msgspec.convert(shipped, Device), shipped, name)
+    if "products" not in found:
+        return
     device = replace(msgspec.convert(shipped, Device), kernel_us=round(found["moved"]["kernel_us"], 1))
     share, half = fitted(found, device)
     print(f"gemm_share {share:.3f}, gemm_half_depth {half:.0f}, kernel_us {device.kernel_us}; {name}.toml has "

@@ -1,16 +1,18 @@
-"""Step times of published A100 jobs: ours, theirs, difference, source, as Markdown.
+"""Step times of published A100 and H100 jobs: ours, theirs, difference, source, as Markdown.
 
     python validation/step_times.py ../shared/validation [--rows]
 
-One device file and one fabric file for all rows. Rows used to calibrate them (vTrain's 3.6 B and 18.4 B models) stand in a
-column of their own and are not counted as validated. ``--fit`` fits the seven numbers of the two files again, on those rows
-alone, from what data sheets and NCCL's own tests suggest, each with the spread it may well have.
+One device file and one fabric file for all rows of a kind of device. Rows used to calibrate them (vTrain's 3.6 B and 18.4 B
+models) stand in a column of their own and are not counted as validated; no step was used for those of the H100, whose files
+come from kernels measured on an H200 and an all-reduce of eight devices. ``--fit`` fits the seven numbers of the two files of
+the A100 again, on those rows alone, from what data sheets and NCCL's own tests suggest, each with the spread it may well have.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,12 +21,14 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
+from taut.project.training.forecast import forecast
 from taut.project.training.scenario import Scenario, parse
 from taut.project.training.step_time import step_ns
-from taut.read.scenario_file import load
+from taut.read.scenario_file import load, load_parts
 
 CALIBRATED = ("3.6", "18.4")
 SEQUENCE, VOCAB = 2048, 51200
+STEPS = 20
 ZERO3 = {"overlap_share": 0.84, "gather_striped": False}
 ZERO3_ROW = "ZeRO-3 174.6 B on 384"
 """How ZeRO-3 hid its gathers, set on this row alone; that it used one port of a node is an assumption of ours."""
@@ -43,6 +47,7 @@ class Row:
     scenario: Scenario
     seconds: float
     calibrated: bool
+    kind: str = "dense BF16, A100"
 
 
 def scenario(layers: int, hidden: int, heads: int, **job: Any) -> Scenario:
@@ -94,7 +99,8 @@ def rows(folder: Path) -> Iterator[Row]:
         seconds = sc21_seconds(layers, hidden, batch, gpus, float(r["tflops_per_gpu"]))
         what = f"{r['scheme']} {r['params_B']} B on {gpus}"
         source = "SC21 table 2" + (", ZeRO-3" if r["scheme"] == "ZeRO-3" else "")
-        yield Row(source, what, scenario(layers, hidden, heads, **job), seconds, what == ZERO3_ROW)
+        kind = f"dense BF16{', ZeRO-3' if r['scheme'] == 'ZeRO-3' else ''}, A100"
+        yield Row(source, what, scenario(layers, hidden, heads, **job), seconds, what == ZERO3_ROW, kind)
     for r in _csv(folder / "seqpar_2205.05198_table5.csv"):
         layers, hidden, heads, pp, batch, micro, chunks = SEQPAR[r["model"]]
         job = {"global_batch": batch, "micro_batch": micro, "tp": 8, "pp": pp, "dp": 1, "virtual_pp": chunks}
@@ -102,6 +108,46 @@ def rows(folder: Path) -> Iterator[Row]:
         less = scenario(layers, hidden, heads, recompute="selective", sequence_parallel=True, **job)
         yield Row("sequence parallelism, full", r["model"], full, float(r["full_recompute_s"]), False)
         yield Row("sequence parallelism, selective", r["model"], less, float(r["seqpar_selective_s"]), False)
+    if (path := folder / "dgxc_h100_step_times_part.csv").exists():
+        yield from (dgxc_row(r) for r in _csv(path))
+
+
+H100 = {
+    "Llama 3.1 70b": {"layers": 80, "hidden": 8192, "heads": 64, "kv_heads": 8, "ffn": 28672, "gated": True, "sequence": 8192,
+                      "vocab": 128256},
+    "Nemotron4 15b": {"layers": 32, "hidden": 6144, "heads": 48, "kv_heads": 8, "ffn": 24576, "sequence": 4096,
+                      "vocab": 256000},
+    "Grok 1 314b": {"layers": 64, "hidden": 6144, "heads": 48, "kv_heads": 8, "ffn": 32768, "gated": True, "sequence": 8192,
+                    "vocab": 131072, "experts": 8, "experts_per_token": 2},
+}  # fmt: skip
+"""Models of NVIDIA's DGX Cloud benchmarks; attention fused, no dropout."""
+CUTS = {"TP": "tp", "PP": "pp", "CP": "cp", "EP": "ep", "VP": "virtual_pp", "MBS": "micro_batch"}
+
+
+def dgxc_row(r: dict[str, str]) -> Row:
+    """A row of the DGX Cloud benchmarks: what recipe and cut say; sequence parallel, a sharded optimiser that overlaps."""
+    said = f"{r['recipe']} {r['cut']}"
+    name = next(name for name in H100 if r["recipe"].startswith(name))
+    model = {**H100[name], "flash_attention": True, "dropout": False}
+    for key, pattern in (("layers", r"(\d+) layers"), ("sequence", r"sequence (\d+)")):
+        model[key] = int(found[1]) if (found := re.search(pattern, said)) else model[key]
+    job: dict[str, Any] = {CUTS[key]: int(value) for key, value in re.findall(r"([A-Z]+)=(\d+)", said) if key in CUTS}
+    batch = r["gbs"] or re.search(r"global batch (\d+)", said)[1]  # type: ignore[index]
+    fp8 = "FP8" in r["recipe"]
+    job |= {"global_batch": int(batch), "dp": int(r["gpus"]) // (job["tp"] * job.get("pp", 1) * job.get("cp", 1)),
+            "schedule": "interleaved" if job.get("virtual_pp", 1) > 1 else "1f1b", "precision": "fp8" if fp8 else "bf16",
+            "sequence_parallel": True, "sharding": "zero1", "overlap_share": 1.0}  # fmt: skip
+    table = load_parts({"model": model, "job": job, "device": "h100-80g", "fabric": "h100-ndr"})
+    kind = "MoE" if "experts" in model else "dense"
+    what = f"{r['recipe'].split(' (')[0]}, {r['gpus']} GPUs, {r['tag']}"
+    return Row(
+        f"DGX Cloud, {name}, {'FP8' if fp8 else 'BF16'}",
+        what,
+        parse(table, "row")[0],
+        float(r["step_s"]),
+        False,
+        f"{kind} {'FP8' if fp8 else 'BF16'}, H100",
+    )
 
 
 def _csv(path: Path) -> Iterator[dict[str, str]]:
@@ -141,6 +187,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--rows", action="store_true", help="every row, not only the sums")
     parser.add_argument("--fit", action="store_true", help="fit the device and fabric numbers on the calibration rows")
+    parser.add_argument("--jitter", action="store_true", help="mean of steps with the default jitter, as taut project has it")
     given = parser.parse_args()
     if given.fit:
         fit([row for row in rows(given.folder) if row.calibrated and row.source == "vTrain"])
@@ -149,9 +196,11 @@ def main() -> None:
     if given.rows:
         print("| source | job | ours, s | theirs, s | difference | |\n|---|---|---:|---:|---:|---|")
     for row in rows(given.folder):
-        ours = step_ns(row.scenario) / 1e9
+        ours = (float(forecast(row.scenario, count=STEPS).step_ns.mean()) if given.jitter else step_ns(row.scenario)) / 1e9
         off = ours / row.seconds - 1
         table.setdefault((row.source, row.calibrated), []).append(off)
+        if not row.calibrated:
+            table.setdefault((f"**all: {row.kind}**", False), []).append(off)
         if given.rows:
             cells = [row.source, row.what, f"{ours:.2f}", f"{row.seconds:.2f}", f"{100 * off:+.1f} %"]
             print("| " + " | ".join([*cells, "calibrated" if row.calibrated else ""]) + " |")

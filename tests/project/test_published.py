@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from taut.project.noise import table
 from taut.project.requests.fan_out import fan_out, percentile, through
+from taut.project.training.forecast import forecast
 from taut.project.training.scenario import Noise
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "validation"))
@@ -19,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "validation"))
 import availability
 import network
 import oversubscription
+import step_times
 import tail
 
 EXPONENTIAL = table(Noise("exponential", 1.0))
@@ -39,6 +41,15 @@ def test_more_than_nine_tenths_of_the_time_are_kept_under_the_stated_assumptions
     kept = {quantity.partition(" (")[0]: ours for _, quantity, _, ours, _ in availability.llama(published)}
     assert kept["effective time, assumed: saves of 10 s, 2 min to detect, 64 spares"] > 0.9
     assert kept["effective time, assumed: no spares"] < 0.3
+
+
+@pytest.mark.parametrize(("kind", "most"), [("dense BF16", 0.05), ("dense FP8", 0.12), ("MoE", 0.15)])
+def test_steps_on_h100_are_met_with_the_default_noise(published: Path, kind: str, most: float) -> None:
+    rows = [step_times.dgxc_row(r) for r in step_times._csv(published / "dgxc_h100_step_times_part.csv")]
+    chosen = [row for row in rows if row.kind.startswith(kind)]
+    off = [float(forecast(row.scenario, count=5).step_ns.mean()) / 1e9 / row.seconds - 1 for row in chosen]
+    assert len(off) == {"dense BF16": 28, "dense FP8": 28, "MoE": 6}[kind]
+    assert sum(map(abs, off)) / len(off) < most
 
 
 def test_independent_leaves_fall_short_of_measured_ones(published: Path) -> None:

@@ -9,11 +9,12 @@ from typing import Any
 from msgspec import UNSET
 
 from taut.core.array_types import Floats
-from taut.core.errors import UsageError
+from taut.core.errors import InputRefused, UsageError
+from taut.project.policy import S
 from taut.project.questions import questions
 from taut.project.training.sensitivity import sensitivity
 from taut.project.with_policies import Standing, compare
-from taut.project.workload import DEFAULT, Sampling, workload_of
+from taut.project.workload import DEFAULT, Sampling, Workload, workload_of
 from taut.result.types import ProjectResult
 
 
@@ -54,9 +55,7 @@ def project_table(
         raise UsageError("--advice separates control loops; this scenario has none")
     s, defaults = kind.parse(table, label, text)
     how = replace(how, residuals=kind.noise_from_run(s, measured, label, text))
-    placed = [kind.at(s, n) for n in asked.ranks or [kind.ranks(s)]]
-    for one in placed:
-        kind.check_memory(one, label, text)
+    placed, warned = _held(kind, [kind.at(s, n) for n in asked.ranks or [kind.ranks(s)]], label, text)
     scales = [kind.ranks(one) for one in placed]
     standing = Standing(kind, s, how, max(scales))
     assessed = [standing.assess(one) for one in placed]
@@ -80,4 +79,22 @@ def project_table(
         envelope=sensitivity(own.scenario, how, known) if asked.envelope else UNSET,
         advice=advice,
         sweep=sweep,
+        assumed=warned or UNSET,
     )
+
+
+def _held(kind: Workload[S], asked: Sequence[S], label: str, text: str) -> tuple[list[S], list[str]]:
+    """The scales that the devices hold, and a line for each that they may not or do not; refused where they hold none."""
+    held, warned, refused = [], [], []
+    for one in asked:
+        try:
+            warning = kind.check_memory(one, label, text)
+        except InputRefused as refusal:
+            refused.append(refusal)
+            warned.append(f"left out: {refusal}")
+            continue
+        held.append(one)
+        warned += [warning] if warning else []
+    if not held:
+        raise refused[0]
+    return held, warned

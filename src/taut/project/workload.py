@@ -135,9 +135,9 @@ class Workload(Protocol[S]):
         """What a unit of ``rate`` is worth for a second, and what the scenario costs a second; None for what is not given."""
         return None, None
 
-    def check_memory(self, s: S, label: str, text: str) -> None:
-        """Refuse what the devices cannot hold."""
-        return
+    def check_memory(self, s: S, label: str, text: str) -> str | None:
+        """Refuse what the devices cannot hold; a line where they may not."""
+        return None
 
     def noise_from_run(self, s: S, measured: Callable[[str], Floats] | None, label: str, text: str) -> Floats | None:
         """Residuals of the run that the scenario names for its noise, read with ``measured``; None where it names none."""

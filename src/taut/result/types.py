@@ -1769,7 +1769,7 @@ class ProjectResult(Part, frozen=True, kw_only=True):
     sweep: list[Swept] | UnsetType = UNSET
     measured: MeasuredJob | UnsetType = UNSET
     assumed: list[str] | UnsetType = UNSET
-    """What a projection from a run rests on."""
+    """What a projection from a run rests on; of a scenario, memory near what its devices hold, and scales left out for it."""
 
 
 class ListedScenario(Part, frozen=True, kw_only=True):

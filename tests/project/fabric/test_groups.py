@@ -76,17 +76,18 @@ def test_groups_hold_every_rank_once() -> None:
     expected = {
         "tp": (2, 72),
         "cp": (2, 72),
-        "dp": (12, 12),
+        "dp": (24, 6),
         "pp": (3, 48),
         "ep": (4, 36),
+        "expert": (6, 24),
         "shard": (6, 24),
-        "replica": (2, 72),
+        "replica": (4, 36),
     }
     for axis, (members, groups) in expected.items():
         found = n.groups(axis)
         assert found.shape == (groups, members), axis
         assert sorted(found.ravel().tolist()) == list(range(144)), axis
-    assert n.groups("dp")[0].tolist() == list(range(0, 48, 4))
+    assert n.groups("dp")[0].tolist() == list(range(0, 48, 2)), "context-parallel ranks hold the same weights"
 
 
 def test_scattered_nodes_meet_on_oversubscribed_trunks() -> None:
@@ -242,7 +243,7 @@ protocols = [{name = "only"}]
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("dp = 64}", "dp = 2, ep = 4}", "job.ep: experts over 4 ranks of 2 data-parallel ones"),
+        ("dp = 64}", "dp = 2, ep = 4}", "job.ep: experts over 4 ranks, and dp × cp = 2 is no multiple of it"),
         ("devices = 32", "devices = 12", "the devices of a tier are no multiple of those of the tier inside it"),
         ('"fat-tree"', '"dragonfly"', "a dragonfly has nodes, routers and groups"),
         ('"fat-tree"', '"torus"\ntorus = [2, 2]', "s.toml:7: fabric.torus: a torus of 4 nodes for 8"),

@@ -125,6 +125,7 @@ def faster(device: Device, times: float) -> Device:
     return replace(
         device,
         peak_tflops=device.peak_tflops * times,
+        fp8_tflops=None if device.fp8_tflops is None else device.fp8_tflops * times,
         memory_gb_per_s=device.memory_gb_per_s * times,
         kernel_us=device.kernel_us / times,
         host_layer_us=device.host_layer_us / times,

@@ -18,7 +18,7 @@ from taut.core.array_types import Floats, Ints
 from taut.project.fabric import topology
 from taut.project.fabric.collective_time import ALGORITHMS, last_of, rounds, time_ns
 from taut.project.fabric.flow import rates
-from taut.project.training.scenario import Fabric, Job, Protocol, Scenario, Tier
+from taut.project.training.scenario import Fabric, Job, Protocol, Scenario, Tier, state_shards
 
 # Packed groups repeat: those of so many ranks stand for all, if no group is larger.
 SAMPLE = 8192
@@ -86,12 +86,13 @@ class Net:
         self.seats = np.arange(nodes)
         if fabric.placement == "scattered":
             self.seats = np.random.default_rng(fabric.placement_seed).permutation(nodes)
-        inner, shard = j.tp * j.cp, min(j.shard or max(1, node // (j.tp * j.cp)), j.dp)
+        data, shard = j.dp * j.cp, state_shards(j, node)
         self.axes: dict[str, tuple[int, int]] = {
-            "tp": (j.tp, 1), "cp": (j.cp, j.tp), "dp": (j.dp, inner), "ep": (j.ep, inner), "pp": (j.pp, inner * j.dp),
-            "shard": (shard, inner), "replica": (j.dp // shard, inner * shard),
+            "tp": (j.tp, 1), "cp": (j.cp, j.tp), "dp": (data, j.tp), "ep": (j.ep, j.tp), "pp": (j.pp, j.tp * data),
+            "expert": (data // j.ep, j.tp * j.ep), "shard": (shard, j.tp), "replica": (data // shard, j.tp * shard),
         }  # fmt: skip
-        """Of each axis: members of a group, and how far apart their numbers are."""
+        """Of each axis: members of a group, and how far apart their numbers are. Ranks along dp and cp hold the same weights,
+        so that gradients are summed over both; those of experts (``expert``) over the ranks that hold the same ones."""
         self._devices: dict[str, Ints] = {}
         self._here: dict[str, int] = {}
         self._paces: dict[tuple[str, str], Pace] = {}

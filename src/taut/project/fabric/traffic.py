@@ -14,7 +14,7 @@ from taut.result.types import Traffic
 
 KINDS = {
     "tp": "tensor parallel", "cp": "context parallel", "ep": "expert parallel", "dp": "data parallel", "shard": "sharded state",
-    "replica": "data parallel", "pp": "pipeline hops",
+    "replica": "data parallel", "expert": "data parallel", "pp": "pipeline hops",
 }  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil
 
-from taut.project.training.scenario import Device, Job, Model, Scenario
+from taut.project.training.scenario import Device, Job, Model, Scenario, state_shards
 
 # Bytes of a number in half precision.
 HALF = 2
@@ -24,16 +24,50 @@ ELEMENTWISE, ATTENTION = 8, 3
 OPTIMISER_BYTES = 36
 # Bytes that the optimiser keeps for a parameter: master copy and two moments in full precision.
 STATE_BYTES = 12
+# Bytes of a number of a product in fp8; those that a cast from half precision moves for each; and those of the two copies of
+# a weight (one transposed) that are kept beside the one in half precision.
+EIGHT, CAST_BYTES, COPIES_BYTES = 1, 3, 2
+# Products of experts, one for each in a single kernel, against one product of that size (validation/h200_eight_bit.json,
+# ``python bench/device.py --compare``): the share of its rate that they reach, and the rows of unfilled tiles that an
+# expert adds where tokens are dealt unevenly.
+GROUPED_SHARE, GROUPED_ROWS = 0.94, 112
 
 
-def gemm_ns(d: Device, rows: int, columns: int, depth: int, batch: int = 1) -> float:
-    """Time of ``batch`` products (rows × depth) · (depth × columns)."""
+def gemm_ns(d: Device, rows: int, columns: int, depth: int, batch: int = 1, *, eight_bit: bool = False) -> float:
+    """Time of ``batch`` products (rows × depth) · (depth × columns), in half precision or of eight-bit floats."""
+    peak, share, half_depth, operand = d.peak_tflops, d.gemm_share, d.gemm_half_depth, HALF
+    if eight_bit:
+        assert d.fp8_tflops is not None, f"{d.name} has no products in fp8"
+        peak, share, half_depth, operand = d.fp8_tflops, d.fp8_gemm_share, d.fp8_gemm_half_depth, EIGHT
     # Wave quantisation: the last wave of tiles leaves processors idle.
     tiles = ceil(rows / TILE[0]) * ceil(columns / TILE[1]) * batch
     filled = tiles / (ceil(tiles / d.processors) * d.processors)
-    reached = d.gemm_share * depth / (depth + d.gemm_half_depth) * (1 - WHOLE_WAVES * (1 - filled))
-    computed = 2.0 * rows * columns * depth * batch / (d.peak_tflops * 1e3 * reached)
-    return max(computed, moved_ns(d, HALF * (rows * depth + depth * columns + rows * columns) * batch)) + d.kernel_us * 1e3
+    reached = share * depth / (depth + half_depth) * (1 - WHOLE_WAVES * (1 - filled))
+    computed = 2.0 * rows * columns * depth * batch / (peak * 1e3 * reached)
+    moved = moved_ns(d, (operand * (rows * depth + depth * columns) + HALF * rows * columns) * batch)
+    return max(computed, moved) + d.kernel_us * 1e3
+
+
+def linear_ns(s: Scenario, rows: int, columns: int, depth: int) -> float:
+    """A product of a linear layer; in fp8 its input is cast first, by a kernel of its own."""
+    d, eight_bit = s.device, s.job.precision == "fp8"
+    return gemm_ns(d, rows, columns, depth, eight_bit=eight_bit) + (_cast_ns(d, rows * depth) if eight_bit else 0.0)
+
+
+def grouped_ns(s: Scenario, rows: int, columns: int, depth: int, experts: int) -> float:
+    """One product for each expert, with so many rows each on average and unevenly dealt."""
+    d, eight_bit = s.device, s.job.precision == "fp8"
+    took = gemm_ns(d, rows + GROUPED_ROWS, columns, depth, experts, eight_bit=eight_bit) / GROUPED_SHARE
+    return took + (_cast_ns(d, rows * depth * experts) if eight_bit else 0.0)
+
+
+def _cast_ns(d: Device, count: float) -> float:
+    return moved_ns(d, CAST_BYTES * count) + d.kernel_us * 1e3
+
+
+def peak_tflops(s: Scenario) -> float:
+    """Peak of the device in the precision of the job's products."""
+    return s.device.fp8_tflops if s.job.precision == "fp8" and s.device.fp8_tflops else s.device.peak_tflops
 
 
 def moved_ns(d: Device, count: float) -> float:
@@ -65,9 +99,8 @@ def layer(s: Scenario) -> Layer:
     """Forward pass of one layer."""
     m, j, d = s.model, s.job, s.device
     tokens, wide = tokens_of(m, j), m.hidden // m.heads
-    products = gemm_ns(d, tokens, (m.hidden + 2 * _kv(m) * wide) // j.tp, m.hidden) + gemm_ns(
-        d, tokens, m.hidden, m.hidden // j.tp
-    )
+    products = linear_ns(s, tokens, (m.hidden + 2 * _kv(m) * wide) // j.tp, m.hidden)
+    products += linear_ns(s, tokens, m.hidden, m.hidden // j.tp)
     products += _feed_forward(s, tokens)
     rest = _elementwise_bytes(m, j, tokens)
     core = _attention_ns(s)
@@ -92,11 +125,13 @@ def _feed_forward(s: Scenario, tokens: int) -> float:
     m, j, d = s.model, s.job, s.device
     inner, up = _ffn(m) // j.tp, 2 if m.gated else 1
     if not m.experts:
-        return gemm_ns(d, tokens, up * inner, m.hidden) + gemm_ns(d, tokens, m.hidden, inner)
+        return linear_ns(s, tokens, up * inner, m.hidden) + linear_ns(s, tokens, m.hidden, inner)
     here = m.experts // j.ep
     each = max(1, tokens * m.experts_per_token * j.ep // m.experts)
     router = gemm_ns(d, tokens, m.experts, m.hidden)
-    return router + gemm_ns(d, each, up * inner, m.hidden, here) + gemm_ns(d, each, m.hidden, inner, here)
+    # Tokens are put in the order of their experts and back: read and written, twice.
+    ordered = moved_ns(d, 2 * 2 * HALF * tokens * m.experts_per_token * m.hidden / j.tp) + 2 * d.kernel_us * 1e3
+    return router + ordered + grouped_ns(s, each, up * inner, m.hidden, here) + grouped_ns(s, each, m.hidden, inner, here)
 
 
 def _attention_ns(s: Scenario) -> float:
@@ -114,7 +149,7 @@ def _attention_ns(s: Scenario) -> float:
 def _elementwise_bytes(m: Model, j: Job, tokens: int) -> float:
     """Two norms, two dropouts with residual, the activation, biases; the first two are cut only by sequence parallelism."""
     outside = tokens * m.hidden * (2 * 2 * HALF + 2 * (3 * HALF + m.dropout)) / (j.tp if j.sequence_parallel else 1)
-    return outside + tokens * (2 * 2 * HALF * _ffn(m) // 2 + 3 * HALF * m.hidden) / j.tp
+    return outside + tokens * (2 * HALF * _ffn(m) * max(m.experts_per_token, 1) + 3 * HALF * m.hidden) / j.tp
 
 
 def head_ns(s: Scenario) -> float:
@@ -126,9 +161,18 @@ def head_ns(s: Scenario) -> float:
 
 def layer_parameters(m: Model) -> float:
     """Parameters of one layer."""
-    matrices = (3 if m.gated else 2) * _ffn(m) * m.hidden
     attention = (2 * m.hidden + 2 * _kv(m) * (m.hidden // m.heads)) * m.hidden
-    return attention + matrices * max(m.experts, 1) + 4 * m.hidden
+    return attention + _block_parameters(m) * max(m.experts, 1) + 4 * m.hidden
+
+
+def _block_parameters(m: Model) -> float:
+    """Of one feed-forward block."""
+    return (3 if m.gated else 2) * _ffn(m) * m.hidden
+
+
+def expert_parameters(m: Model) -> float:
+    """Parameters of one layer's experts."""
+    return _block_parameters(m) * m.experts
 
 
 def parameters(m: Model) -> float:
@@ -136,18 +180,32 @@ def parameters(m: Model) -> float:
     return m.layers * layer_parameters(m) + m.vocab * m.hidden
 
 
+def stage_parts(s: Scenario) -> tuple[float, float]:
+    """Parameters on a rank of the busiest stage, before the state is sharded: those that every rank along dp and cp holds, and
+    those of the experts that are here."""
+    m, j = s.model, s.job
+    experts, embedding = m.layers * expert_parameters(m), m.vocab * m.hidden
+    return ((parameters(m) - experts - embedding) / j.pp + embedding) / j.tp, experts / j.pp / j.ep / j.tp
+
+
 def stage_parameters(s: Scenario) -> float:
     """Parameters on a rank of the busiest stage, before the state is sharded; experts are spread over their ranks."""
-    m, j = s.model, s.job
-    dense = m.layers * (layer_parameters(m) - (0 if not m.experts else (3 if m.gated else 2) * _ffn(m) * m.hidden * m.experts))
-    spread = parameters(m) - m.vocab * m.hidden - dense
-    return (dense / j.pp + spread / j.pp / j.ep + m.vocab * m.hidden) / j.tp
+    return sum(stage_parts(s))
+
+
+def sharded_parameters(s: Scenario) -> float:
+    """Of these, the part whose optimiser state a rank holds: a share of all ranks that hold the same, those of dp and cp."""
+    j, (dense, experts) = s.job, stage_parts(s)
+    if j.sharding == "none":
+        return dense + experts
+    if j.sharding == "hsdp":
+        return (dense + experts) / state_shards(j, s.fabric.node)
+    return dense / (j.dp * j.cp) + experts / (j.dp * j.cp / j.ep)
 
 
 def optimiser_ns(s: Scenario) -> float:
     """One optimiser step over what a rank holds."""
-    sharded = s.job.dp if s.job.sharding != "none" else 1
-    return moved_ns(s.device, OPTIMISER_BYTES * stage_parameters(s) / sharded)
+    return moved_ns(s.device, OPTIMISER_BYTES * sharded_parameters(s))
 
 
 def flops_per_step(m: Model, global_batch: int) -> float:
@@ -159,19 +217,31 @@ def flops_per_step(m: Model, global_batch: int) -> float:
 
 
 def _idle_experts(m: Model) -> float:
-    return (3 if m.gated else 2) * _ffn(m) * m.hidden * (m.experts - m.experts_per_token)
+    return _block_parameters(m) * (m.experts - m.experts_per_token)
+
+
+def memory_parts_gb(s: Scenario) -> dict[str, float]:
+    """What the busiest rank must hold, part by part; beside it a library and the allocator take some."""
+    m, j = s.model, s.job
+    whole, part = stage_parameters(s), sharded_parameters(s)
+    kept = part if j.sharding in ("zero3", "hsdp") else whole
+    weight = HALF + (COPIES_BYTES if j.precision == "fp8" else 0)
+    in_flight = float(min(j.micro_batches, j.pp) if j.schedule != "gpipe" else j.micro_batches)
+    if j.schedule == "interleaved":
+        # Warming up, a stage takes more chunks than it has micro-batches of its own (Korthikanti et al. 2022).
+        in_flight = min(in_flight * (1 + (j.pp - 1) / (j.pp * j.virtual_pp)), j.micro_batches)
+    counts = {
+        "weights": weight * kept,
+        "gradients": j.gradient_bytes * (part if j.sharding in ("zero2", "zero3", "hsdp") else whole),
+        "optimiser": STATE_BYTES * part,
+        "activations": in_flight * m.layers / j.pp * _kept_bytes(s),
+    }
+    return {name: count / 1e9 for name, count in counts.items()}
 
 
 def memory_gb(s: Scenario) -> float:
     """What the busiest rank must hold: parameters, gradients, optimiser, and activations of the micro-batches in flight."""
-    m, j = s.model, s.job
-    held = stage_parameters(s)
-    shards = j.dp if j.sharding in ("zero1", "zero2", "zero3", "hsdp") else 1
-    state = STATE_BYTES * held / shards
-    gradients = j.gradient_bytes * held / (shards if j.sharding in ("zero2", "zero3", "hsdp") else 1)
-    weights = HALF * held / (shards if j.sharding in ("zero3", "hsdp") else 1)
-    in_flight = min(j.micro_batches, j.pp) if j.schedule != "gpipe" else j.micro_batches
-    return (state + gradients + weights + in_flight * m.layers / j.pp * _kept_bytes(s)) / 1e9
+    return sum(memory_parts_gb(s).values())
 
 
 def _kept_bytes(s: Scenario) -> float:
@@ -183,6 +253,8 @@ def _kept_bytes(s: Scenario) -> float:
         return inputs
     scores = 0.0 if m.flash_attention or j.recompute == "selective" else 5.0 * j.micro_batch * m.heads * m.sequence**2 / j.tp
     # Inputs of norms and of both blocks, masks of dropout; queries, keys, values, the context, what the feed-forward block has.
-    outside = (8 + 2 * m.dropout) / (j.tp if j.sequence_parallel else 1)
-    wide = (6 if m.gated else 4) * _ffn(m) / m.hidden * max(m.experts_per_token, 1)
+    # In fp8 the inputs of three of the four products are kept as they were cast.
+    less = HALF - EIGHT if j.precision == "fp8" else 0
+    outside = (8 - 2 * less + 2 * m.dropout) / (j.tp if j.sequence_parallel else 1)
+    wide = ((6 if m.gated else 4) - less) * _ffn(m) / m.hidden * max(m.experts_per_token, 1)
     return tokens * m.hidden * (outside + (4 + 4 * _kv(m) / m.heads + wide) / j.tp) + scores

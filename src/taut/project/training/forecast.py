@@ -22,7 +22,7 @@ from taut.project.training import policy_effects as effects
 from taut.project.training import training_indices as indices
 from taut.project.training.failures import JobHistories, domains, simulate_jobs
 from taut.project.training.grid import Grid, Sync
-from taut.project.training.scenario import Scenario, gates
+from taut.project.training.scenario import Scenario, gates, spread_experts
 from taut.project.training.step_plan import Plan, plan
 from taut.project.training.step_time import sending, split_work, without_noise
 from taut.project.workload import Estimate
@@ -122,7 +122,7 @@ class Forecast:
             step_ns=types.Quantiles(p10=float(low), p50=float(middle), p90=float(high)),
             mean_step_ns=types.Estimate(value=mean, lo=float(mean - error), hi=float(mean + error)),
             tflops_per_device=flops / 1e3,
-            mfu=flops / 1e3 / s.device.peak_tflops,
+            mfu=flops / 1e3 / work.peak_tflops(s),
             effective_throughput_ratio=self.throughput_ratio,
             availability=None if self.histories is None else Estimate(*self.histories.kept).as_result(),
             cost_per_unit=None if price is None else price / 3600 * seconds * self._paid(),
@@ -190,7 +190,7 @@ def at(s: Scenario, ranks: int) -> Scenario:
     if batch % (dp * s.job.micro_batch):
         raise UsageError(f"{ranks} ranks: a batch of {batch} cannot be divided among {dp} replicas in micro-batches")
     there = replace(s, job=replace(s.job, dp=dp, global_batch=batch))
-    for wrong, key, why, remedy in gates(there.policy, there.job):
+    for wrong, key, why, remedy in (*gates(there.policy, there.job), *spread_experts(there.job)):
         if wrong:
             raise UsageError(f"{ranks} ranks: {key}: {why}; {remedy}")
     return there

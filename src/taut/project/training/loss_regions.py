@@ -6,7 +6,7 @@ All of it asks the fast rate (``sampled_replica.py``) with the same seeds before
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from math import ceil, log, sqrt
+from math import ceil, gcd, log, sqrt
 
 import numpy as np
 from msgspec.structs import replace
@@ -115,7 +115,7 @@ def knobs(s: Scenario) -> Iterator[Knob]:
     yield "failure rates", lambda s: scale_failures(s, 1 / MORE), MORE
     yield "spares", lambda s: replace(s, failure=replace(s.failure, spares=s.failure.spares + 1)), None
     yield "memory bandwidth", _device("memory_gb_per_s"), MORE
-    yield "peak", _device("peak_tflops"), MORE
+    yield "peak", _device("peak_tflops", "fp8_tflops"), MORE
     yield "checkpoint time", lambda s: replace(s, failure=replace(s.failure, checkpoint_s=s.failure.checkpoint_s / MORE)), MORE
 
 
@@ -128,8 +128,12 @@ def _tier(i: int, name: str, times: float) -> Callable[[Scenario], Scenario]:
     return better
 
 
-def _device(name: str) -> Callable[[Scenario], Scenario]:
-    return lambda s: replace(s, device=replace(s.device, **{name: getattr(s.device, name) * MORE}))
+def _device(*names: str) -> Callable[[Scenario], Scenario]:
+    def better(s: Scenario) -> Scenario:
+        given = {name: value for name in names if (value := getattr(s.device, name)) is not None}
+        return replace(s, device=replace(s.device, **{name: value * MORE for name, value in given.items()}))
+
+    return better
 
 
 def elasticities(s: Scenario, how: Sampling = DEFAULT) -> list[Elasticity]:
@@ -199,8 +203,11 @@ def _needed(curve: Curve[Scenario], target: float) -> int:
     """The fewest ranks that deliver so much; FAR times as many as there are, or as many as can be dealt, if those do not."""
     s = curve.scenario
     dp, replica = s.job.dp, s.job.world // s.job.dp
+    # Replicas come in such numbers that all experts have a rank each.
+    whole = s.job.ep // gcd(s.job.ep, s.job.cp)
     while dp < FAR * s.job.dp:
         guess = min(max(ceil(dp * target / float(curve.known_rates(dp * replica)[0])), dp), FAR * s.job.dp)
+        guess = -(-guess // whole) * whole
         if guess == dp or curve.rates(guess * replica) is None:
             break
         dp = guess

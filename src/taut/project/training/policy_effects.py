@@ -48,6 +48,7 @@ def capped_device(s: Scenario) -> Device:
     return replace(
         d,
         peak_tflops=d.peak_tflops * clock,
+        fp8_tflops=None if d.fp8_tflops is None else d.fp8_tflops * clock,
         load_w=load,
         stall_w=max(d.stall_w, d.load_w * p.power_floor_share),
     )

@@ -68,6 +68,7 @@ class Job(Strict, frozen=True):
     pp: Count = 1
     cp: Count = 1
     ep: Count = 1
+    """Ranks of dp × cp that share the experts."""
     virtual_pp: Count = 1
     """Chunks of layers a pipeline stage holds (interleaved schedule)."""
     schedule: Literal["gpipe", "1f1b", "interleaved"] = "1f1b"
@@ -77,6 +78,7 @@ class Job(Strict, frozen=True):
     recompute: Literal["none", "selective", "full"] = "none"
     sequence_parallel: bool = False
     precision: Literal["bf16", "fp16", "fp8"] = "bf16"
+    """Of the products of linear layers and experts; with fp8 all else (attention, norms, logits, optimiser) stays in bf16."""
     gradient_bytes: Literal[2, 4] = 2
     overlap_share: Share = 0.0
     """Share of a pass under which data-parallel transfers may hide."""
@@ -98,6 +100,11 @@ class Job(Strict, frozen=True):
         return self.global_batch // (self.dp * self.micro_batch)
 
 
+def state_shards(j: Job, node: int) -> int:
+    """Ranks that share one copy of the state under hsdp, on nodes of so many devices."""
+    return min(j.shard or max(1, node // j.tp), j.dp * j.cp)
+
+
 class Device(Strict, frozen=True):
     """An accelerator: peak, what of it is reached, memory, power and price."""
 
@@ -109,6 +116,12 @@ class Device(Strict, frozen=True):
     """Share of the peak that a large matrix product reaches."""
     gemm_half_depth: NotNegative = 150.0
     """Inner dimension at which a matrix product reaches half of that."""
+    fp8_tflops: Positive | None = None
+    """Peak of eight-bit floats; none if the device has no such products."""
+    fp8_gemm_share: Share = 0.68
+    """Share of ``fp8_tflops`` that a large matrix product of eight-bit floats reaches."""
+    fp8_gemm_half_depth: NotNegative = 240.0
+    """Inner dimension at which a matrix product of eight-bit floats reaches half of that."""
     processors: Count = 108
     """Multiprocessors that the tiles of a product are dealt to."""
     memory_share: Share = 0.75
@@ -359,7 +372,9 @@ def contradictions(s: Scenario) -> Sequence[Contradiction]:
         (m.experts > 0 and m.experts % j.ep != 0, "job.ep", f"ep {j.ep} does not divide {m.experts} experts",
          "choose a divisor"),
         (m.experts == 0 and j.ep > 1, "job.ep", "a dense model has no experts to spread", "set ep = 1, or model.experts"),
-        (j.ep > j.dp, "job.ep", f"experts over {j.ep} ranks of {j.dp} data-parallel ones", "choose ep up to dp"),
+        *spread_experts(j),
+        (j.precision == "fp8" and s.device.fp8_tflops is None, "job.precision", f"{s.device.name} has no products in fp8",
+         'set precision = "bf16", or device.fp8_tflops'),
         (m.experts > 0 and not per_token, "model.experts_per_token", f"{m.experts_per_token} of {m.experts} experts per token",
          "give 1 or more, at most experts"),
         (m.sequence % j.cp != 0, "job.cp", f"cp {j.cp} does not divide the sequence of {m.sequence}", "choose a divisor"),
@@ -374,6 +389,13 @@ def contradictions(s: Scenario) -> Sequence[Contradiction]:
         *gates(s.policy, j), *_policy_contradictions(s),
         (s.noise.distribution == "measured" and not s.noise.run, "noise.run", "measured noise needs a run folder", "name one"),
     )  # fmt: skip
+
+
+def spread_experts(j: Job) -> Sequence[Contradiction]:
+    """Whether the ranks that hold the same layers can be dealt into groups that hold all experts."""
+    ranks = j.dp * j.cp
+    return ((ranks % j.ep != 0, "job.ep", f"experts over {j.ep} ranks, and dp × cp = {ranks} is no multiple of it",
+             "choose a divisor of dp × cp"),)  # fmt: skip
 
 
 def gates(p: Policies, j: Job) -> Sequence[Contradiction]:

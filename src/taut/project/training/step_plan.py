@@ -103,8 +103,14 @@ def layer_transfers(s: Scenario) -> list[Transfer]:
     m, j, size = s.model, s.job, _activation_bytes(s)
     out = []
     if j.tp > 1:
-        halves = ("reduce-scatter", "all-gather") if j.sequence_parallel else ("all-reduce",)
-        out += 2 * [Transfer(verb, "tp", size) for verb in halves]
+        # In fp8 what a product takes is cast before it is gathered. Every expert that a token goes to is cut too: each copy of
+        # the token is gathered, cast after that, and summed.
+        cast = work.EIGHT / work.HALF if j.precision == "fp8" else 1.0
+        for gathered, summed in ((cast, 1), (float(m.experts_per_token), m.experts_per_token) if m.experts else (cast, 1)):
+            if j.sequence_parallel:
+                out += [Transfer("reduce-scatter", "tp", size * summed), Transfer("all-gather", "tp", size * gathered)]
+            else:
+                out.append(Transfer("all-reduce", "tp", size * summed))
     if j.cp > 1:
         kv = (m.kv_heads or m.heads) / m.heads
         out.append(Transfer("all-gather", "cp", 2 * kv * size * j.cp / j.tp))
@@ -119,24 +125,28 @@ def sharding_transfers(s: Scenario) -> tuple[list[Transfer], list[Transfer]]:
     j = s.job
     if j.sharding not in ("zero3", "hsdp"):
         return [], []
-    size = work.HALF * work.layer_parameters(s.model) / j.tp
-    axis = "dp" if j.sharding == "zero3" else "shard"
-    gather = Transfer("all-gather", axis, size)
-    return [gather], [gather, Transfer("reduce-scatter", axis, size * j.gradient_bytes / work.HALF)]
+    experts = work.expert_parameters(s.model)
+    parts = {"dp": work.layer_parameters(s.model) - experts, "expert": experts / j.ep}
+    if j.sharding == "hsdp":
+        parts = {"shard": sum(parts.values())}
+    held = {axis: count / j.tp for axis, count in parts.items() if count}
+    gathers = [Transfer("all-gather", axis, work.HALF * count) for axis, count in held.items()]
+    return gathers, [*gathers, *(Transfer("reduce-scatter", axis, j.gradient_bytes * count) for axis, count in held.items())]
 
 
 def sync_transfers(s: Scenario, net: Net) -> list[Transfer]:
-    """Gradients over data-parallel ranks, once a step; sharded optimisers scatter them and gather parameters instead."""
-    j = s.job
-    held = work.stage_parameters(s)
-    gradients, weights = j.gradient_bytes * held / s.policy.compression_ratio, work.HALF * held
+    """Gradients over the ranks that hold the same weights, once a step; sharded optimisers scatter them and gather parameters
+    instead."""
+    j, each = s.job, s.job.gradient_bytes / s.policy.compression_ratio
     if j.sharding == "zero3":
         return []
     if j.sharding == "hsdp":
-        return [Transfer("all-reduce", "replica", gradients / net.members("shard"))]
+        return [Transfer("all-reduce", "replica", each * work.stage_parameters(s) / net.members("shard"))]
+    held = {axis: count for axis, count in zip(("dp", "expert"), work.stage_parts(s), strict=True) if count}
     if j.sharding in ("zero1", "zero2"):
-        return [Transfer("reduce-scatter", "dp", gradients), Transfer("all-gather", "dp", weights)]
-    return [Transfer("all-reduce", "dp", gradients)]
+        verbs = {"reduce-scatter": each, "all-gather": float(work.HALF)}
+        return [Transfer(verb, axis, bytes_ * count) for axis, count in held.items() for verb, bytes_ in verbs.items()]
+    return [Transfer("all-reduce", axis, each * count) for axis, count in held.items()]
 
 
 def stage_transfer(s: Scenario) -> Transfer:

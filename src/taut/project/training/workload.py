@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from taut.core.array_types import Floats
 from taut.core.errors import InputRefused
 from taut.project.noise import scaled
-from taut.project.training.device_work import memory_gb
+from taut.project.training.device_work import memory_gb, memory_parts_gb
 from taut.project.training.forecast import UNIT_TOKENS, Forecast, at, forecast
 from taut.project.training.policies import POLICIES
 from taut.project.training.sampled_replica import sketch
@@ -20,6 +20,9 @@ from taut.project.workload import Sampling, Workload
 
 # Residuals below which nothing is drawn from them.
 FEWEST = 100
+# Of what a device holds: above the first a job may not fit, since library and allocator take some; above the second it does
+# not. Between them published jobs ran, which recompute or offload more than their configuration says.
+NEAR_LIMIT, FAR_BEYOND = 0.9, 1.5
 
 
 def scale_failures(s: Scenario, factor: float) -> Scenario:
@@ -84,13 +87,16 @@ class Training(Workload[Scenario]):
         joules = s.job.world * s.device.load_w * s.price.pue
         return None if value is None else value / UNIT_TOKENS, held * price / 3600 + joules / 3.6e6 * energy
 
-    def check_memory(self, s: Scenario, label: str, text: str) -> None:
-        """Refuse a job that its devices cannot hold."""
-        needs = memory_gb(s)
-        if needs > s.device.memory_gb:
-            why = f"a rank of {s.job.world:,} needs {needs:,.1f} GB, {s.device.name} has {s.device.memory_gb:g}"
+    def check_memory(self, s: Scenario, label: str, text: str) -> str | None:
+        """Warn of a job near what its devices hold, part by part; refuse what no allocator would bring in."""
+        parts = memory_parts_gb(s)
+        needs, has = sum(parts.values()), s.device.memory_gb
+        why = f"a rank of {s.job.world:,} needs {needs:,.1f} GB, {s.device.name} has {has:g}"
+        shown = f"{why} ({', '.join(f'{name} {gb:,.1f}' for name, gb in parts.items())})"
+        if needs > FAR_BEYOND * has:
             remedy = "raise job.tp or job.pp, set job.sharding or job.recompute, or lower job.micro_batch"
-            raise InputRefused(place(label, text, "device.memory_gb"), why, remedy)
+            raise InputRefused(place(label, text, "device.memory_gb"), shown, remedy)
+        return f"memory: {shown}" if needs > NEAR_LIMIT * has else None
 
     def noise_from_run(self, s: Scenario, measured: Callable[[str], Floats] | None, label: str, text: str) -> Floats | None:
         """Residuals of the run in ``noise.run``."""
