@@ -75,20 +75,24 @@ def _stands(result: ProjectResult, own: Forecast, words: Words) -> ConsoleRender
     lines = []
     if regime and regime.kind:
         reserve = regime.reserve
-        room = _room(reserve) if reserve and reserve.value is not None else ""
+        room = _room(reserve, "on average" in (regime.rule or "")) if reserve and reserve.value is not None else ""
         lines.append(f"{safe(regime.kind).capitalize()} on {count(own.ranks, words.ranks)}{room}.")
     if far:
         lines.append(safe(threshold(far)))
     return Text("\n".join(lines)) if lines else None
 
 
-def _room(reserve: Estimate) -> str:
-    """What the reserve says."""
+def _room(reserve: Estimate, on_average: bool) -> str:
+    """What the reserve says: of one more accelerator, or where demand is given of all there are, on average."""
+    if on_average:
+        if reserve.value < 1:
+            return f": the accelerators do not pay on average; with {_times(reserve)} the jitter they would"
+        return f": jitter may grow {_times(reserve)} before the accelerators there are stop paying on average"
     if reserve.value <= 0:
         return ": one more accelerator would not pay even without jitter"
     if reserve.value < 1:
         return f": one more accelerator does not pay; with {_times(reserve)} the jitter it would"
-    return f": jitter may grow {_times(reserve)} before accelerators stop paying"
+    return f": jitter may grow {_times(reserve)} before one more accelerator stops paying"
 
 
 def threshold(far: Threshold) -> str:
