@@ -264,3 +264,18 @@ def test_a_real_job_on_four_ranks_foretells_it_on_eight(shared: Path) -> None:
     four, eight = (analyze([shared / name]) for name in ("lab-baseline", "lab-baseline8"))
     got = learn(four.graph, four.findings).forecasts([8], same_hosts=True)[0]
     assert got.mean_ns[0] == pytest.approx(eight.observed.window_ns.mean(), rel=0.1)
+
+
+def hiccuping(ranks: int, seed: int) -> Any:
+    """Steps × ranks: 100 ms of work, and 150 ms more in 0.3 % of the steps of every rank alike, ns."""
+    rng = np.random.default_rng(seed)
+    return 1e6 * (100 + rng.normal(0, 1, (200, ranks)) + 150 * (rng.random((200, ranks)) < 0.003))
+
+
+def test_hiccups_of_healthy_ranks_come_more_often_among_more() -> None:
+    """64 ranks foretell 256: hiccups are events of a rate, and no tail of the jitter between them tells it."""
+    graph = link(barriers(hiccuping(64, 0), 5_000_000))
+    (found,) = learn(graph).forecasts([256])
+    really = float(np.mean([hiccuping(256, seed).max(axis=1).mean() for seed in range(1, 6)])) + 5e6
+    assert found.mean_ns[1] <= really <= found.mean_ns[2]
+    assert found.mean_ns[0] == pytest.approx(really, rel=0.1)

@@ -14,6 +14,7 @@ from math import sqrt
 import numpy as np
 
 from taut.core.array_types import Floats, Ints
+from taut.diagnose.rank_growth import LEAST_EPISODES, beyond
 
 # How jitter goes on beyond what was seen: both have the measured mean excess over the last tenth.
 TAILS = ("normal", "exponential")
@@ -21,6 +22,8 @@ TAILS = ("normal", "exponential")
 TAIL_SHARE = 0.1
 # … or so many of the largest, if that is more.
 TAIL_LEAST = 10
+# Hiccups are told apart where nine of ten are so many times as late as the latest of the others.
+FAR_APART = 2.0
 # Points of a distribution's table, and bins for what replicas differ by for good.
 POINTS, BINS = 256, 32
 
@@ -116,8 +119,9 @@ def lateness(s: Residuals, more: int, windows: Ints, tail: str, seed: int) -> Fl
         mine = np.flatnonzero(s.pool[s.track] == pool)
         for i in range(draws):
             values = s.jitter_ns[tracks][:, windows[i]].ravel()
-            values = np.sort(values[np.isfinite(values)])
-            x, chance = _last_of(values, wide[i, pool] * lasting[i], more, tail, back)
+            values, stops = _apart(np.sort(values[np.isfinite(values)]))
+            rate = rng.gamma(len(stops) + 0.5) / (len(values) + len(stops)) if len(stops) else 0.0
+            x, chance = _last_of(values, wide[i, pool] * lasting[i], more, tail, back, (stops, rate))
             out[i, mine] = np.interp(level[i, mine], chance, x)
     return np.maximum(out - s.last_ns, 0.0)
 
@@ -159,21 +163,41 @@ def _widths(s: Residuals, draws: int, rng: np.random.Generator) -> Floats:
     return np.sqrt(left)
 
 
-def _last_of(values: Floats, lasting: Floats, more: int, tail: str, back: float) -> tuple[Floats, Floats]:
+def _apart(values: Floats) -> tuple[Floats, Floats]:
+    """(jitter, hiccups) of sorted values: hiccups lie far beyond the variation of the others, with next to nothing between.
+
+    The tail of the others says nothing about these: how often they come is drawn, and how long they are is as it was seen.
+    """
+    late = beyond(values)
+    first = int(np.argmax(late)) if late.any() else len(values)
+    stops = values[first:]
+    limit = values[first - 1] if first else 0.0
+    if len(stops) < LEAST_EPISODES or np.quantile(stops, 0.1) < FAR_APART * max(limit, 1.0):
+        return values, values[:0]
+    return values[:first], stops
+
+
+def _last_of(
+    values: Floats, lasting: Floats, more: int, tail: str, back: float, hiccups: tuple[Floats, float]
+) -> tuple[Floats, Floats]:
     """(x, log of the chance that all of ``more`` replicas come before x): each has its lasting lateness plus jitter.
 
-    A mean of few takes more from an exponential tail than from a spread, once more the same factor.
+    A mean of few takes more from an exponential tail than from a spread, once more the same factor. ``hiccups`` are those
+    seen, sorted, and their rate.
     """
+    stops, rate = hiccups
     edges = np.linspace(lasting.min(), lasting.max() + 1e-9, BINS + 1)
     count = np.histogram(lasting, edges)[0] * (more / len(lasting))
     bins, count = (0.5 * (edges[:-1] + edges[1:]))[count > 0], count[count > 0]
     start, share, scale = _tail(values)
     scale *= back if tail == "exponential" else 1.0
-    far = max(values[-1], start + scale * (12 + np.log(more)))
+    far = max(values[-1], start + scale * (12 + np.log(more)), stops[-1] + scale if len(stops) else 0.0)
     x = np.linspace(np.median(values) + bins.min(), far + bins.max(), POINTS)
     at = x[:, None] - bins
     upper = np.interp(at, values, 1 - (np.arange(len(values)) + 0.5) / len(values), left=1 - 1e-9)
     upper = np.where(at > start, share * _beyond((at - start) / scale, share, tail), upper)
+    if len(stops):
+        upper = upper + rate * (1 - np.searchsorted(stops, at) / len(stops))
     return x, np.maximum.accumulate(np.log1p(-np.clip(upper, 0.0, 1 - 1e-9)) @ count)
 
 
