@@ -103,7 +103,9 @@ def test_no_save_writes_nothing_and_says_how_to_go_on(tmp_path: Path) -> None:
     assert (both.returncode, len(both.stderr.splitlines())) == (2, 1)
 
 
-@pytest.mark.parametrize("verb", [("demo",), ("whatif", "RUN", "--fix", "rank=1"), ("project", "gpt-175b"), ("scenarios",)])
+@pytest.mark.parametrize(
+    "verb", [("demo",), ("whatif", "RUN", "--fix", "rank=1"), ("project", "gpt-175b"), ("project", "--list")]
+)
 @pytest.mark.parametrize("megabytes", [150, 250, 400, 700])
 def test_too_little_memory_is_one_line(run: Path, tmp_path: Path, verb: tuple[str, ...], megabytes: int) -> None:
     asked = [str(run) if part == "RUN" else part for part in verb]

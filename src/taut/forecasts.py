@@ -10,6 +10,7 @@ from msgspec.structs import asdict
 
 from taut.core.array_types import Floats
 from taut.core.tables import Kind
+from taut.project.gpu_hour import with_gpu_hour
 from taut.project.measured.from_run import from_run
 from taut.project.measured.scaled_run import learn
 from taut.project.noise import residuals
@@ -22,15 +23,19 @@ from taut.stored import open_run, refusing_runs
 
 def project(
     scenario: str | Path, *, ranks: Sequence[int] = (), policies: Sequence[str] | None = None, steps: int | None = None,
-    seed: int = 0, envelope: bool = False, advice: bool = False, progress: Callable[[str], None] | None = None,
+    seed: int = 0, envelope: bool = False, advice: bool = False, gpu_hour: tuple[str, str] | None = None,
+    progress: Callable[[str], None] | None = None,
 ) -> ProjectResult:  # fmt: skip
     """What ``taut project SCENARIO --json`` prints: a TOML file, or the name of a scenario that ships with taut.
 
     ``ranks`` are other scales than the scenario's own; ``policies`` are ``NAME``, ``NAME=VALUE`` or several with commas, which
     are taken together (None: those that the scenario names); ``steps`` are drawn at each scale, or as many as its size allows.
-    ``envelope`` adds what lies around a training job, ``advice`` what separates control loops.
+    ``envelope`` adds what lies around a training job, ``advice`` what separates control loops; ``gpu_hour`` is the price of an
+    accelerator hour and its currency, in place of the scenario's.
     """
     table, text = load(scenario)
+    if gpu_hour is not None:
+        table = with_gpu_hour(table, *gpu_hour)
     asked = Asked(ranks, policies, envelope, advice)
     how = Sampling(steps, seed, os.cpu_count() or 1)
     return project_table(table, str(scenario), text, asked, how, measured=_residuals, stage=progress)

@@ -86,7 +86,7 @@ def test_an_unknown_policy_is_refused_with_those_there_are() -> None:
 
 
 def test_scenarios_are_listed() -> None:
-    done = CliRunner().invoke(main, ["scenarios", "--json"], catch_exceptions=False)
+    done = CliRunner().invoke(main, ["project", "--list", "--json"], catch_exceptions=False)
     listed = json.loads(done.stdout)["scenarios"]
     assert {"large-training", "multi-tenant"} <= {one["name"] for one in listed}
     assert all(one["pattern"] and one["decision"] for one in listed)

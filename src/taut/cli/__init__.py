@@ -19,7 +19,7 @@ from taut.cli.common import FAILED, FINDINGS, announce_stdin, kept, print_object
 from taut.cli.control_verb import control
 from taut.cli.failures import Commands
 from taut.cli.options import FIX_KEYS, MOST_STALENESS, Real, Target, delays, fixes, price, token_price, watts
-from taut.cli.project_verb import project, scenarios
+from taut.cli.project_verb import project
 from taut.core.errors import TautError, UsageError
 from taut.core.reporting import LISTED_SHARE
 from taut.lab.commands import lab
@@ -606,7 +606,6 @@ def compare(runs: tuple[str, ...], same_job: bool, as_json: bool, quiet: bool) -
 
 VERBS = (
     project,
-    scenarios,
     control,
     lab,
 )

@@ -1,4 +1,4 @@
-"""``taut project`` and ``taut scenarios``: scenarios to forecasts, and to the evidence on which people decide."""
+"""``taut project``: scenarios to forecasts, and to the evidence on which people decide."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 import click
 
 from taut.cli.common import print_object, progress, show, shown_and_kept
-from taut.cli.options import HIGHEST, Target, scales
+from taut.cli.options import HIGHEST, Target, price, scales
 from taut.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -24,8 +24,13 @@ class Question(TypedDict):
     envelope: bool
     advice: bool
     evidence: str | None
+    gpu_hour: tuple[str, str] | None
     steps: int | None
     seed: int
+    as_json: bool
+    quiet: bool
+    list_them: bool
+    show: str | None
 
 
 @click.command(short_help="Say what a scenario gives at other scales and with policies.")
@@ -40,31 +45,39 @@ class Question(TypedDict):
 @click.option("--envelope", is_flag=True, help="Also map regimes, elasticities, fabrics and growth around a training job.")
 @click.option("--advice", is_flag=True, help="Also try what separates control loops, and sweep their capacity.")
 @click.option("--evidence", metavar="DIR", type=Target(file_okay=False), help="Write the scenario's evidence there.")
+@click.option("--gpu-hour", metavar="PRICE", callback=price, help="Price of an accelerator hour, for example 2.50EUR.")
 @click.option("--steps", type=click.IntRange(2, 1_000_000), help="Steps to draw at each  [default: 200, fewer of large jobs]")
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(0, HIGHEST), help="Decides every draw.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
-def project(
-    scenario: str | None, run: str | None, same_hosts: bool, as_json: bool, quiet: bool, **question: Unpack[Question]
-) -> None:
+@click.option("--list", "list_them", is_flag=True, help="List the scenarios that ship with taut, and nothing else.")
+@click.option("--show", metavar="NAME", help="Print the TOML of one that ships, and nothing else.")
+def project(scenario: str | None, run: str | None, same_hosts: bool, **question: Unpack[Question]) -> None:
     """Say what a scenario gives at other scales: step times with their spread, throughput, cost, what dominates, where
-    one more accelerator stops paying, and what policies change.
+    one more accelerator stops paying, and what policies change. Regime, indices and policies are those of each scale.
 
-    SCENARIO is a TOML file (docs/project.md), or the name of one that ships with taut (taut scenarios).
+    SCENARIO is a TOML file (docs/project.md), or the name of one that ships with taut (--list).
 
     \b
-      taut project gpt-175b --ranks 1536,6144
+      taut project --list
+      taut project gpt-175b --ranks 1536,6144 --gpu-hour 2.50USD
       taut project gpt-175b --policy overlap=0.9 --policy spares=16,local-steps=4
       taut project gpt-175b --evidence evidence/
       taut project control-stack --advice
       taut project --from RUN --ranks 64,4096
     """
+    as_json, quiet = question["as_json"], question["quiet"]
+    if question["list_them"] or question["show"] is not None:
+        if scenario is not None or run is not None or (question["list_them"] and question["show"] is not None):
+            raise UsageError("--list and --show NAME stand alone")
+        _shipped(question["show"], as_json)
+        return
     if (scenario is None) == (run is None):
         raise UsageError("give a SCENARIO, or --from RUN")
     if same_hosts and run is None:
         raise UsageError("--same-hosts needs --from RUN")
-    if run is not None and any(question[one] for one in ("policies", "evidence", "envelope", "advice")):
-        raise UsageError("--policy, --envelope, --advice and --evidence need a SCENARIO: a run has none to change")
+    if run is not None and any(question[one] for one in ("policies", "evidence", "envelope", "advice", "gpu_hour")):
+        raise UsageError("--policy, --envelope, --advice, --evidence and --gpu-hour need a SCENARIO: a run has none to change")
     write = None
     with progress(quiet) as stage:
         stage("projecting")
@@ -100,14 +113,25 @@ def _scenario(
     advice = question["advice"] or (evidence is not None and workload_of(table, scenario).has_advice)
     result = forecast(
         scenario, ranks=question["ranks"], policies=question["policies"] or None, steps=steps, seed=seed,
-        envelope=question["envelope"], advice=advice, progress=stage,
+        envelope=question["envelope"], advice=advice, gpu_hour=question["gpu_hour"], progress=stage,
     )  # fmt: skip
     if evidence is None:
         return result, None
     from taut.project.evidence import evidence as gather
 
-    found = gather(scenario, table, result, seed=seed, steps=steps)
+    if question["gpu_hour"] is not None:
+        from taut.project.gpu_hour import with_gpu_hour
+
+        table = with_gpu_hour(table, *question["gpu_hour"])
+    found = gather(scenario, table, result, seed=seed, steps=steps, options=_options(question))
     return result, lambda: _write(Path(evidence), found, text)
+
+
+def _options(question: Question) -> str:
+    """What was asked beside the scenario, as it is asked again."""
+    out = f" --ranks {','.join(map(str, question['ranks']))}" if question["ranks"] else ""
+    out += "".join(f" --policy {one}" for one in question["policies"])
+    return out + (f" --gpu-hour {''.join(question['gpu_hour'])}" if question["gpu_hour"] else "")
 
 
 def _write(folder: Path, found: dict[str, Any], text: str) -> Path:
@@ -117,18 +141,14 @@ def _write(folder: Path, found: dict[str, Any], text: str) -> Path:
     return folder / "README.md"
 
 
-@click.command(short_help="List the scenarios that ship with taut.")
-@click.option("--json", "as_json", is_flag=True, help="Print them as one JSON object.")
-def scenarios(as_json: bool) -> None:
-    """List the scenarios that ship with taut: how each is recognised, what it computes, and what it helps to decide.
-
-    \b
-      taut project NAME                  computes one
-      taut project NAME --evidence DIR   writes its evidence
-    """
-    from taut.read.scenario_file import listed
+def _shipped(name: str | None, as_json: bool) -> None:
+    """The TOML of a scenario that ships with taut, or the list of all."""
+    from taut.read.scenario_file import listed, shipped_text
     from taut.result.types import ScenariosResult
 
+    if name is not None:
+        click.echo(shipped_text(name), nl=False)
+        return
     found = listed()
     if as_json:
         print_object(ScenariosResult(scenarios=found))

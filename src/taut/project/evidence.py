@@ -87,15 +87,21 @@ def _difference(ours: float | None, theirs: float) -> float | None:
     return None if ours is None else ours - theirs
 
 
-def evidence(name: str, table: Mapping[str, Any], result: ProjectResult, *, seed: int, steps: int | None) -> dict[str, Any]:
-    """Everything that is written down about a scenario beside its first comparison; ``table`` is its whole definition."""
+def evidence(
+    name: str, table: Mapping[str, Any], result: ProjectResult, *, seed: int, steps: int | None, options: str = ""
+) -> dict[str, Any]:
+    """Everything that is written down about a scenario beside its first comparison; ``table`` is its whole definition.
+
+    ``options`` are further ones of the command, each after a space. All of it is of the scale that the result speaks of.
+    """
     about = table.get("about") or {}
-    compared = result.policies[0] if result.policies else None
-    plain = f" --seed {seed}" * bool(seed) + (f" --steps {steps}" if steps else "")
+    compared = next((one for one in result.policies if one.ranks == result.ranks), None)
+    forecast = next(one for one in result.forecasts if one.ranks == result.ranks)
+    plain = options + f" --seed {seed}" * bool(seed) + (f" --steps {steps}" if steps else "")
     out = {
         "scenario": name, "command": f"taut project {name}{plain} --evidence DIR", "seed": seed, "steps": steps,
         "about": about, "definition": {key: value for key, value in table.items() if key != "about"},
-        "defaults": result.defaults, "workload": result.workload, "forecast": result.forecasts[0],
+        "defaults": result.defaults, "workload": result.workload, "forecast": forecast,
         "indices": result.indices, "regime": result.regime, "threshold": result.threshold,
         "questions": result.questions, "compared": None,
         **{key: result[key] for key in ("advice", "sweep") if key in result},

@@ -13,7 +13,7 @@ from taut.core.errors import InputRefused, UsageError
 from taut.project.policy import S
 from taut.project.questions import questions
 from taut.project.training.sensitivity import sensitivity
-from taut.project.with_policies import assess, compare
+from taut.project.with_policies import Standing, compare
 from taut.project.workload import DEFAULT, Sampling, Workload, workload_of
 from taut.result.types import ProjectResult
 
@@ -23,7 +23,7 @@ class Asked:
     """What is asked about a scenario."""
 
     ranks: Sequence[int] = ()
-    """Other scales than its own."""
+    """Other scales than its own; the order does not matter to what is said of them."""
     policies: Sequence[str] | None = None
     """``NAME``, ``NAME=VALUE`` or several with commas, which are taken together; None takes those that the scenario names."""
     envelope: bool = False
@@ -56,23 +56,27 @@ def project_table(
     s, defaults = kind.parse(table, label, text)
     how = replace(how, residuals=kind.noise_from_run(s, measured, label, text))
     placed, warned = _held(kind, [kind.at(s, n) for n in asked.ranks or [kind.ranks(s)]], label, text)
-    made = [kind.forecast(one, how) for one in placed]
-    own = assess(kind, placed[0], how, made[0])
+    scales = [kind.ranks(one) for one in placed]
+    standing = Standing(kind, s, how, max(scales))
+    assessed = [standing.assess(one) for one in placed]
+    # Whatever the order in which scales were asked for: what is said of one of them is said of the largest.
+    own = assessed[scales.index(max(scales))]
     compared = [",".join(s.about.policies)] if asked.policies is None and s.about.policies else asked.policies or []
-    forecasts = [one.entry() for one in made]
-    indices = own.indices()
-    advice, sweep = kind.advice(placed[0], how.seed, stage or (lambda what: None)) if asked.advice else (UNSET, UNSET)
+    forecasts, indices = [one.entry() for one in assessed], own.indices()
+    advice, sweep = kind.advice(own.scenario, how.seed, stage or (lambda what: None)) if asked.advice else (UNSET, UNSET)
+    known = {one.answer.ranks: one.regime for one in assessed}
     return ProjectResult(
         scenario=s.name,
         workload=kind.name,
         defaults=defaults,
         forecasts=forecasts,
+        ranks=max(scales),
         indices=indices,
         regime=own.regime,
         threshold=own.threshold,
-        policies=[compare(kind, own, one, how) for one in compared],
-        questions=questions(forecasts[0], indices, own.regime, own.threshold),
-        envelope=sensitivity(placed[0], how) if asked.envelope else UNSET,
+        policies=[found for one in compared for found in compare(kind, assessed, one, how)],
+        questions=questions(forecasts, scales.index(max(scales)), own.threshold),
+        envelope=sensitivity(own.scenario, how, known) if asked.envelope else UNSET,
         advice=advice,
         sweep=sweep,
         assumed=warned or UNSET,

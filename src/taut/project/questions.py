@@ -6,19 +6,19 @@ of the result it was taken from; what the result does not hold is *not measured*
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 
-from taut.result.types import Estimate, Forecast, Question, Regime, Threshold
+from taut.result.types import Estimate, Forecast, Question, Threshold
 
 UNKNOWN = "not measured"
 # Terms of a step that are waiting for others.
 WAITING = ("synchronisation", "jitter", "wait", "fan-out", "queue")
 
 
-def questions(
-    own: Forecast, indices: Mapping[str, Estimate | None], regime: Regime | None, threshold: Threshold | None
-) -> list[Question]:
-    """The six questions with what the result says."""
+def questions(forecasts: Sequence[Forecast], at: int, threshold: Threshold | None) -> list[Question]:
+    """The six questions with what the result says of one of its forecasts."""
+    own = forecasts[at]
+    regime, indices = own.regime, own.indices
     stable = regime.reserve or None if regime else None
     known = "inside what the fabric is known for" if own.in_range else "beyond what is known, so a guess"
     rows = (
@@ -30,9 +30,9 @@ def questions(
         ("How is systemic non-determinism handled?", indices.get("runtime_variance_index"),
          "spread of a step over its median, after everything the scenario does about it", "indices.runtime_variance_index"),
         ("How can stability be assessed before capital is committed?", _relative(own.mean_step_ns),
-         f"mean step over its forecast: the width of this interval, {known}", "forecasts[0].mean_step_ns"),
+         f"mean step over its forecast: the width of this interval, {known}", f"forecasts[{at}].mean_step_ns"),
         ("What does the system assume about synchronisation at scale?", _waiting(own),
-         "share of a step spent waiting for others", "forecasts[0].terms"),
+         "share of a step spent waiting for others", f"forecasts[{at}].terms"),
         ("Which coupling does it expose, manage or hide?", indices.get("sync_delay_amplification"),
          "delay of the whole per delay of its parts: above 1 the coupling is exposed, below 1 slack hides it",
          "indices.sync_delay_amplification"),

@@ -7,7 +7,9 @@ jitter may grow before those that there are do not pay, on average.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from math import sqrt
+from typing import Generic
 
 import numpy as np
 
@@ -26,14 +28,37 @@ GIVEN = "accelerators pay while they add on average at least that share of what 
 NEAR = 2.0
 
 
+@dataclass
+class Jittered(Generic[S]):
+    """A scenario with its jitter scaled, at any scale: what scales have in common is drawn once."""
+
+    kind: Workload[S]
+    scenario: S
+    how: Sampling = DEFAULT
+    known: dict[float, Curve[S]] = field(default_factory=dict)
+    """Curves by the factor of jitter, so far."""
+
+    def curve(self, factor: float) -> Curve[S]:
+        """Rates with so many times the jitter."""
+        if factor not in self.known:
+            scaled = self.scenario if factor == 1 else self.kind.scale_jitter(self.scenario, factor)
+            self.known[factor] = Curve(self.kind, scaled, self.how)
+        return self.known[factor]
+
+
 def reserve(kind: Workload[S], s: S, how: Sampling = DEFAULT, *, pays: float = PAYS, decision: Rule[S] | None = None) -> Regime:
     """The factor of jitter at which one more accelerator stops paying, at its own scale; ``decision``: the rule, if known."""
-    decision, curve = decision or rule(kind, s, how, pays), Curve(kind, s, how)
+    return reserve_at(Jittered(kind, s, how), decision or rule(kind, s, how, pays), kind.ranks(s))
+
+
+def reserve_at(jittered: Jittered[S], decision: Rule[S], own: int) -> Regime:
+    """The same on so many ranks."""
+    kind, s = jittered.kind, jittered.scenario
     fixed = kind.has_fixed_demand(s)
-    ranks = kind.ranks(s) if fixed else _around(curve, decision, kind.smallest(s))
+    ranks = own if fixed else _around(jittered.curve(1.0), decision, own)
 
     def gain(factor: float) -> Floats:
-        jittery = Curve(kind, kind.scale_jitter(s, factor), how)
+        jittery = jittered.curve(factor)
         found = decision.mean_gain(jittery, ranks) if fixed else decision.gain(jittery, ranks)
         assert found is not None, "_around() chose ranks that fit the job"
         return found
@@ -73,9 +98,9 @@ def word(value: float) -> str:
     return "depleted" if value < 1 else "thin" if value < STABLE else "adequate"
 
 
-def _around(curve: Curve[S], decision: Rule[S], least: int) -> int:
-    """Ranks that with twice as many lie around the scenario's own; on one side of it where they cannot be dealt."""
-    ranks = curve.kind.ranks(curve.scenario)
+def _around(curve: Curve[S], decision: Rule[S], ranks: int) -> int:
+    """Ranks that with twice as many lie around these; on one side of them where they cannot be dealt."""
+    least = curve.kind.smallest(curve.scenario)
     below = max(round(ranks / sqrt(2) / least), 1) * least
     return next((n for n in (below, max(ranks // 2, least), ranks) if decision.gain(curve, n) is not None), least)
 

@@ -17,19 +17,22 @@ from taut.project.policy import S
 from taut.project.workload import DEFAULT, Sampling, Workload
 from taut.result.types import CurvePoint, Side, Threshold
 
-# The largest scale tried, or twice the scenario's own.
+# The largest scale tried; more where larger ones are asked for.
 MOST_RANKS = 1 << 16
 # Scales on both sides of the threshold come as near to each other as this, if ranks can be dealt so.
 NEAR = 1.5
 
 
 def threshold(
-    kind: Workload[S], s: S, how: Sampling = DEFAULT, *, pays: float = PAYS, decision: Rule[S] | None = None
+    kind: Workload[S], s: S, how: Sampling = DEFAULT, *, pays: float = PAYS, decision: Rule[S] | None = None, largest: int = 0
 ) -> Threshold:
-    """The scale beyond which one more accelerator does not pay, and what another seed says; ``decision``: its rule."""
+    """The scale beyond which one more accelerator does not pay, and what another seed says; ``decision``: its rule.
+
+    Scales are tried to twice the scenario's own, and to twice the ``largest`` that anybody asked for.
+    """
     curve, least = Curve(kind, s, how), kind.smallest(s)
     decision = decision or rule(kind, s, how, pays)
-    points, tried = _scanned(curve, decision, least, kind.ranks(s))
+    points, tried = _scanned(curve, decision, least, max(kind.ranks(s), largest))
     found = _crossed(points, least)
     while found is not None and (middle := _between(points, found, least)) is not None:
         back = decision.gain(curve, middle)
@@ -61,13 +64,12 @@ def threshold(
 def _scanned(curve: Curve[S], decision: Rule[S], least: int, own: int) -> tuple[dict[int, Floats], int]:
     """Ranks → what one more adds over what it must, doubled until nothing can pay; and the largest scale tried.
 
-    Below the scenario's own scale nothing is settled: where demand is given, few ranks may serve none of it.
+    Below the scale that is asked about nothing is settled: where demand is given, few ranks may serve none of it.
     """
-    most = max(MOST_RANKS, 2 * own)
     points: dict[int, Floats] = {}
     ranks = least
     # Doubling from the smallest job; the return may dip and recover (a new tier), so the last crossing counts.
-    while 2 * ranks <= most or not points:
+    while ranks < 2 * own or 2 * ranks <= MOST_RANKS or not points:
         back = decision.gain(curve, ranks)
         if back is None:
             break

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic
+from functools import cached_property
+from typing import Generic, TypeAlias
+
+from msgspec import structs
 
 from taut.core.errors import UsageError
-from taut.project.marginal_gain import rule
+from taut.project.marginal_gain import Rule, rule
 from taut.project.policy import Policy, S
-from taut.project.reserve import reserve
+from taut.project.reserve import Jittered, reserve_at
 from taut.project.threshold import threshold
 from taut.project.workload import Answer, Estimate, Sampling, Workload
 from taut.result import types
@@ -28,29 +31,58 @@ from taut.result.types import (
 
 @dataclass(frozen=True)
 class Assessment(Generic[S]):
-    """A scenario at its own scale: its forecast, regime and threshold."""
+    """A scenario at a scale: its forecast, indices, regime, and the threshold of the scenario."""
 
     scenario: S
     answer: Answer
+    found: Mapping[str, Estimate | None]
+    """Indices by name."""
     regime: Regime
     threshold: Threshold | None
 
     def indices(self) -> dict[str, types.Estimate | None]:
         """The indices as parts of the result."""
-        return {name: None if found is None else found.as_result() for name, found in self.answer.indices().items()}
+        return {name: None if one is None else one.as_result() for name, one in self.found.items()}
+
+    def entry(self) -> types.Forecast:
+        """The forecast with what is said of its scale."""
+        return structs.replace(self.answer.entry(), indices=self.indices(), regime=self.regime)
 
 
-def assess(kind: Workload[S], s: S, how: Sampling, answer: Answer | None = None) -> Assessment[S]:
-    """All results for one scenario; ``answer`` where there is a forecast already."""
-    answer = answer or kind.forecast(s, how)
-    own = kind.regime(s, how.seed)
-    if own is not None:
-        return Assessment(s, answer, own, None)
-    decision = rule(kind, s, how)
-    return Assessment(s, answer, reserve(kind, s, how, decision=decision), threshold(kind, s, how, decision=decision))
+class Standing(Generic[S]):
+    """A scenario at all the scales that are asked for: one rule and one threshold for all of them, a regime for each."""
+
+    def __init__(self, kind: Workload[S], s: S, how: Sampling, largest: int = 0) -> None:
+        self.kind, self.scenario, self.how = kind, s, how
+        self.largest = largest
+        """The largest scale that is asked for; the threshold is sought up to twice as many."""
+        self._jittered = Jittered(kind, s, how)
+
+    @cached_property
+    def decision(self) -> Rule[S]:
+        """When one more accelerator pays."""
+        return rule(self.kind, self.scenario, self.how)
+
+    @cached_property
+    def threshold(self) -> Threshold:
+        """Where that ends."""
+        return threshold(self.kind, self.scenario, self.how, decision=self.decision, largest=self.largest)
+
+    def assess(self, s: S, best: float | None = None) -> Assessment[S]:
+        """All results for the scenario at one of its scales; ``best`` is what its throughput is measured by, if not its own."""
+        made = self.kind.forecast(s, self.how)
+        made = made if best is None else made.measured_by(best)
+        regime = self.kind.regime(s, self.how.seed)
+        far = None if regime else self.threshold
+        regime = regime or reserve_at(self._jittered, self.decision, self.kind.ranks(s))
+        return Assessment(s, made, made.indices(), regime, far)
 
 
-def policies_of(kind: Workload[S], text: str) -> list[tuple[Policy[S], float | None]]:
+Chosen: TypeAlias = Sequence[tuple[Policy[S], float | None]]
+"""Policies and their values."""
+
+
+def policies_of(kind: Workload[S], text: str) -> Chosen[S]:
     """``overlap=0.9,spares`` → the policies and their values."""
     found = []
     for part in text.split(","):
@@ -66,21 +98,41 @@ def policies_of(kind: Workload[S], text: str) -> list[tuple[Policy[S], float | N
     return found
 
 
-def apply_policies(s: S, chosen: Sequence[tuple[Policy[S], float | None]]) -> S:
+def apply_policies(s: S, chosen: Chosen[S]) -> S:
     """The scenario with all of these, in that order."""
     for policy, value in chosen:
         s = policy.apply(s, value)
     return s
 
 
-def compare(kind: Workload[S], before: Assessment[S], text: str, how: Sampling) -> PolicyComparison:
-    """The scenario beside itself with these policies together."""
+def compare(kind: Workload[S], before: Sequence[Assessment[S]], text: str, how: Sampling) -> list[PolicyComparison]:
+    """The scenario at each scale beside itself with these policies together."""
     chosen = policies_of(kind, text)
-    after = assess(kind, apply_policies(before.scenario, chosen), how)
-    one, other = before.answer.indices(), after.answer.indices()
+    largest = max((one.answer.ranks for one in before), default=0)
+    standings: list[Standing[S]] = []
+    out = []
+    for one in before:
+        changed = apply_policies(one.scenario, chosen)
+        # What a changed scenario has in common with the same at another scale is computed once.
+        standing = next((known for known in standings if _same(kind, known.scenario, changed)), None)
+        if standing is None:
+            standings.append(standing := Standing(kind, changed, how, largest))
+        out.append(_compared(standing.assess(changed, best=one.answer.best), one, text, chosen))
+    return out
+
+
+def _same(kind: Workload[S], one: S, other: S) -> bool:
+    """Whether a scenario is another one at a different scale."""
+    ranks = kind.ranks(other)
+    return kind.can_run_on(one, ranks) and kind.at(one, ranks) == other
+
+
+def _compared(after: Assessment[S], before: Assessment[S], text: str, chosen: Chosen[S]) -> PolicyComparison:
+    one, other = before.found, after.found
     reserves = [side.regime.reserve or None for side in (before, after)]
     return PolicyComparison(
         name=text,
+        ranks=before.answer.ranks,
         policies=[AppliedPolicy(name=p.name, value=value, says=p.says, costs=p.costs or None) for p, value in chosen],
         indices=IndexSets(
             without=before.indices(), with_=after.indices(), ratio={name: ratio(one[name], other[name]) for name in one}
@@ -88,7 +140,7 @@ def compare(kind: Workload[S], before: Assessment[S], text: str, how: Sampling) 
         regime=Regimes(without=before.regime.kind, with_=after.regime.kind),
         reserve=Reserves(without=reserves[0], with_=reserves[1]),
         threshold=Thresholds(without=before.threshold, with_=after.threshold),
-        forecast=Forecasts(without=before.answer.entry(), with_=after.answer.entry()),
+        forecast=Forecasts(without=before.entry(), with_=after.entry()),
     )
 
 

@@ -66,6 +66,16 @@ class Answer(Protocol):
     def indices(self) -> Mapping[str, Estimate | None]:
         """The indices by name; None for what this workload does not have."""
 
+    @property
+    def best(self) -> float:
+        """What throughput is measured by: what it would be without jitter and failures, in the workload's own measure."""
+
+    def measured_by(self, best: float) -> Answer:
+        """The same answer, its throughput measured by the best of another.
+
+        A change that delivers more then never lowers the effective throughput ratio, which ends at 1.
+        """
+
 
 class Workload(Protocol[S]):
     """One kind of scenario. Ranks are accelerators, whatever they do.

@@ -23,13 +23,18 @@ def load(path: str | Path) -> tuple[dict[str, Json], str]:
     """(table, text) of a scenario: a file, or the name of one that ships with taut."""
     here = Path(path)
     if not here.exists() and here.suffix == "" and "/" not in str(path):
-        text = _shipped("", str(path))
-        if text is None:
-            known = ", ".join(names("")) or "none yet"
-            raise InputRefused(path, "no such scenario", f"give a TOML file, or one of: {known}")
+        text = shipped_text(str(path), "give a TOML file, or one of")
     else:
         text = load_text(here, REMEDY)
     return load_parts(parsed(text, str(path)), here), text
+
+
+def shipped_text(name: str, remedy: str = "give one of") -> str:
+    """The TOML of a scenario that ships with taut."""
+    text = _shipped("", name)
+    if text is None:
+        raise InputRefused(name, "no such scenario", f"{remedy}: {', '.join(names('')) or 'none yet'}")
+    return text
 
 
 def load_parts(table: dict[str, Json], beside: Path = Path()) -> dict[str, Json]:

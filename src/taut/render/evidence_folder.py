@@ -219,9 +219,15 @@ def _made(found: Mapping[str, Any]) -> Iterator[str]:
 
 
 def render_list(found: Sequence[ListedScenario], screen: Screen) -> str:
-    """The screen of ``taut scenarios``."""
+    """The screen of ``taut project --list``."""
     parts: list[ConsoleRenderable] = []
     for one in found:
         text = f"{safe(one.pattern)}\n→ {safe(one.decision)}"
         parts += [Text(safe(one.name), style="bold"), Padding(Text(text), (0, 0, 1, 2))]
-    return _print([*parts, Text("taut project NAME computes one; --evidence DIR writes it down.", style="dim")], screen)
+    return _print(
+        [
+            *parts,
+            Text("taut project NAME computes one, --show NAME prints its TOML; --evidence DIR writes it down.", style="dim"),
+        ],
+        screen,
+    )

@@ -1411,7 +1411,7 @@ class CompareResult(Part, frozen=True, kw_only=True):
 class Forecast(Part, frozen=True, kw_only=True):
     """What a scenario, or a measured run, gives at a scale. Keys that only some workloads have are absent in the others.
 
-    A unit of delivered work is a million tokens of training or serving, a task of agents, a request of control loops.
+    A unit of delivered work is a million tokens of training or serving, a task of agents, a thousand requests of control loops.
     """
 
     ranks: int
@@ -1446,7 +1446,8 @@ class Forecast(Part, frozen=True, kw_only=True):
     late_share: float | UnsetType | None = UNSET
     """Steps, requests or tasks later than promised, 0–1."""
     penalty_per_unit: float | UnsetType | None = UNSET
-    tokens_per_s: float | UnsetType | None = UNSET
+    tokens_per_s: float | None = None
+    """Tokens a second that count; None where there are none, or nobody measured them."""
     effective_batch_share: float | UnsetType = UNSET
     """Gradients that count, 0–1."""
     staleness_updates: float | UnsetType = UNSET
@@ -1483,8 +1484,10 @@ class Forecast(Part, frozen=True, kw_only=True):
     metastable: bool | UnsetType | None = UNSET
     outcomes: dict[str, float] | UnsetType = UNSET
     """How tasks end → share, 0–1."""
-    indices: dict[str, Estimate | None] | UnsetType = UNSET
-    """Of control loops, by name."""
+    indices: dict[str, Estimate | None] = field(default_factory=dict)
+    """At this scale, by name (docs/indices.md; of control loops docs/control.md)."""
+    regime: Regime | None = None
+    """At this scale; None where it was not measured there."""
 
 
 class Side(Part, frozen=True, kw_only=True):
@@ -1506,7 +1509,7 @@ class Threshold(Part, frozen=True, kw_only=True):
     """The scale beyond which one more accelerator stops paying."""
 
     ranks: int | None
-    """None where it pays at every scale tried."""
+    """None where it pays at every scale tried: no limit was found up to ``tried``."""
     lo: int | None
     hi: int | None
     rule: str
@@ -1604,6 +1607,8 @@ class PolicyComparison(Part, frozen=True, kw_only=True):
     """A scenario beside itself with policies."""
 
     name: str
+    ranks: int
+    """The scale at which both are compared."""
     policies: list[AppliedPolicy]
     indices: IndexSets
     regime: Regimes
@@ -1641,7 +1646,7 @@ class SpareCapacity(Part, frozen=True, kw_only=True):
     what: str
     extra_ranks: int
     extra_share: float
-    """0–1"""
+    """Over the ranks there are: above 1 where more are added than there were."""
     target_share: float
     """0–1"""
     met: bool
@@ -1749,12 +1754,15 @@ class ProjectResult(Part, frozen=True, kw_only=True):
     defaults: list[str]
     """Keys of the scenario that took their defaults."""
     forecasts: list[Forecast]
-    """At the scenario's own scale, or at those asked for."""
+    """At the scenario's own scale, or at those asked for, in that order."""
+    ranks: int
+    """The scale that ``indices``, ``regime``, ``questions`` and ``envelope`` speak of: the largest of the forecasts."""
     indices: dict[str, Estimate | None]
     """By name (docs/indices.md; of control loops docs/control.md)."""
     regime: Regime | None
     threshold: Threshold | None
     policies: list[PolicyComparison]
+    """Each at every scale of the forecasts, in their order."""
     questions: list[Question]
     envelope: Surroundings | UnsetType = UNSET
     advice: list[Advice] | UnsetType = UNSET
@@ -1776,7 +1784,7 @@ class ListedScenario(Part, frozen=True, kw_only=True):
 
 
 class ScenariosResult(Part, frozen=True, kw_only=True):
-    """What ``taut scenarios --json`` prints."""
+    """What ``taut project --list --json`` prints."""
 
     schema: int = SCHEMA
     scenarios: list[ListedScenario]
@@ -1789,6 +1797,6 @@ RESULTS: dict[str, type[Part]] = {
     "control": ControlResult,
     "control review": ReviewResult,
     "project": ProjectResult,
-    "scenarios": ScenariosResult,
+    "project --list": ScenariosResult,
 }
 """Verb → what its ``--json`` prints."""

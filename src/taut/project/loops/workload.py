@@ -56,6 +56,15 @@ class Forecast:
         return self.found
 
     @property
+    def best(self) -> float:
+        """All that the accelerators could do."""
+        return 1.0
+
+    def measured_by(self, best: float) -> Forecast:
+        """The same: what the accelerators could do does not depend on who steers them."""
+        return self
+
+    @property
     def terms(self) -> dict[str, float]:
         """Where accelerator-seconds went, shares of all that were held."""
         total = sum(run.paid_s for run in self.runs) or 1.0
@@ -93,7 +102,6 @@ class Forecast:
             currency=self.scenario.price.currency or None,
             energy_per_unit_j=None,
             requests_per_s=answered / len(self.runs) / self.scenario.loops.horizon_s,
-            indices={name: one.as_result() if one else None for name, one in self.found.items()},
             terms=self.terms,
             dominant=self.dominant,
             in_range=True,
@@ -129,7 +137,8 @@ def run_indices(run: SimulatedRun) -> dict[str, float | None]:
         planned, came = found[where, "planned"][1], found[where, "demand"][1]
         confident = float((np.abs(planned - came) <= TOLERANCE * came).mean())
     return {
-        "effective_throughput_ratio": run.useful_s / run.ideal_s if run.ideal_s else None,
+        # A run whose requests came more evenly than they do on average would do more than all.
+        "effective_throughput_ratio": min(run.useful_s / run.ideal_s, 1.0) if run.ideal_s else None,
         "effective_capacity": run.useful_s / run.paid_s if run.paid_s else None,
         "visible_success_rate": run.good / run.settled if run.settled else None,
         "planning_confidence": confident,

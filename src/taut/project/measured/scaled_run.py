@@ -78,8 +78,9 @@ class Forecast:
             mean_step_ns=types.Estimate(value=value, lo=low, hi=high),
             tflops_per_device=None,
             mfu=None,
+            # What was mended may run ahead of the references of the whole run: no share is more than all.
             effective_throughput_ratio=types.Estimate(
-                value=self.ideal_ns / value, lo=self.ideal_ns / high, hi=self.ideal_ns / low
+                value=min(self.ideal_ns / value, 1.0), lo=min(self.ideal_ns / high, 1.0), hi=min(self.ideal_ns / low, 1.0)
             ),
             cost_per_unit=None,
             energy_per_unit_j=None,

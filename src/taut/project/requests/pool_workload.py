@@ -7,7 +7,7 @@ accelerators would deliver is what they deliver there.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -39,6 +39,17 @@ class PoolForecast:
     """Fields of the result that only this kind of workload has, and ``tflops_per_device``."""
     own_indices: Mapping[str, Estimate | None]
     """Runtime variance, sync delay and straggler cascade, which each kind of workload defines for itself."""
+    best_share: float | None = None
+    """What throughput is measured by; None for what is answered without jitter."""
+
+    def measured_by(self, best: float) -> PoolForecast:
+        """The same, its throughput measured by another share."""
+        return replace(self, best_share=best)
+
+    @property
+    def best(self) -> float:
+        """Share of what is asked that could be answered at best."""
+        return max(self.quiet.answered_share if self.best_share is None else self.best_share, 1e-9)
 
     @property
     def ranks(self) -> int:
@@ -47,8 +58,8 @@ class PoolForecast:
 
     @property
     def throughput_ratio(self) -> float:
-        """What ends rightly and as promised over what is answered without jitter."""
-        return min(self.outcome.good_share / max(self.quiet.answered_share, 1e-9), 1.0)
+        """What ends rightly and as promised over what is answered without jitter; 1 at most."""
+        return min(self.outcome.good_share / self.best, 1.0)
 
     @property
     def dominant(self) -> str:
@@ -98,7 +109,7 @@ class PoolForecast:
         joules = over(self.watts(o), o.good_share * per_s)
 
         def ratio(some: Mask) -> float | None:
-            return min(float(o.good[some].mean()) / max(quiet.answered_share, 1e-9), 1.0) if some.any() else None
+            return min(float(o.good[some].mean()) / self.best, 1.0) if some.any() else None
 
         found = {
             "effective_throughput_ratio": o.blocks.estimate(self.throughput_ratio, ratio),

@@ -5,6 +5,7 @@ More ranks are more replicas. With weak scaling each has as much to do as before
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,6 +53,23 @@ class Forecast:
     """What failures make of the job; None where none are given."""
     record: indices.StepRecord | None = None
     """What the first of these steps were made of; None where no step was simulated."""
+    best_ns: float | None = None
+    """The step that throughput is measured by; None for the one without noise."""
+
+    @property
+    def best(self) -> float:
+        """The step without noise, or the one that throughput is measured by, ns."""
+        return self.best_ns or self.noiseless_ns
+
+    def measured_by(self, best: float) -> Forecast:
+        """The same, its throughput measured by another step."""
+        return dataclasses.replace(self, best_ns=best)
+
+    @property
+    def throughput_ratio(self) -> float:
+        """Step without noise over the mean step, failures and gradients that do not count taken off; 1 at most."""
+        ratio = self.best / float(self.step_ns.mean()) * self.kept
+        return min(ratio * effects.batch_share(self.scenario), 1.0)
 
     @property
     def kept(self) -> float:
@@ -105,7 +123,7 @@ class Forecast:
             mean_step_ns=types.Estimate(value=mean, lo=float(mean - error), hi=float(mean + error)),
             tflops_per_device=flops / 1e3,
             mfu=flops / 1e3 / work.peak_tflops(s),
-            effective_throughput_ratio=self.noiseless_ns / mean * self.kept * effects.batch_share(s),
+            effective_throughput_ratio=self.throughput_ratio,
             availability=None if self.histories is None else Estimate(*self.histories.kept).as_result(),
             cost_per_unit=None if price is None else price / 3600 * seconds * self._paid(),
             currency=s.price.currency or None,
@@ -131,9 +149,9 @@ class Forecast:
         """All six, see ``training_indices.py``."""
         assert self.record is not None, "a sketch tells no indices"
         device, steps, alone, record = effects.capped_device(self.scenario), self.step_ns, self.noiseless_ns, self.record
-        watts, counts = (device.load_w, device.stall_w), effects.batch_share(self.scenario)
+        watts, counts, best = (device.load_w, device.stall_w), effects.batch_share(self.scenario), self.best
         return {
-            "effective_throughput_ratio": indices.effective_throughput_ratio(record, steps, alone, self.histories, counts),
+            "effective_throughput_ratio": indices.effective_throughput_ratio(record, steps, best, self.histories, counts),
             "energy_per_useful_step": indices.energy_per_useful_step(record, steps, alone, watts, self.histories, counts),
             "runtime_variance_index": indices.runtime_variance_index(steps),
             "sync_delay_amplification": indices.sync_delay_amplification(record, steps),

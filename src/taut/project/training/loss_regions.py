@@ -5,7 +5,7 @@ All of it asks the fast rate (``sampled_replica.py``) with the same seeds before
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from math import ceil, gcd, log, sqrt
 
 import numpy as np
@@ -17,7 +17,7 @@ from taut.project.reserve import STABLE
 from taut.project.training.scenario import Scenario
 from taut.project.training.workload import WORKLOAD, scale_failures
 from taut.project.workload import DEFAULT, Estimate, Sampling
-from taut.result.types import Elasticity, LossRegion, SpareCapacity
+from taut.result.types import Elasticity, LossRegion, Regime, SpareCapacity
 
 # Times as many ranks; times as far as ranks differ for good; times as many synchronisations a token.
 SCALES, HETEROGENEITY, INTENSITY = (1, 4, 16), (1.0, 2.0, 4.0), (0.25, 1.0, 4.0)
@@ -29,10 +29,13 @@ SPARES = (1, 2, 4, 8, 16)
 FAR = 4
 
 
-def regimes(s: Scenario, how: Sampling = DEFAULT, *, pays: float = PAYS) -> list[LossRegion]:
+def regimes(
+    s: Scenario, how: Sampling = DEFAULT, *, pays: float = PAYS, known: Mapping[int, Regime] | None = None
+) -> list[LossRegion]:
     """The map: at each scale, heterogeneity and synchronisation intensity what is lost, to what most, and the regime.
 
-    Lost is what the smallest whole job, without jitter and failures, does not lose.
+    Lost is what the smallest whole job, without jitter and failures, does not lose. ``known`` are regimes by scale that were
+    found with more draws for the scenario as it stands: the map says the same there.
     """
     decision, least = rule(WORKLOAD, s, how, pays), WORKLOAD.smallest(s)
     quiet = WORKLOAD.at(WORKLOAD.ideal(s), least)
@@ -54,6 +57,7 @@ def regimes(s: Scenario, how: Sampling = DEFAULT, *, pays: float = PAYS) -> list
                 kind = "unstable" if back[0][0] < 1 else "stable" if back[1][0] >= 1 else "marginal"
                 spent = _spent(WORKLOAD.at(here, ranks), how)
                 lost = {name: ns - usual[name] for name, ns in spent.items() if name != "compute"}
+                given = (known or {}).get(ranks) if apart == 1 and intensity == 1 else None
                 rows.append(
                     LossRegion(
                         ranks=ranks,
@@ -61,8 +65,12 @@ def regimes(s: Scenario, how: Sampling = DEFAULT, *, pays: float = PAYS) -> list
                         intensity=intensity,
                         dominates=max(lost, key=lambda name: lost[name]) if max(lost.values()) > 0 else None,
                         loss_share=1 - float(now.known_rates(ranks)[0]) / ranks / best,
-                        kind=kind,
-                        marginal_return=float(back[0][0]) * decision.share,
+                        kind=given.kind if given and given.kind else kind,
+                        marginal_return=(
+                            given.marginal_return.value
+                            if given and given.marginal_return
+                            else float(back[0][0]) * decision.share
+                        ),
                     )
                 )
     return rows

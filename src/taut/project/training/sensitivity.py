@@ -3,6 +3,9 @@ fabrics as purchases, growth, bytes moved, and the gap that the next generation 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from taut.core.errors import UsageError
 from taut.project.fabric.fabric_growth import bandwidth_needed, choices, growth
 from taut.project.fabric.traffic import traffic
@@ -10,20 +13,25 @@ from taut.project.policy import Described
 from taut.project.training.loss_regions import elasticities, excess_capacity, regimes
 from taut.project.training.scenario import Scenario
 from taut.project.workload import DEFAULT, Sampling
-from taut.result.types import Surroundings
+from taut.result.types import Regime, Surroundings
 
 TOPOLOGIES, OVERSUBSCRIPTIONS = ("fat-tree", "rail-optimised", "rail-only"), (1.0, 2.0, 4.0)
 # Times its own ranks that a scenario grows to.
 SIZES = (1, 2, 4, 8)
+NOTHING: Mapping[int, Regime] = MappingProxyType({})
 
 
-def sensitivity(s: Described, how: Sampling = DEFAULT) -> Surroundings:
-    """Regimes, elasticities, spare capacity, fabrics, growth, traffic and the next generation of devices."""
+def sensitivity(s: Described, how: Sampling = DEFAULT, known: Mapping[int, Regime] = NOTHING) -> Surroundings:
+    """Regimes, elasticities, spare capacity, fabrics, growth, traffic and the next generation of devices.
+
+    ``known`` are the regimes of the scales that were asked for; where these are several, growth and the next generation are
+    given at each of them.
+    """
     if not isinstance(s, Scenario):
         raise UsageError("--envelope maps what lies around training jobs; this scenario is none")
-    ranks = [s.job.world * times for times in SIZES]
+    ranks = sorted(known) if len(known) > 1 else [s.job.world * times for times in SIZES]
     return Surroundings(
-        regimes=regimes(s, how),
+        regimes=regimes(s, how, known=known),
         elasticities=elasticities(s, how),
         spare_capacity=excess_capacity(s, how),
         fabrics=choices(s, TOPOLOGIES, OVERSUBSCRIPTIONS),

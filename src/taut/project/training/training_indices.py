@@ -143,7 +143,9 @@ def effective_throughput_ratio(
     if histories is not None:
         kept = histories.node_us[:, [PRODUCTIVE, SLOW]].sum(axis=1) / (histories.nodes * histories.count("wall_us"))
         value, again = value * float(kept.mean()), again * kept[_resampled(histories)].mean(axis=1)
-    return _widened(_with_interval(value, again), record, lambda _, took: took)
+    found = _widened(_with_interval(value, again), record, lambda _, took: took)
+    # A share of what could be done: steps that a gate does not wait for may be shorter than the one without noise.
+    return Estimate(min(found.value, 1.0), *(None if end is None else min(end, 1.0) for end in (found.lo, found.hi)))
 
 
 def energy_per_useful_step(
