@@ -13,6 +13,7 @@ import json
 import subprocess
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +90,7 @@ def scaled(x: Any) -> tuple[Any, Any]:
 
 
 def eight_bit_products() -> list[dict[str, float]]:
-    """Rate of matrix products of eight-bit floats, TFLOP/s, and what making them of sixteen bits takes, GB/s of these."""
+    """Rate of matrix products of eight-bit floats, TFLOP/s, and what making them of sixteen bits takes."""
     import torch
 
     rows = []
@@ -97,9 +98,8 @@ def eight_bit_products() -> list[dict[str, float]]:
         for k in DEPTHS:
             x = torch.randn((m, k), device="cuda", dtype=torch.bfloat16)
             a, b = (scaled(torch.randn(shape, device="cuda", dtype=torch.bfloat16)) for shape in ((m, k), (n, k)))
-            work = lambda a=a, b=b: torch._scaled_mm(a[0], b[0].t(), a[1], b[1], out_dtype=torch.bfloat16, use_fast_accum=True)  # noqa: E731
-            exact = lambda a=a, b=b: torch._scaled_mm(a[0], b[0].t(), a[1], b[1], out_dtype=torch.bfloat16)  # noqa: E731
-            took, slow, cast = timed(work), timed(exact), timed(lambda x=x: scaled(x))
+            exact = partial(torch._scaled_mm, a[0], b[0].t(), a[1], b[1], out_dtype=torch.bfloat16)
+            took, slow, cast = timed(partial(exact, use_fast_accum=True)), timed(exact), timed(partial(scaled, x))
             rows.append(
                 {"rows": m, "columns": n, "depth": k, "us": took * 1e6, "tflops": 2e-12 * m * n * k / took,
                  "exact_us": slow * 1e6, "cast_us": cast * 1e6}

@@ -132,7 +132,7 @@ def dgxc_row(r: dict[str, str]) -> Row:
     for key, pattern in (("layers", r"(\d+) layers"), ("sequence", r"sequence (\d+)")):
         model[key] = int(found[1]) if (found := re.search(pattern, said)) else model[key]
     job: dict[str, Any] = {CUTS[key]: int(value) for key, value in re.findall(r"([A-Z]+)=(\d+)", said) if key in CUTS}
-    batch = r["gbs"] or re.search(r"global batch (\d+)", said)[1]  # type: ignore[index]
+    (batch,) = [r["gbs"]] if r["gbs"] else re.findall(r"global batch (\d+)", said)
     fp8 = "FP8" in r["recipe"]
     job |= {"global_batch": int(batch), "dp": int(r["gpus"]) // (job["tp"] * job.get("pp", 1) * job.get("cp", 1)),
             "schedule": "interleaved" if job.get("virtual_pp", 1) > 1 else "1f1b", "precision": "fp8" if fp8 else "bf16",

@@ -19,7 +19,7 @@ from taut.lab.run_case import Runner
 from taut.lab.score import Row, beside_policy, score, summarise
 from taut.lab.truth import ON_ALL, Injected, Truth
 from taut.lab.truth import load as load_truth
-from taut.result.types import AnalysisResult, Estimate, Finding, Grown, Job, LedgerResult, Verdict
+from taut.result.types import AnalysisResult, Estimate, Finding, Grown, Job, LedgerResult, Verdict, VerdictClass
 from taut.run import analyze
 
 SHAKY = "structural instability"
@@ -113,14 +113,14 @@ def finding(mode: str, *ranks: int) -> Finding:
     return blank(Finding, mode=mode, ranks=[*ranks], links=[], steps=(0, 99), recoverable_wall_ns=0, alternatives=[])
 
 
-def scored(fault: str, kind: str, *findings: Finding, **about: Any) -> Row:
+def scored(fault: str, kind: VerdictClass, *findings: Finding, **about: Any) -> Row:
     done = {"both": (Injected(fault="hiccups", first_step=0, last_step=99),)}.get(fault, ())
     done += (Injected(fault="slow" if done else fault, ranks=(3,) if done else (), first_step=0, last_step=99),)
     known = Truth(
         job=PLAIN_JOB, fault=fault, seed=70, injected=() if fault == "none" else done, policy="local-steps=4",
         **{"ranks": 16, "faulted_ns": (100, 100), "policy_ns": (80, 80), "late_share": 0.4, **about},
     )  # fmt: skip
-    verdict = Verdict(text="", kind=kind, bound=None, components=None)  # type: ignore[arg-type]
+    verdict = Verdict(text="", kind=kind, bound=None, components=None)
     ledger = blank(LedgerResult, closes=True)
     return score(
         blank(AnalysisResult, findings=[*findings], verdict=verdict, ledger=ledger, job=blank(Job, first_step=0)), known, BUILT

@@ -130,8 +130,10 @@ def test_no_share_is_more_than_all_and_what_saves_money_lowers_no_ratio(policy: 
         assert found.hi is None or found.hi <= 1
     assert before.cost_per_unit is not None
     assert after.cost_per_unit is not None
+    assert before.effective_throughput_ratio is not None
+    assert after.effective_throughput_ratio is not None
     if after.cost_per_unit < before.cost_per_unit:
-        assert after.effective_throughput_ratio >= before.effective_throughput_ratio  # type: ignore[operator]
+        assert after.effective_throughput_ratio >= before.effective_throughput_ratio
 
 
 def test_the_point_of_the_map_is_what_the_header_says() -> None:

@@ -27,7 +27,7 @@ def cell(ranks: int, spread: float, gates: float) -> dict[str, Any]:
     }  # fmt: skip
 
 
-ENVELOPE = {
+ENVELOPE: dict[str, Any] = {
     "point": {
         "ranks": {"value": 8, "lo": 8, "hi": 8},
         "heterogeneity": {"value": 0.02, "lo": 0.015, "hi": 0.035},
@@ -68,7 +68,7 @@ def test_two_letters_are_an_overlap_and_a_dot_is_nothing() -> None:
 
 
 def test_where_one_mode_dominates_everywhere_the_next_is_named() -> None:
-    lone = [one | {"modes": ["structural instability"]} for one in ENVELOPE["map"]]  # type: ignore[operator, union-attr]
+    lone = [one | {"modes": ["structural instability"]} for one in ENVELOPE["map"]]
     result = filled(AnalysisResult, copy.deepcopy(RESULT) | {"envelope": ENVELOPE | {"map": lone}})
     shown = " ".join(render(result, Screen(80)).split())
     assert "behind it: work imbalance 2 % here; work imbalance 8 % at 128 ranks, ±8 %, 12 gates a step" in shown

@@ -31,7 +31,7 @@ def answer(question: str, said: str | None, says: str = "", needs: str | None = 
     return {"question": question, "answer": said, "says": says, "evidence": [], "needs": needs}
 
 
-RISK = {
+RISK: dict[str, Any] = {
     "class": "soft degradation",
     "says": "slower",
     "answers": [
@@ -99,7 +99,7 @@ def test_the_risk_is_a_line_unless_there_is_more_than_traces() -> None:
 
 
 def test_nothing_measured_is_no_line() -> None:
-    unknown = [answer(one["question"], None, needs="power") for one in RISK["answers"]]  # type: ignore[index]
+    unknown = [answer(one["question"], None, needs="power") for one in RISK["answers"]]
     assert "Risk" not in screen_of(risk={"class": None, "says": "", "answers": unknown})
 
 

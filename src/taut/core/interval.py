@@ -57,6 +57,11 @@ def share(flags: Mask, block: int | None = None) -> Estimate | None:
     return Estimate(value=p, lo=max(0.0, min(float(low), middle - half)), hi=min(1.0, max(float(high), middle + half)))
 
 
+def share_of(part: Numbers, whole: Numbers) -> Estimate | None:
+    """Which share of all steps a part of each is, with its interval."""
+    return estimate(lambda s: part[s].sum(axis=-1) / np.maximum(whole[s].sum(axis=-1), 1), len(whole))
+
+
 def over(part: Numbers, whole: Numbers) -> Floats:
     """A ratio, NaN where the whole is not positive."""
     return part / np.where(whole > 0, whole, np.nan)

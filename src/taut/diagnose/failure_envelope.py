@@ -14,16 +14,16 @@ import numpy as np
 from msgspec.structs import replace
 
 from taut.core.array_types import Floats, Ints, Mask
-from taut.core.ids import numbered, weighed
+from taut.core.ids import weighed
 from taut.core.interval import LEVEL, drawn, estimate
 from taut.core.reporting import LISTED_SHARE
 from taut.core.tables import Kind
 from taut.diagnose.finding import Finding
 from taut.diagnose.job_regime import mended
 from taut.diagnose.more_ranks import Meetings, latest, meetings
+from taut.diagnose.strays import own_ops, usual_of_rank
 from taut.graph import Graph
 from taut.replay.blame import Blame
-from taut.replay.exposed import copies
 from taut.replay.mixtures import grid
 from taut.replay.timeline import Batch
 from taut.result.types import Envelope, EnvelopeCell, EnvelopePoint, Estimate
@@ -51,7 +51,7 @@ def envelope(batch: Batch, blame: Blame, findings: Sequence[Finding]) -> Envelop
     if met is None:
         return None
     usual, work, gap = mended(g, blame, findings)
-    own = (~np.isin(g.ops.kind, (Kind.COMMUNICATE, Kind.SYNCHRONISE)) | copies(g)) & (g.gate < 0)
+    own = own_ops(g)
     spread = _heterogeneity(g, np.where(own, work, 0))
     if spread is None:
         return None
@@ -119,7 +119,7 @@ def _losses(
 ) -> tuple[Floats, Floats]:
     """Draws × losses × points, ns over the run, and draws × points the wall; the first draw is the run as it is."""
     g, (usual, work, gap) = batch.graph, mended_ns
-    unequal = np.where(own, _for_good(g, work) - usual, 0.0)
+    unequal = np.where(own, usual_of_rank(g, work) - usual, 0.0)
     within = work - usual - unequal
     host = own & (g.ops.kind == Kind.COORDINATE)
     busy = np.where(own & ~host, usual, 0)
@@ -173,16 +173,6 @@ def _columns(where: list[Place], parts: int, lates: int) -> Floats:
             share[row, :2, n] += 1.0
             share[row + len(HETEROGENEITY) * each, 2, n] += 1.0
     return share.reshape(parts + lates, -1)
-
-
-def _for_good(graph: Graph, work: Ints) -> Floats:
-    """Median work of the same op on the same rank over the run, ns."""
-    from taut.core.group_kernels import group_sort
-    from taut.replay.wait_kernels import describe_cells
-
-    cell, cells = numbered(graph.ops.rank, graph.ops.name, graph.ops.size, graph.place)
-    order, begin = group_sort(cell, cells)
-    return describe_cells(work, order, begin)[0][cell]
 
 
 def _even(graph: Graph, own: Ints) -> Floats:

@@ -1,8 +1,9 @@
 """Structural instability: loss at gates that nobody carries, which a policy recovers and no repair does.
 
 With the other findings mended, the regime is not stable, what strays cost is worth listing, and the 95 % upper bound of the
-largest rank's, host's and link's share of that cost is below one half. A null that is not rejected proves nothing, so the
-share is bounded; with too few episodes for that nothing is claimed, and ``Undecided`` says how many steps would tell.
+share that the largest rank, the largest host or all transfers have of that cost is below one half. A null that is not rejected
+proves nothing, so the share is bounded; with too few episodes for that nothing is claimed, and ``Undecided`` says how many
+steps would tell.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 
 from taut.core.array_types import Floats, Ints, Mask
 from taut.core.ids import word_ids
-from taut.core.interval import estimate
+from taut.core.interval import share_of
 from taut.core.rank_words import rank_label
 from taut.core.reporting import LISTED_SHARE, spell
 from taut.diagnose.finding import Evidence, Finding, recovered, top_classes
@@ -136,7 +137,7 @@ def _nobody(evidence: Evidence, others: Sequence[Finding], pays: float) -> Findi
     if late < LISTED_SHARE * evidence.observed.wall_ns * (len(g.ranks) - 1):  # whoever is late is waited for by all others
         return None
     found = strays(evidence, others)
-    price = _price(found)
+    price = share_of(found.cost_ns, found.wall_ns)
     if price is None or price.value < LISTED_SHARE:
         return None
     host, follows = host_numbers(g), successive(g)
@@ -174,15 +175,10 @@ def _nobody(evidence: Evidence, others: Sequence[Finding], pays: float) -> Findi
 
 
 def worse(one: Regime, other: Regime) -> Regime:
-    """The regime that leaves less reserve; one that is not known says nothing about the other."""
+    """The regime that leaves less reserve; none where ``one``, which needs a full rendezvous, is not known."""
     if one.reserve is None or one.kind is None:
         return one
     return other if other.reserve is not None and other.reserve.value < one.reserve.value else one
-
-
-def _price(found: Strays) -> Estimate | None:
-    cost, wall = found.cost_ns, found.wall_ns
-    return estimate(lambda s: cost[s].sum(axis=-1) / np.maximum(wall[s].sum(axis=-1), 1.0), len(wall))
 
 
 def host_numbers(graph: Graph) -> Ints:
@@ -248,10 +244,10 @@ def _culprit(evidence: Evidence, found: Strays, carried: Carrier, others: Sequen
     before = [change for one in others for change in one.changes]
     saved = recovered(evidence, [*before, *changes]) - recovered(evidence, before)
     wall = evidence.observed.window_ns
-    share = estimate(lambda s: saved[s].sum(axis=-1) / np.maximum(wall[s].sum(axis=-1), 1), len(wall))
-    if share is None or (share.lo or 0.0) < LISTED_SHARE:
-        return None
+    share = share_of(saved, wall)
     late = np.flatnonzero(np.isin(found.stray_ns.argmax(axis=0), carried.rows) & (saved > LISTED_SHARE * np.median(wall)))
+    if share is None or (share.lo or 0.0) < LISTED_SHARE or not len(late):
+        return None
     return Finding(
         mode="straggler cascade",
         ranks=tuple(int(rank) for rank in g.ranks[carried.rows]),
@@ -357,9 +353,9 @@ def _shape(parts: Units, sizes: Floats) -> list[str]:
 def _periodic(parts: Units, seed: int = 0) -> bool:
     """Whether the episodes of a unit come at more even distances than at random, pooled over units."""
     order = np.lexsort((parts.first, parts.unit))
-    unit, first = parts.unit[order], parts.first[order]
-    same = unit[1:] == unit[:-1]
-    apart, unit = np.diff(first)[same].astype(np.float64), unit[1:][same]
+    whose = parts.unit[order]
+    same = whose[1:] == whose[:-1]
+    apart = np.diff(parts.first[order])[same].astype(np.float64)
     if len(apart) < LEAST_EPISODES:
         return False
 
@@ -367,11 +363,10 @@ def _periodic(parts: Units, seed: int = 0) -> bool:
         return float(apart.std() / max(apart.mean(), 1.0))
 
     rng, windows = np.random.default_rng(seed), parts.stray_ns.shape[1]
-    whose = np.sort(parts.unit)
     as_even = 0
     for _ in range(SHUFFLES):
         again = windows * rng.random(len(whose))
-        again = np.diff(again[np.lexsort((again, whose))])[whose[1:] == whose[:-1]]
+        again = np.diff(again[np.lexsort((again, whose))])[same]
         as_even += uneven(again) <= uneven(apart)
     return (1 + as_even) / (1 + SHUFFLES) <= PERIODIC
 

@@ -31,7 +31,7 @@ LEVEL = (0.05, 0.95)
 SHUFFLES, TOGETHER = 199, 0.01
 """Ranks are dealt anew to hosts so often; episodes come together within hosts if so few of them are as much together."""
 UNSEEN = 3.0
-"""Of what has not been seen in n steps, n ÷ 3 is the rate at which it would have been, with a chance of 95 %."""
+"""Hiccups as frequent as three in n steps are missed in n steps with a chance of 5 %."""
 
 
 class Units(Struct, frozen=True):
@@ -96,7 +96,7 @@ def growth(strays: Strays, found: Units, ranks: int, scales: Sequence[float] = S
     for scale in scales:
         more = round(scale * count) - count
         drawn = [_latest(found, pool, more, rng) for _ in range(DRAWS)]
-        # With the measured units among them, whose latest is nobody's by more than nothing without strays.
+        # The measured units are among them: without strays the slowest of these comes at 0.
         joined = [_share(ideal, own, through, np.maximum(seen, came), max(most, 0.0)) for came, most in drawn] if more else []
         anew = [_share(ideal, own, through, *_latest(found, pool, more + count, rng)) for _ in range(DRAWS)]
         value = float(np.mean(joined)) if more else float(strays.cost_ns.sum() / max(strays.wall_ns.sum(), 1.0))

@@ -15,7 +15,7 @@ import numpy as np
 
 from taut.core.array_types import Ints
 from taut.core.ids import weighed
-from taut.core.interval import Z, estimate
+from taut.core.interval import Z, share_of
 from taut.core.rank_words import rank_labels
 from taut.core.reporting import LISTED_SHARE, spell
 from taut.core.tables import Kind
@@ -54,7 +54,7 @@ def _checkpoints(e: Evidence) -> list[Finding]:
         return []
     change = Change(ops, "work", "set", kept, "checkpoints as long as on other ranks")
     saved = recovered(e, [change])
-    share = estimate(lambda s: saved[s].sum(axis=-1) / np.maximum(wall[s].sum(axis=-1), 1), len(wall))
+    share = share_of(saved, wall)
     if share is None or share.lo is None or share.lo < LISTED_SHARE:
         return []
     who = rank_labels(graph.ranks[ranks].tolist(), graph.members)

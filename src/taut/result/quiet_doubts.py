@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from taut.core.ids import least
-from taut.core.interval import estimate
+from taut.core.interval import share_of
 from taut.core.rank_words import rank_label, rank_labels
 from taut.core.reporting import LISTED_SHARE, spell
 from taut.diagnose.slow_sets import shared_place, two_levels
@@ -113,7 +113,7 @@ def _saving(a: Computed) -> str | None:
     walls = a.batch.walls(g.work_ns, blame.usual_ns, key[g.rank_index], len(asked), g.gap_ns, blame.usual_gap_ns)
     saved = a.observed.window_ns[:, None] - walls
     best = int(np.argmax(saved.sum(axis=0)))
-    found = estimate(lambda s: saved[s, best].sum(axis=-1) / np.maximum(a.observed.window_ns[s].sum(axis=-1), 1), steps)
+    found = share_of(saved[:, best], a.observed.window_ns)
     if found is None:
         return None
     # In few steps one that was late beyond all doubt, once, is no habit yet, and no reason to call the run healthy.
@@ -171,8 +171,7 @@ def _gaps(a: Computed) -> str | None:
 
 def _shorter(a: Computed, other: Timeline) -> Estimate | None:
     """By which share another timeline is shorter than the observed one."""
-    saved, whole = a.observed.window_ns - other.window_ns, a.observed.window_ns
-    return estimate(lambda s: saved[s].sum(axis=-1) / np.maximum(whole[s].sum(axis=-1), 1), len(whole))
+    return share_of(a.observed.window_ns - other.window_ns, a.observed.window_ns)
 
 
 def _least(found: Estimate) -> float:

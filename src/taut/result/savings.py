@@ -12,8 +12,7 @@ from __future__ import annotations
 import numpy as np
 from msgspec import Struct
 
-from taut.core.array_types import Numbers
-from taut.core.interval import estimate
+from taut.core.interval import share_of
 from taut.core.reporting import LISTED_SHARE
 from taut.diagnose.finding import Finding
 from taut.diagnose.instability import Structure
@@ -64,7 +63,7 @@ def _share(a: Computed, finding: Finding) -> Estimate:
     if finding.structure is not None:
         return _by_policy(a, finding, finding.structure)
     saved = finding.saved_ns
-    found = None if saved is None else _of_wall(a, saved)
+    found = None if saved is None else share_of(saved, a.observed.window_ns)
     return found or Estimate(value=finding.recoverable_wall_ns / max(a.observed.wall_ns, 1), lo=None, hi=None)
 
 
@@ -88,9 +87,4 @@ def _controllers(a: Computed) -> Estimate | None:
         Change(everywhere, "gap", "add", -np.minimum(held.pause_ns, a.graph.gap_ns), why),
         Change(everywhere, "work", "add", -np.minimum(own, a.graph.work_ns), why),
     ]
-    return _of_wall(a, a.observed.window_ns - replay(a.graph, changes).window_ns)
-
-
-def _of_wall(a: Computed, saved: Numbers) -> Estimate | None:
-    whole = a.observed.window_ns
-    return estimate(lambda s: saved[s].sum(axis=-1) / np.maximum(whole[s].sum(axis=-1), 1), len(whole))
+    return share_of(a.observed.window_ns - replay(a.graph, changes).window_ns, a.observed.window_ns)
