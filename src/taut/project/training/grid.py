@@ -291,6 +291,8 @@ class Sync:
 
 
 EACH_STEP = Sync()
+# Ops of a step for which threads are worth their while: some milliseconds.
+THREADED_OPS = 1_000_000
 
 
 def steps(
@@ -306,12 +308,13 @@ def steps(
 
     A step is as long as the slowest replica's time from the end of the step before; between meetings replicas drift apart.
     """
-    expect(count * grid.replicas * len(grid.program))
-    zero = np.zeros(grid.replicas)
+    ops = grid.replicas * len(grid.program)
+    expect(count * ops)
+    zero, threads = np.zeros(grid.replicas), cores > 1 and ops > THREADED_OPS
 
     def ends() -> Iterator[Floats]:
         for k in range(count):
-            made = grid.simulate(zero, k, seed, grid.slowness([k])[0], pool if cores > 1 else None, 4 * cores)
+            made = grid.simulate(zero, k, seed, grid.slowness([k])[0], pool if threads else None, 4 * cores)
             if seen is not None:
                 seen(made)
             yield made.ends

@@ -24,12 +24,12 @@ from taut.project.training.grid import Grid, Sync, step_lengths
 from taut.project.training.pipeline import program
 from taut.project.training.scenario import Failure, Noise, Scenario
 from taut.project.training.step_plan import Plan, plan
-from taut.project.training.step_time import split_work, without_noise
+from taut.project.training.step_time import pipeline_ns, split_work
 
 # Of a sample: schedule, pp, virtual pp, micro-batches, members of a group, steps between syncs, devices dealt by speed.
 Shape = tuple[str, int, int, int, int, int, bool]
 # Ops that a sample may take, and how many replicas are drawn whatever that says.
-OPS, FEWEST, MOST = 1_500_000, 250, 1 << 15
+OPS, FEWEST, MOST = 600_000, 250, 1 << 15
 # Draws from which the sum of a chunk's layers is known; a step has many of them, so their ends matter little.
 SUMS = 1 << 14
 # Replicas whose devices differ for good, where another gate than a barrier wants to know when each of them ends …
@@ -46,14 +46,15 @@ FAILURES, FEWEST_HISTORIES = 2000, 3
 
 def rate(s: Scenario, seed: int, measured: Floats | None = None) -> float:
     """Tokens a second that count; ``measured`` are the residuals of a run, as in ``forecast``."""
-    return sketch(s, seed, measured).tokens_per_s
+    mean = expected_step_ns(s, plan(s), seed, measured)
+    histories = _job_histories(s, mean, seed)
+    return Forecast.tokens_per_s_of(s, mean) * (1.0 if histories is None else histories.mean_kept)
 
 
 def sketch(s: Scenario, seed: int = 0, measured: Floats | None = None) -> Forecast:
     """A forecast of mean values: every step takes the expected time."""
     p = plan(s)
-    mean = (gated_step_ns if _needs_history(s) else mean_step_ns)(s, p, seed, measured)
-    alone = float(without_noise(s, p).step(np.zeros(1), 0, 0).max())
+    mean, alone = expected_step_ns(s, p, seed, measured), pipeline_ns(s, p)
     return Forecast(
         s.job.world,
         np.array([mean]),
@@ -62,6 +63,11 @@ def sketch(s: Scenario, seed: int = 0, measured: Floats | None = None) -> Foreca
         s,
         _job_histories(s, mean, seed),
     )
+
+
+def expected_step_ns(s: Scenario, p: Plan, seed: int, measured: Floats | None = None) -> float:
+    """Expected step at whatever gate."""
+    return (gated_step_ns if _needs_history(s) else mean_step_ns)(s, p, seed, measured)
 
 
 def _needs_history(s: Scenario) -> bool:
