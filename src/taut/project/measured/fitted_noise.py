@@ -100,7 +100,7 @@ def _lengths(jitter_ns: Floats, others: Mask) -> Floats:
     """How much later each came than those at its gate that had no hiccup: the mean of all has the hiccup in it."""
     many = np.maximum(others.sum(axis=2, keepdims=True), 1)
     usual = np.where(others, jitter_ns, 0.0).sum(axis=2, keepdims=True) / many
-    return np.maximum(jitter_ns - usual, 1.0)
+    return np.asarray(np.maximum(jitter_ns - usual, 1.0))
 
 
 def hiccups_among(strays: Floats) -> Mask:
