@@ -3,7 +3,9 @@
 A replica's program (``pipeline.py``) becomes *beats*: the ranks of a stage do one thing together, each its own op. An op of
 the program is a receive (if its input comes from another stage), work and meetings of the tensor- and context-parallel
 group in turn, and a send (if its result goes to another stage). Then replicas meet, the ranks of a replica meet (they
-need the norm of all gradients before any of them may update), and the optimiser ends the step.
+need the norm of all gradients before any of them may update), and the optimiser ends the step. Gates that let replicas run
+apart are edges from what others had done some meetings ago. What waits for the fastest only is no max-plus system, and has no
+graph: dropped replicas, clones, copies of late ops.
 
 Receives lie in lanes of their own, posted as soon as the one before them is done; everything else of a rank is one lane.
 A send waits for nobody. Rows come in an order that respects what they wait for, so the program of a replay is known
@@ -65,7 +67,7 @@ def graph(
     """
     p, grid = p or plan(s), replace(grid, replicas=s.job.dp)
     shape = _shape(s, p, grid, steps, by)
-    rows = _rows(s, shape, grid, steps)
+    rows = _rows(s, shape, grid, steps, p.sync_ns > 0)
     if by == "chunk":
         took = _chunks(shape, grid, steps, seed)
     else:
@@ -110,8 +112,8 @@ class Rows:
     nth: Any
 
 
-def _rows(s: Scenario, shape: Shape, grid: Grid, steps: int) -> Rows:
-    """Every replica's beats, then what ends a step, step by step."""
+def _rows(s: Scenario, shape: Shape, grid: Grid, steps: int, syncs: bool) -> Rows:
+    """Every replica's beats, then what ends a step, step by step; ranks of one replica may have gradients to sum too."""
     replica, beat, member = np.indices((shape.dp, len(shape.op), shape.inner)).reshape(3, -1)
     last, stage, of, place = np.indices((3, shape.pp, shape.dp, shape.inner)).reshape(4, -1)
     columns = {
@@ -123,7 +125,7 @@ def _rows(s: Scenario, shape: Shape, grid: Grid, steps: int) -> Rows:
     step = np.repeat(np.arange(steps), len(one["op"]))
     all_rows = {name: np.tile(values, steps) for name, values in one.items()}
     synced = (step + 1) % s.job.steps_between_syncs == 0
-    keep = (all_rows["role"] != SYNC) | (synced & (shape.dp > 1))
+    keep = (all_rows["role"] != SYNC) | (synced & (syncs or shape.dp > 1))
     keep &= (all_rows["role"] != NORM) | (shape.pp * shape.inner > 1)
     return Rows(step[keep], **{name: values[keep] for name, values in all_rows.items()})
 
@@ -135,6 +137,10 @@ def _chunks(shape: Shape, grid: Grid, steps: int, seed: int) -> Any:
     for i, (cell, direction, stage) in enumerate(zip(program.cell, program.direction, program.stage, strict=True)):
         drawn = _look_up(op_key.plain(keys, i), grid.tables[direction]) * slow[:, :, stage]
         took[:, :, i, 0, 0] = grid.fixed_ns.ravel()[cell] + grid.drawn_ns.ravel()[cell] * drawn
+    for k in range(steps if grid.pauses is not None else 0):
+        added, where = grid.pauses(k)
+        hit = (where * program.ops_of_stage).astype(np.int64)[:, program.stage] == program.turn
+        took[k, :, :, 0, 0] += np.where(hit, added[:, program.stage], 0.0)
     return took
 
 
@@ -188,9 +194,9 @@ def _assembled(s: Scenario, p: Plan, shape: Shape, grid: Grid, rows: Rows, work_
     rank = (rows.stage * shape.dp + rows.replica) * shape.inner + rows.member
     direction = np.append(grid.program.direction, FORWARD)[rows.op]
     lane = np.where(rows.role == RECEIVE, 1 + direction, 0)
-    gate, gates = _gates(shape, grid, rows)
+    gate, gates = _gates(s, shape, grid, rows)
     wait = np.where(rows.role == SEND, NULL, gate)
-    ptr, pred = _preds(rows, rank, lane, grid, shape)
+    ptr, pred = _preds(s, rows, rank, lane, grid, shape)
     names, name = _names(s, grid, rows)
     groups, group = _groups(shape, rows)
     members = _members(s, shape)
@@ -219,14 +225,17 @@ def _assembled(s: Scenario, p: Plan, shape: Shape, grid: Grid, rows: Rows, work_
     return replace(made, ops=made.ops.replace(start_ns=played.arrival_ns, end_ns=played.end_ns))
 
 
-def _gates(shape: Shape, grid: Grid, rows: Rows) -> tuple[Any, int]:
+def _gates(s: Scenario, shape: Shape, grid: Grid, rows: Rows) -> tuple[Any, int]:
     """Gate of every row, in the order in which their last members come; -1 for none."""
-    role = rows.role
+    role, policy = rows.role, s.policy
     hop, meet, sync = (role == SEND) | (role == RECEIVE), (role == MEET) & (shape.inner > 1), role == SYNC
+    together = policy.group_replicas or shape.dp
+    if shape.dp == 1 or policy.gate in ("ring", "none") or (policy.gate == "stale" and policy.slack):
+        sync &= False
     inside = hop | meet | sync | (role == NORM)
     sender = np.where(role == SEND, rows.op, grid.program.needs[rows.op])
     keys = (
-        rows.step, np.where(hop, SEND, role), np.where(sync, rows.stage, rows.replica),
+        rows.step, np.where(hop, SEND, role), np.where(sync, rows.stage * shape.dp + rows.replica // together, rows.replica),
         np.select([hop, meet, sync], [sender, rows.op, rows.member], 0), np.select([hop, meet], [rows.member, rows.nth], 0),
     )  # fmt: skip
     found, count = numbered(*(key[inside] for key in keys))
@@ -247,7 +256,7 @@ def _events(join: Any, wait: Any, slots: int) -> Any:
     return np.concatenate([rows, ~waits])[order]
 
 
-def _preds(rows: Rows, rank: Any, lane: Any, grid: Grid, shape: Shape) -> tuple[Any, Any]:
+def _preds(s: Scenario, rows: Rows, rank: Any, lane: Any, grid: Grid, shape: Shape) -> tuple[Any, Any]:
     """What each row follows: the row before in its lane, and work its receive; the first receive of a step its begin."""
     n = len(rank)
     before = _before(rank * len(LANES) + lane)
@@ -256,9 +265,30 @@ def _preds(rows: Rows, rank: Any, lane: Any, grid: Grid, shape: Shape) -> tuple[
     fed = np.flatnonzero((rows.role == WORK) & (rows.nth == 0))
     fed = fed[grid.program.takes[rows.op[fed]]]
     follows = np.flatnonzero(before >= 0)
-    source, target = np.concatenate([before[follows], fed - shape.inner]), np.concatenate([follows, fed])
+    others, met = _earlier_meetings(s, rows, rank, before, shape)
+    source, target = np.concatenate([before[follows], fed - shape.inner, others]), np.concatenate([follows, fed, met])
     order = np.argsort(target, kind="stable")
     return np.concatenate([[0], np.cumsum(np.bincount(target, minlength=n))]).astype(np.int64), source[order]
+
+
+def _earlier_meetings(s: Scenario, rows: Rows, rank: Any, before: Any, shape: Shape) -> tuple[Any, Any]:
+    """(rows that a meeting waits for, its row): what a neighbour, or everybody, had done some meetings ago."""
+    policy, none = s.policy, np.zeros(0, np.int64)
+    ago = policy.slack - 1 if policy.gate == "ring" else policy.slack
+    sync = np.flatnonzero(rows.role == SYNC)
+    if policy.gate not in ("ring", "stale", "hierarchical") or not len(sync) or (policy.gate == "stale" and not ago):
+        return none, none
+    meeting = rows.step // s.job.steps_between_syncs
+    came = np.full((int(meeting.max()) + 1, s.job.world), NULL)
+    came[meeting[sync], rank[sync]] = before[sync]
+    sync = sync[meeting[sync] >= ago]
+    sources, targets = [], []
+    for apart in [1] if policy.gate == "ring" else range(shape.dp):
+        other = (rows.replica[sync] - apart) % shape.dp
+        theirs = (rows.stage[sync] * shape.dp + other) * shape.inner + rows.member[sync]
+        sources.append(came[meeting[sync] - ago, theirs])
+        targets.append(sync)
+    return np.concatenate(sources), np.concatenate(targets)
 
 
 def _before(key: Any) -> Any:
@@ -346,7 +376,7 @@ def _left_out(s: Scenario, p: Plan) -> tuple[str, ...]:
     out = []
     if p.hidden_ns > 0:
         out.append("data-parallel transfers that hide under the backward pass are not in the graph")
-    if s.policy.gate != "barrier" or s.policy.clones > 1 or s.policy.copy_after > 0:
+    if s.policy.gate == "fastest" or s.policy.clones > 1 or s.policy.copy_after > 0:
         out.append("replicas meet at a barrier in the graph, and nothing is done twice, whatever the policy")
     if s.job.ep > 1:
         out.append("expert-parallel ranks of several replicas do not meet in the graph: their transfers are times")
