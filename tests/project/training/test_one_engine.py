@@ -14,12 +14,11 @@ import pytest
 from msgspec.structs import replace as change
 from scipy.stats import ks_2samp
 
-import full_graph
-from taut.graph import Graph
 from taut.project.noise import Slowness, table
 from taut.project.pauses import ALL, Law, Pauses
+from taut.project.training import full_graph
 from taut.project.training import policy_effects as effects
-from taut.project.training.forecast import with_noise
+from taut.project.training.forecast import forecast, with_noise
 from taut.project.training.grid import Grid, Sync, follow_gates, steps
 from taut.project.training.scenario import Device, Fabric, Job, Model, Noise, Policies, Scenario, Tier
 from taut.project.training.step_plan import Plan, plan
@@ -77,21 +76,12 @@ def on_grid(s: Scenario, p: Plan, grid: Grid, seed: int = 0) -> Any:
     return np.stack([begin[:, 0] for _, begin in follow_gates(ends, sync)])
 
 
-def on_graph(s: Scenario, made: Graph) -> Any:
-    """The same of a replayed graph."""
-    played, ops = replay(made), made.ops
-    last = np.flatnonzero(ops.name == len(made.names) - 1)
-    out = np.zeros((STEPS, s.job.dp))
-    np.maximum.at(out, (ops.step[last], made.members.dp_rank[ops.rank[last]]), played.end_ns[last])
-    return out
-
-
 @pytest.mark.parametrize("seed", range(JOBS))
 def test_without_noise_both_give_the_same_timeline_to_the_nanosecond(seed: int) -> None:
     s = random_job(np.random.default_rng(seed))
     p = whole(plan(s))
     grid = replace(without_noise(s, p), replicas=s.job.dp)
-    assert (on_graph(s, full_graph.graph(s, grid, STEPS, p=p)) == on_grid(s, p, grid)).all()
+    assert (full_graph.replica_ends(s, full_graph.graph(s, grid, STEPS, p=p)) == on_grid(s, p, grid)).all()
 
 
 @pytest.mark.parametrize("seed", range(JOBS // 2))
@@ -112,7 +102,7 @@ def test_with_the_same_draws_both_give_the_same_timeline(seed: int) -> None:
         )  # fmt: skip
 
     made = full_graph.graph(s, grid(), STEPS, seed, p=p)
-    late = on_graph(s, made) - on_grid(s, p, grid(), seed)
+    late = full_graph.replica_ends(s, made) - on_grid(s, p, grid(), seed)
     assert abs(late).max() < STEPS * (len(grid().program) + 4)
 
 
@@ -133,3 +123,13 @@ def test_with_its_own_draws_for_every_rank_and_layer_a_graph_has_the_same_spread
     together = steps(grid, count, seed + 100, Sync(sync_ns=p.sync_ns, after_ns=p.optimiser_ns))
     apart = replay(full_graph.graph(s, grid, count, seed, by="layer", p=p)).window_ns
     assert ks_2samp(together, apart).pvalue > SIZE / 8
+
+
+def test_a_small_forecast_is_a_replay(monkeypatch: pytest.MonkeyPatch) -> None:
+    s = change(random_job(np.random.default_rng(3)), noise=Noise(hiccups_per_1000_steps=50.0, hiccup_ms=5.0))
+    s = change(s, job=change(s.job, dp=2, global_batch=2 * s.job.pp))
+    assert full_graph.holds(s, plan(s), 20)
+    replayed = forecast(s, count=20).step_ns
+    monkeypatch.setattr(full_graph, "MOST_REPLAYED", 0)
+    assert replayed == pytest.approx(forecast(s, count=20).step_ns, abs=1000)
+    assert not full_graph.holds(change(s, policy=Policies(clones=2)), plan(s), 1)
