@@ -10,9 +10,7 @@ with ``--grid``, mean steps of the sampled replica stand beside those of the gri
 from __future__ import annotations
 
 import argparse
-import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -68,7 +66,7 @@ def small(spread: float, **job: Any) -> Scenario:
 
 
 def by_graph(s: Scenario, seed: int) -> float:
-    import full_graph
+    from taut.project.training import full_graph
 
     if s.noise.distribution == "none":
         return rate(s, seed)
@@ -100,7 +98,6 @@ def main() -> None:
             beside(at(SCENARIOS["gpt-175b as shipped"], ranks), asked.seeds)
         return
     if asked.graph:
-        sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
         for name, s in {
             "dp 16": small(0.6, dp=16), "dp 8, tp 2": small(0.8, dp=8, tp=2), "dp 4, pp 2": small(1.2, dp=4, pp=2),
         }.items():  # fmt: skip

@@ -17,7 +17,7 @@ import numpy as np
 from taut.core.array_types import Floats, Ints
 from taut.core.errors import UsageError
 from taut.core.jit import expect
-from taut.project.noise import GRID, REACH, table
+from taut.project.noise import GRID, table
 from taut.project.training.checkpoints import DAY_S, NODE_DAYS, best_s
 from taut.project.training.job_history import COUNTS, FATES, FINISHED, PRODUCTIVE, SLOW, WALL, job_histories
 from taut.project.training.scenario import Failure, Noise, Scenario
@@ -181,7 +181,6 @@ def simulate_jobs(
         bend,
         f.redrawn_share,
         _differ(f.placement_spread),
-        REACH,
         np.zeros(3, np.int64),
         when,
         many,

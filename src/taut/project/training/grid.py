@@ -21,7 +21,7 @@ import numpy as np
 
 from taut.core.array_types import Floats, Ints
 from taut.core.jit import expect, kernel
-from taut.project.noise import REACH, at_even_chances
+from taut.project.noise import at_even_chances, at_log_odds
 from taut.project.training.pipeline import Program
 
 
@@ -58,15 +58,12 @@ def look_up(bits: int, row: int, tables: Floats, even: Floats) -> float:
 
     Between those no logarithm is needed; the first and the last part, which hold the tails, are looked up in log odds.
     """
-    cells, points = even.shape[1] - 1, tables.shape[1]
-    x = (bits + 0.5) / 4294967296.0
+    cells, x = even.shape[1] - 1, (bits + 0.5) / 4294967296.0
     at = x * cells
     k = int(at)
     if 0 < k < cells - 1:
         return float(even[row, k] + (at - k) * (even[row, k + 1] - even[row, k]))
-    at = (np.log(x / (1 - x)) + REACH) * ((points - 1) / (2 * REACH))
-    k = min(int(at), points - 2)
-    return float(tables[row, k] + (at - k) * (tables[row, k + 1] - tables[row, k]))
+    return at_log_odds(tables[row], np.log(x / (1 - x)))
 
 
 @kernel()
