@@ -2,7 +2,8 @@
 
 An op adds work, drawn for each; a collective along an axis is a maximum along it; a pipeline hop is a look at another
 stage. Tensor-parallel members are drawn together (see ``noise.py``), so the array is stages × replicas, and a step is one
-sweep over the program of a replica for each of them. It is the max-plus system of the graph, and gives its numbers.
+sweep over the program of a replica for each of them. It is the max-plus system of the graph (``full_graph.py``), and gives
+its numbers; it stays beside the replay because no edge is in memory.
 
 Every draw is a hash of seed, step, replica and op: the same numbers in any order, on any number of cores, on any device.
 """

@@ -2,7 +2,8 @@
 
 Only nodes at work (or restoring) fail. The last save that was written in whole is what a restart begins with; work done
 since is discarded. Every node-µs of the job's nodes and its spares is booked under one fate, so that they sum to nodes ×
-wall. Draws are hashes of seed, history and number, as in ``grid.py``.
+wall. Draws are hashes of seed, history and number, as in ``grid.py``. One job over days: there is no queue in it, and
+nobody to wait for, so that it shares no sweep with the others.
 """
 
 from __future__ import annotations
