@@ -12,8 +12,9 @@ from taut.project.fabric.groups import net_of
 from taut.project.requests.iteration_time import pace_of
 from taut.project.requests.replica_pool import kv_bytes
 from taut.project.training import device_work as work
-from taut.project.training.scenario import Job, Model, Scenario, parse
+from taut.project.training.scenario import Model, Scenario, parse
 from taut.project.training.step_plan import layer_transfers, plan, sharding_transfers, sync_transfers
+from taut.project.training.workload import WORKLOAD
 from taut.read.scenario_file import load_parts
 
 LLAMA = {"kv_heads": 8, "gated": True, "vocab": 128256, "sequence": 8192}
@@ -263,8 +264,10 @@ def test_adapters_that_cannot_be_are_refused(model: dict[str, Any], job: dict[st
 
 
 def test_deepseek_is_written_down_and_projected() -> None:
-    s = made(DEEPSEEK, dp=128, pp=16, ep=64, sharding="zero1", precision="fp8", global_batch=15360, schedule="1f1b")
+    s = made(DEEPSEEK, dp=128, pp=16, ep=64, sharding="zero1", precision="fp8", global_batch=15360)
     p = plan(s)
     assert len(p.forward_ns) == 16
     assert (p.forward_ns > 0).all()
-    assert s.job == Job(global_batch=15360, dp=128, pp=16, ep=64, sharding="zero1", precision="fp8")
+    # It ran on 80 GB (arXiv:2412.19437) with some of the activations recomputed or kept in eight bits, which is not modelled.
+    assert work.memory_gb(s) < 1.15 * s.device.memory_gb
+    assert "memory: a rank of 2,048 needs" in str(WORKLOAD.check_memory(s, "s.toml", ""))
