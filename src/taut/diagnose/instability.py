@@ -42,7 +42,7 @@ MOST_CULPRITS = 3
 SEVERAL = 5
 """Ranks that were each late for a short while: who of so many is at fault cannot be told if anybody is."""
 PASSING = 8
-"""A rank that is late for at most one in so many steps of the run is late for a short while."""
+"""A rank that is late in at most one in so many steps of the run is not late for good."""
 LOCAL_STEPS = 4
 """Steps from one meeting to the next of the policy that the finding is priced with: an assumption; ``taut whatif --advice``
 tries others."""
@@ -131,10 +131,13 @@ def instability(evidence: Evidence, others: Sequence[Finding], pays: float = PAY
 
 
 def _passes(evidence: Evidence, finding: Finding) -> bool:
-    """Whether a finding is about ranks that are late for a short while."""
+    """Whether a finding is about ranks that are late in few steps."""
     first, last = np.searchsorted(evidence.graph.steps, finding.steps)
-    short = PASSING * (last - first + 1) <= len(evidence.graph.steps)
-    return bool(finding.ranks) and not finding.links and short and finding.mode == "straggler cascade"
+    late = int(last - first + 1)
+    if finding.saved_ns is not None:
+        late = min(late, int(np.count_nonzero(finding.saved_ns > LISTED_SHARE * np.median(evidence.observed.window_ns))))
+    few = PASSING * late <= len(evidence.graph.steps)
+    return bool(finding.ranks) and not finding.links and few and finding.mode == "straggler cascade"
 
 
 def _nobody(evidence: Evidence, others: Sequence[Finding], pays: float) -> Finding | Undecided | None:
