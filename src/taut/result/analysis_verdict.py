@@ -73,7 +73,7 @@ def analysis_verdict(a: Computed, explained: float, controlled: ControlResult | 
         apart = unequal_ranks(g) if share["jitter wait"] + share["fault wait"] >= 100 * LISTED_SHARE / 2 else None
         said = [] if apart is None else [_unequal(apart)]
         text = " ".join([_quiet(a, share, not doubts and not said), *said, *doubts])
-        kind = "structural" if apart is not None and not apart.ordinary else "unknown" if doubts else "healthy"
+        kind = "unknown" if doubts else "structural" if apart is not None and not apart.ordinary else "healthy"
     failed = failed_spans(g.trace)
     if failed:  # what fails comes before what is slow
         text, kind = f"{failed_text(failed)} {text}", "component" if kind == "healthy" else kind
