@@ -25,7 +25,7 @@ from taut.project.training.grid import Grid, Sync
 from taut.project.training.model_error import class_of, factors, model_error, normal_quantiles
 from taut.project.training.scenario import Scenario, gates, spread_experts
 from taut.project.training.step_plan import Plan, plan
-from taut.project.training.step_time import sending, split_work, without_noise
+from taut.project.training.step_time import pipeline_ns, sending, split_work, without_noise
 from taut.project.workload import Estimate
 from taut.result import types
 
@@ -75,7 +75,7 @@ class Forecast:
     @property
     def kept(self) -> float:
         """Share of its time that failures, checkpoints and restarts leave the job."""
-        return 1.0 if self.histories is None else self.histories.kept.mean
+        return 1.0 if self.histories is None else self.histories.mean_kept
 
     @property
     def copied(self) -> float:
@@ -86,9 +86,12 @@ class Forecast:
     @property
     def tokens_per_s(self) -> float:
         """Tokens a second that count: failures and dropped gradients taken off."""
-        s = self.scenario
-        tokens = s.job.global_batch * s.model.sequence * effects.batch_share(s)
-        return tokens / (float(self.step_ns.mean()) * 1e-9) * self.kept
+        return self.tokens_per_s_of(self.scenario, float(self.step_ns.mean())) * self.kept
+
+    @staticmethod
+    def tokens_per_s_of(s: Scenario, step_ns: float) -> float:
+        """Tokens a second that count with steps of this length, failures left out."""
+        return s.job.global_batch * s.model.sequence * effects.batch_share(s) / (step_ns * 1e-9)
 
     @property
     def dominant(self) -> str:
@@ -226,7 +229,7 @@ def forecast(
     every = s.job.steps_between_syncs
     record = indices.StepRecord(grid, Sync(effects.gate(s), every, p.sync_ns * every, p.optimiser_ns), seed, [])
     drawn = record.simulate(count, cores)
-    alone = float(without_noise(s, p).step(np.zeros(1), 0, 0).max())
+    alone = pipeline_ns(s, p)
     terms = step_terms(s, p, alone, float(drawn.mean()))
     return Forecast(
         s.job.world, drawn, alone + p.sync_ns + p.optimiser_ns, terms, s, _job_histories(s, float(drawn.mean()), seed), record
