@@ -20,7 +20,7 @@ from taut.project.noise import Slowness, table
 from taut.project.training import device_work as work
 from taut.project.training import policy_effects as effects
 from taut.project.training import training_indices as indices
-from taut.project.training.failures import JobHistories, domains, simulate_jobs
+from taut.project.training.failures import WORK_S, JobHistories, Kept, domains, simulate_jobs, spare_ranks
 from taut.project.training.grid import Grid, Sync
 from taut.project.training.scenario import Scenario, gates, spread_experts
 from taut.project.training.step_plan import Plan, plan
@@ -31,8 +31,8 @@ from taut.result import types
 STEPS, SEED = 200, 0
 # Draws that a forecast takes if nobody says how many steps, about a second; and steps whatever that says.
 MOST_OPS, FEWEST_STEPS = 20_000_000, 40
-# Work over which failures are counted, and histories drawn.
-WORK_S, HISTORIES = 30 * 86400.0, 60
+# Histories drawn.
+HISTORIES = 60
 # A unit of delivered work is a million tokens.
 UNIT_TOKENS = 1e6
 
@@ -53,6 +53,8 @@ class Forecast:
     """What failures make of the job; None where none are given."""
     record: indices.StepRecord | None = None
     """What the first of these steps were made of; None where no step was simulated."""
+    expected: Kept | None = None
+    """What failures leave on average, where no histories were drawn for it."""
     best_ns: float | None = None
     """The step that throughput is measured by; None for the one without noise."""
 
@@ -68,13 +70,18 @@ class Forecast:
     @property
     def throughput_ratio(self) -> float:
         """Step without noise over the mean step, failures and gradients that do not count taken off; 1 at most."""
-        ratio = self.best / float(self.step_ns.mean()) * self.kept
+        ratio = self.best / float(self.step_ns.mean()) * self.useful
         return min(ratio * effects.batch_share(self.scenario), 1.0)
 
     @property
     def kept(self) -> float:
         """Share of its time that failures, checkpoints and restarts leave the job."""
-        return 1.0 if self.histories is None else self.histories.kept.mean
+        return self.histories.kept.mean if self.histories else self.expected.share if self.expected else 1.0
+
+    @property
+    def useful(self) -> float:
+        """The same, of work as if it had run at full speed: a cold, hot or slow machine takes longer for it."""
+        return self.histories.useful if self.histories else self.expected.useful if self.expected else 1.0
 
     @property
     def copied(self) -> float:
@@ -87,13 +94,13 @@ class Forecast:
         """Tokens a second that count: failures and dropped gradients taken off."""
         s = self.scenario
         tokens = s.job.global_batch * s.model.sequence * effects.batch_share(s)
-        return tokens / (float(self.step_ns.mean()) * 1e-9) * self.kept
+        return tokens / (float(self.step_ns.mean()) * 1e-9) * self.useful
 
     @property
     def dominant(self) -> str:
         """The largest term that is not computing, where all of them together take more than that; else computing."""
         lost = {name: ns for name, ns in self.terms.items() if name != "compute"}
-        lost["failures"] = float(self.step_ns.mean()) * (1 / max(self.kept, 1e-9) - 1)
+        lost["failures"] = float(self.step_ns.mean()) * (1 / max(self.useful, 1e-9) - 1)
         return max(lost, key=lambda name: lost[name]) if self.terms["compute"] < sum(lost.values()) else "compute"
 
     @property
@@ -113,7 +120,7 @@ class Forecast:
         flops = work.flops_per_step(s.model, s.job.global_batch) / (mean * self.ranks)
         units = s.job.global_batch * s.model.sequence / UNIT_TOKENS * effects.batch_share(s)
         price = s.device.price_per_hour
-        seconds = mean * 1e-9 / units / self.kept
+        seconds = mean * 1e-9 / units / self.useful
         watts = network.whole(s)[1]
         joules = (self._watts() * self.ranks + (watts or 0.0)) * s.price.pue * seconds
         late, penalty = self._late(), s.price.penalty
@@ -130,7 +137,7 @@ class Forecast:
             energy_per_unit_j=joules,
             network_cost_per_unit=times(seconds, network.per_s(s)),
             network_w=watts,
-            movement_energy_per_unit_j=times(1 / units / self.kept, joules_moved(s)),
+            movement_energy_per_unit_j=times(1 / units / self.useful, joules_moved(s)),
             energy_cost_per_unit=times(joules / 3.6e6, s.price.kwh),
             kg_co2e_per_unit=times(joules / 3.6e6, s.price.kg_co2e_per_kwh),
             late_share=late,
@@ -161,7 +168,7 @@ class Forecast:
 
     def _paid(self) -> float:
         """Devices that are paid for: those that work, those that copies take, and spares."""
-        return self.ranks * (1 + self.copied) + self.scenario.failure.spares * self.scenario.fabric.node
+        return self.ranks * (1 + self.copied) + spare_ranks(self.scenario)
 
     def _late(self) -> float | None:
         """Share of the steps that take longer than promised; None without a promise."""

@@ -12,6 +12,7 @@ from taut.core.array_types import Floats
 from taut.core.errors import InputRefused
 from taut.project.noise import scaled
 from taut.project.training.device_work import memory_gb, memory_parts_gb
+from taut.project.training.failures import spare_ranks
 from taut.project.training.forecast import UNIT_TOKENS, Forecast, at, forecast
 from taut.project.training.policies import POLICIES
 from taut.project.training.sampled_replica import sketch
@@ -83,7 +84,7 @@ class Training(Workload[Scenario]):
         value, price, energy = s.price.value_per_unit, s.device.price_per_hour, s.price.kwh or 0.0
         if price is None:
             return None, None
-        held = s.job.world + s.failure.spares * s.fabric.node
+        held = s.job.world + spare_ranks(s)
         joules = s.job.world * s.device.load_w * s.price.pue
         return None if value is None else value / UNIT_TOKENS, held * price / 3600 + joules / 3.6e6 * energy
 
