@@ -11,10 +11,10 @@ from msgspec.structs import replace
 
 from taut.core.errors import InputRefused
 from taut.project.training.checkpoints import none_free, too_few
-from taut.project.training.failures import WORK_S, expected_kept, kept_draws, simulate_jobs, spare_nodes
+from taut.project.training.failures import WORK_S, expected_kept, kept_ratios, simulate_jobs, spare_nodes
 from taut.project.training.job_history import PRODUCTIVE
 from taut.project.training.scenario import Failure, parse
-from taut.project.training.uncertain_keys import DEFAULTS, draws, middle
+from taut.project.training.uncertain_keys import DEFAULTS, DRAWS, draws, middle
 from taut.read.scenario_file import load
 
 
@@ -116,10 +116,11 @@ def test_spares_as_a_share_grow_with_the_job_and_are_none_where_nothing_fails() 
     assert spare_nodes(replace(f, spares=2), 1000) == 2
 
 
-def test_draws_of_what_is_kept_begin_with_the_scenario_as_it_is() -> None:
+def test_draws_of_what_is_kept_lie_around_that_of_the_scenario_as_it_is() -> None:
     f = parsed(reschedule_s=[180, 420, 900])
-    found = kept_draws(f, 2048, 5.0, seed=1)
-    assert found[0] == expected_kept(replace(f, ranges=()), 2048, 5.0)
-    shares = [one.share for one in found[1:]]
-    assert min(shares) < found[0].share < max(shares)
-    assert kept_draws(replace(f, ranges=()), 2048) == [expected_kept(replace(f, ranges=()), 2048)]
+    found = kept_ratios(f, 2048, 5.0, seed=1)
+    assert len(found.share) == DRAWS
+    assert found.share.min() < 1 < found.share.max()
+    assert found.useful.tolist() == found.share.tolist(), "no warm-up, no heat"
+    assert kept_ratios(replace(f, ranges=()), 2048).share.tolist() == [1.0]
+    assert kept_ratios(parsed(device_per_1000_node_days=0.0), 2048).share.tolist() == [1.0], "nothing fails"

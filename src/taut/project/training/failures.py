@@ -125,7 +125,13 @@ class JobHistories:
     @property
     def kept(self) -> Between:
         """Effective training time ratio: work that stays, at the speed it ran at, over the job's wall time."""
-        return self._over(self.node_us[:, [PRODUCTIVE, SLOW]].sum(axis=1), self.nodes)
+        return between(self.each_kept)
+
+    @property
+    def each_kept(self) -> Floats:
+        """The same of each history."""
+        worked: Floats = self.node_us[:, [PRODUCTIVE, SLOW]].sum(axis=1) / (self.nodes * self.counts[:, WALL])
+        return worked
 
     @property
     def useful(self) -> float:
@@ -196,10 +202,20 @@ def expected_kept(f: Failure, nodes: int, step_s: float = 1.0, work_s: float = W
     return Kept(part * slower / each * (1 - stands), part / each * (1 - stands))
 
 
-def kept_draws(f: Failure, nodes: int, step_s: float = 1.0, seed: int = 0) -> list[Kept]:
-    """What is kept with the scenario's values, then with each joint draw of its uncertain keys; closed forms."""
+class KeptDraws(NamedTuple):
+    """What is kept with each joint draw of the uncertain keys, over what is kept with their middle values; 1 of no draws."""
+
+    share: Floats
+    useful: Floats
+
+
+def kept_ratios(f: Failure, nodes: int, step_s: float = 1.0, seed: int = 0) -> KeptDraws:
+    """Draws of what is kept at a scale, by the closed form; ones where nothing is uncertain."""
     known = replace(f, ranges=())
-    return [expected_kept(replace(known, **values), nodes, step_s) for values in ({}, *draws(f.ranges, seed))]
+    middle = expected_kept(known, nodes, step_s)
+    values = draws(f.ranges, seed) if middle.useful > 0 and middle.share < 1 else []
+    them = np.array([expected_kept(replace(known, **one), nodes, step_s) for one in values] or [middle])
+    return KeptDraws(*(them / np.array(middle)).T)
 
 
 def simulate_jobs(
