@@ -200,6 +200,8 @@ class Fabric(Strict, frozen=True):
     """Whether a weak cable is taken out, and its flows go over the others."""
     nodes: Some = 0
     """Nodes that scattered ones are drawn from; 0 for as many as the job has."""
+    growth: NotNegative = 1.0
+    """Share that counts of what transfers take longer than in a replica that is alone; 0 as if others were no further away."""
 
     @property
     def node(self) -> int:
