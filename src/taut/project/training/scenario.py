@@ -146,7 +146,7 @@ class Job(Strict, frozen=True):
     expert_overlap_share: Share = 0.0
     """Share of expert-parallel transfers that may hide under the products of their layer."""
     pipeline_overlap_share: Share = 0.0
-    """Share of a hop to the next stage that may hide under the work of a chunk; with 1f1b it cannot."""
+    """Share of a hop to the next stage that the sender does not wait for; who receives does, which schedules may hide."""
     gather_striped: bool = True
     """Whether gathers of sharded parameters use all ports of a node; early implementations used one."""
     scaling: Literal["weak", "strong"] = "weak"
@@ -530,8 +530,6 @@ def _stage_contradictions(m: Model, j: Job) -> Sequence[Contradiction]:
          f'does nothing with recompute = "{j.recompute}"', 'set recompute = "full", or take it out'),
         (0 < most < j.recompute_layers, "job.recompute_layers",
          f"{j.recompute_layers} layers, and no stage has more than {most}", "lower it, or set 0 for all"),
-        (j.pipeline_overlap_share > 0 and j.schedule == "1f1b" and j.pp > 1, "job.pipeline_overlap_share",
-         "with 1f1b the next op waits for every hop", 'set schedule = "interleaved", or 0'),
     )  # fmt: skip
 
 

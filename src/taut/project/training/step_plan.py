@@ -30,7 +30,9 @@ class Plan:
     gates: tuple[int, int]
     """Rendezvous inside one chunk, forward and backward: tensor, context and expert parallel groups meet there."""
     hop_ns: float
-    """From one stage to the next, as long as it does not hide under work."""
+    """From one stage to the next, as long as the sender is busy with it …"""
+    late_ns: float
+    """… and as long as it takes beyond that, while the sender goes on: whoever needs it waits."""
     sync_ns: float
     """Data-parallel synchronisation that does not hide under the backward pass; with local steps, the share of one."""
     hidden_ns: float
@@ -92,7 +94,8 @@ def _planned(s: Scenario, net: Net) -> Plan:
         backwards,
         transfers,
         (gates * each, gates * whole),
-        hop - min(hop * j.pipeline_overlap_share, float(forwards.max())),
+        hop * (1 - j.pipeline_overlap_share),
+        hop * j.pipeline_overlap_share,
         sync - hidden + pressed,
         hidden,
         work.optimiser_ns(s),
