@@ -62,8 +62,9 @@ def _grown(s: Scenario) -> Plan:
 
     forward, backward = between(one.forward_ns, all_.forward_ns), between(one.backward_ns, all_.backward_ns)
     transfers = between(one.transfer_ns, all_.transfer_ns)
-    hop, sync, hidden = (float(between(getattr(one, name), getattr(all_, name))) for name in ("hop_ns", "sync_ns", "hidden_ns"))
-    return Plan(forward, backward, transfers, all_.gates, hop, sync, hidden, all_.optimiser_ns)
+    names = ("hop_ns", "late_ns", "sync_ns", "hidden_ns")
+    times = (float(between(getattr(one, name), getattr(all_, name))) for name in names)
+    return Plan(forward, backward, transfers, all_.gates, *times, all_.optimiser_ns)
 
 
 @lru_cache(maxsize=256)
