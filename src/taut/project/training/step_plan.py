@@ -62,9 +62,9 @@ def _grown(s: Scenario) -> Plan:
 
     forward, backward = between(one.forward_ns, all_.forward_ns), between(one.backward_ns, all_.backward_ns)
     transfers = between(one.transfer_ns, all_.transfer_ns)
-    names = ("hop_ns", "late_ns", "sync_ns", "hidden_ns")
-    times = (float(between(getattr(one, name), getattr(all_, name))) for name in names)
-    return Plan(forward, backward, transfers, all_.gates, *times, all_.optimiser_ns)
+    hop, late = float(between(one.hop_ns, all_.hop_ns)), float(between(one.late_ns, all_.late_ns))
+    sync, hidden = float(between(one.sync_ns, all_.sync_ns)), float(between(one.hidden_ns, all_.hidden_ns))
+    return Plan(forward, backward, transfers, all_.gates, hop, late, sync, hidden, all_.optimiser_ns)
 
 
 @lru_cache(maxsize=256)
