@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from taut.core.errors import InputRefused
 from taut.project.fabric.groups import net_of
@@ -16,7 +17,8 @@ from taut.project.fabric.traffic import traffic
 from taut.project.projection import project_table
 from taut.project.training import device_work as work
 from taut.project.training.pipeline import deal_layers, deal_recomputed
-from taut.project.training.scenario import Scenario, parse
+from taut.project.training.sampled_replica import sketch
+from taut.project.training.scenario import Noise, Scenario, parse
 from taut.project.training.step_plan import layer_transfers, plan, stage_transfer, sync_transfers
 from taut.project.training.step_time import sending, step_ns
 from taut.project.workload import Sampling
@@ -181,3 +183,9 @@ def test_the_busiest_stage_sets_the_synchronisation() -> None:
     s = made(13, pp=4, dp=4)
     held = max(4 * work.layer_parameters(s.model), 3 * work.layer_parameters(s.model) + 32000 * 4096)
     assert [one.size for one in sync_transfers(s, net_of(s))] == [2 * held]
+
+
+def test_sampled_replicas_wait_for_late_hops_too() -> None:
+    s = made(16, pp=4, dp=8, global_batch=64, **INTERLEAVED, pipeline_overlap_share=1.0)
+    quiet = replace(s, noise=Noise(distribution="none", step_spread=0.0, ranks_spread=0.0))
+    assert sketch(quiet).step_ns[0] == pytest.approx(step_ns(s), rel=1e-6)
