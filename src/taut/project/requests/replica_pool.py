@@ -19,7 +19,9 @@ class ReplicaPool(Strict, frozen=True, kw_only=True):
     """Replicas of a model, and what becomes of attempts that fail."""
 
     replicas: Count
+    """Replicas of the model."""
     tp: Count = 1
+    """Devices that every layer of a replica is cut into."""
     max_batch: Count
     """Most requests or calls that a server works on at once."""
     load: Literal["fixed", "per replica"] = "per replica"
@@ -56,6 +58,7 @@ class PoolScenario(Strict, frozen=True, kw_only=True):
     device: Device
     fabric: Fabric
     name: str = "scenario"
+    """What the scenario is called."""
     noise: Noise = Noise()
     price: Price = Price()
     about: About = About()

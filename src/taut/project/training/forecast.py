@@ -283,7 +283,7 @@ def with_noise(s: Scenario, p: Plan, seed: int, measured: Floats | None = None) 
         without_noise(s, p).program,
         *split_work(p),
         tables,
-        0.0,
+        p.late_ns,
         j.dp,
         slownesses[0],
         effects.copy_threshold(s, tables, slownesses[1], seed),

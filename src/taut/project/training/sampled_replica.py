@@ -25,8 +25,9 @@ from taut.project.training.scenario import Noise, Scenario
 from taut.project.training.step_plan import Plan, plan
 from taut.project.training.step_time import pipeline_ns, split_work
 
-# Of a sample: schedule, pp, virtual pp, micro-batches, members of a group, steps between syncs, devices dealt by speed.
-Shape = tuple[str, int, int, int, int, int, bool]
+# Of a sample: schedule, pp, virtual pp, micro-batches, members of a group, steps between syncs, devices dealt by speed, how
+# late a hop is.
+Shape = tuple[str, int, int, int, int, int, bool, float]
 # Ops that a sample may take, and how many replicas are drawn whatever that says.
 OPS, FEWEST, MOST = 600_000, 250, 1 << 15
 # Draws from which the sum of a chunk's layers is known; a step has many of them, so their ends matter little.
@@ -124,7 +125,7 @@ def _sampled_ends(s: Scenario, p: Plan, seed: int, measured: Floats | None) -> t
     layers, members = max(s.model.layers // len(p.forward_ns), 1), j.tp * j.cp
     tables = np.stack([_table(_op_noise(s.noise), members, max(n, layers), residuals) for n in p.gates])
     late = effects.copy_threshold(s, tables, Slowness(s.noise, (FEWEST, j.pp, members), seed, s.policy.deal_by_speed), seed)
-    shape = (j.schedule, j.pp, j.virtual_pp, j.micro_batches, members, 1, s.policy.deal_by_speed)
+    shape = (j.schedule, j.pp, j.virtual_pp, j.micro_batches, members, 1, s.policy.deal_by_speed, p.late_ns)
     return _cached_ends(shape, fixed.tobytes(), drawn.tobytes(), tables.tobytes(), late, s.noise, seed)
 
 
@@ -132,18 +133,18 @@ def _sampled_ends(s: Scenario, p: Plan, seed: int, measured: Floats | None) -> t
 def _cached_ends(
     shape: Shape, fixed: bytes, drawn: bytes, tables: bytes, late: float, noise: Noise, seed: int
 ) -> tuple[Floats, Floats]:
-    schedule, pp, virtual_pp, micro_batches, members, _, by_speed = shape
+    schedule, pp, virtual_pp, micro_batches, members, _, by_speed, hop = shape
     todo = program(schedule, pp, virtual_pp, micro_batches)
     many = min(max(OPS // len(todo), FEWEST), MOST)
     expect(many * len(todo))
     sure, mean, quantiles = (np.frombuffer(part).reshape(2, -1) for part in (fixed, drawn, tables))
     fleeting = replace(noise, ranks_spread=0.0, slow_share=0.0, drift_share=0.0)
     passing = Slowness(fleeting, (many, pp, members), seed)
-    ends = Grid(todo, sure, mean, quantiles, 0.0, many, passing, late).step(np.zeros(many), 0, seed)
+    ends = Grid(todo, sure, mean, quantiles, hop, many, passing, late).step(np.zeros(many), 0, seed)
     usual = np.array([[longest_mean(one, 1)] for one in quantiles]) * np.ones(POINTS)
     lasting = Slowness(replace(noise, step_spread=0.0), (DEVICES, pp, members), seed, by_speed)
-    differ = Grid(todo, sure, mean, usual, 0.0, DEVICES, lasting).step(np.zeros(DEVICES), 0, seed)
-    return ends, differ - Grid(todo, sure, mean, usual, 0.0, 1).step(np.zeros(1), 0, seed)
+    differ = Grid(todo, sure, mean, usual, hop, DEVICES, lasting).step(np.zeros(DEVICES), 0, seed)
+    return ends, differ - Grid(todo, sure, mean, usual, hop, 1).step(np.zeros(1), 0, seed)
 
 
 def _replica_quantiles(s: Scenario, p: Plan, seed: int, measured: bytes) -> Floats:
@@ -152,7 +153,8 @@ def _replica_quantiles(s: Scenario, p: Plan, seed: int, measured: bytes) -> Floa
     fixed, drawn = split_work(p)
     layers = max(s.model.layers // len(p.forward_ns), 1)
     parts = tuple(max(n, layers) for n in p.gates)
-    shape = (j.schedule, j.pp, j.virtual_pp, j.micro_batches, j.tp * j.cp, j.steps_between_syncs, s.policy.deal_by_speed)
+    cut = (j.schedule, j.pp, j.virtual_pp, j.micro_batches)
+    shape = (*cut, j.tp * j.cp, j.steps_between_syncs, s.policy.deal_by_speed, p.late_ns)
     return _cached_quantiles(shape, fixed.tobytes(), drawn.tobytes(), parts, s.noise, seed, measured)
 
 
@@ -160,13 +162,13 @@ def _replica_quantiles(s: Scenario, p: Plan, seed: int, measured: bytes) -> Floa
 def _cached_quantiles(
     shape: Shape, fixed: bytes, drawn: bytes, parts: tuple[int, ...], noise: Noise, seed: int, measured: bytes
 ) -> Floats:
-    schedule, pp, virtual_pp, micro_batches, members, every, by_speed = shape
+    schedule, pp, virtual_pp, micro_batches, members, every, by_speed, hop = shape
     todo = program(schedule, pp, virtual_pp, micro_batches)
     many = min(max(OPS // (len(todo) * every), FEWEST), MOST)
     expect(many * every * len(todo))
     tables = np.stack([_table(_op_noise(noise), members, n, measured) for n in parts])
     sure, mean = (np.frombuffer(part).reshape(2, -1) for part in (fixed, drawn))
-    grid = Grid(todo, sure, mean, tables, 0.0, many, Slowness(noise, (many, pp, members), seed, by_speed))
+    grid = Grid(todo, sure, mean, tables, hop, many, Slowness(noise, (many, pp, members), seed, by_speed))
     zero, out = np.zeros(many), np.zeros(many)
     for step in range(every):
         out += grid.step(zero, step, seed).max(axis=1)

@@ -30,7 +30,9 @@ class Plan:
     gates: tuple[int, int]
     """Rendezvous inside one chunk, forward and backward: tensor, context and expert parallel groups meet there."""
     hop_ns: float
-    """From one stage to the next, as long as it does not hide under work."""
+    """From one stage to the next, as long as the sender is busy with it …"""
+    late_ns: float
+    """… and as long as it takes beyond that, while the sender goes on: whoever needs it waits."""
     sync_ns: float
     """Data-parallel synchronisation that does not hide under the backward pass; with local steps, the share of one."""
     hidden_ns: float
@@ -60,8 +62,9 @@ def _grown(s: Scenario) -> Plan:
 
     forward, backward = between(one.forward_ns, all_.forward_ns), between(one.backward_ns, all_.backward_ns)
     transfers = between(one.transfer_ns, all_.transfer_ns)
-    hop, sync, hidden = (float(between(getattr(one, name), getattr(all_, name))) for name in ("hop_ns", "sync_ns", "hidden_ns"))
-    return Plan(forward, backward, transfers, all_.gates, hop, sync, hidden, all_.optimiser_ns)
+    hop, late = float(between(one.hop_ns, all_.hop_ns)), float(between(one.late_ns, all_.late_ns))
+    sync, hidden = float(between(one.sync_ns, all_.sync_ns)), float(between(one.hidden_ns, all_.hidden_ns))
+    return Plan(forward, backward, transfers, all_.gates, hop, late, sync, hidden, all_.optimiser_ns)
 
 
 @lru_cache(maxsize=256)
@@ -92,7 +95,8 @@ def _planned(s: Scenario, net: Net) -> Plan:
         backwards,
         transfers,
         (gates * each, gates * whole),
-        hop - min(hop * j.pipeline_overlap_share, float(forwards.max())),
+        hop * (1 - j.pipeline_overlap_share),
+        hop * j.pipeline_overlap_share,
         sync - hidden + pressed,
         hidden,
         work.optimiser_ns(s),
