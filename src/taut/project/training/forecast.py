@@ -17,6 +17,7 @@ from taut.project.fabric import equipment as network
 from taut.project.fabric.traffic import joules as joules_moved
 from taut.project.figures import times
 from taut.project.noise import Slowness, table
+from taut.project.pauses import Pauses
 from taut.project.training import device_work as work
 from taut.project.training import policy_effects as effects
 from taut.project.training import training_indices as indices
@@ -35,7 +36,7 @@ from taut.project.training.grid import Grid, Sync
 from taut.project.training.model_error import EXACT, class_of, factors, model_error, normal_quantiles
 from taut.project.training.scenario import Scenario, gates, spread_experts
 from taut.project.training.step_plan import Plan, plan
-from taut.project.training.step_time import pipeline_ns, sending, split_work, without_noise
+from taut.project.training.step_time import pause_laws, pipeline_ns, sending, split_work, without_noise
 from taut.project.workload import Estimate
 from taut.result import types
 
@@ -287,6 +288,7 @@ def with_noise(s: Scenario, p: Plan, seed: int, measured: Floats | None = None) 
         j.dp,
         slownesses[0],
         effects.copy_threshold(s, tables, slownesses[1], seed),
+        Pauses(kinds, (j.dp, j.pp, members), seed) if (kinds := pause_laws(s, p)) else None,
     )
 
 

@@ -311,6 +311,24 @@ class Noise(Strict, frozen=True):
     """Standard deviation of a slow drift (heat), as a share of the work …"""
     drift_steps: Positive = 200.0
     """… and the steps over which it forgets itself."""
+    hiccups_per_1000_steps: Annotated[float, Meta(ge=0, le=1000)] = 0.0
+    """Hiccups that begin in 1000 steps of a rank …"""
+    hiccup_ms: NotNegative = 0.0
+    """… by how much one lengthens a step of those it hits, on average …"""
+    hiccup_spread: NotNegative = 0.0
+    """… the standard deviation of that, as a share of it (lognormal) …"""
+    hiccup_steps: Annotated[float, Meta(ge=1, le=1e6)] = 1.0
+    """… and the steps that one lasts on average."""
+    hiccups_together: Literal["rank", "host", "rack", "job"] = "rank"
+    """Whom a hiccup hits at once: a rank, or all ranks of a host, a rack (``failure.nodes_per_rack`` hosts) or the job …"""
+    hiccups_together_share: Share = 1.0
+    """… which this share of the hiccups does; the others hit one rank."""
+    periodic_every_s: NotNegative = 0.0
+    """From one regular pause to the next (garbage collection, telemetry); 0 for none …"""
+    periodic_ms: NotNegative = 0.0
+    """… how long one is …"""
+    periodic_together: Literal["rank", "host", "rack", "job"] = "rank"
+    """… and who pauses at once; others do at times of their own."""
 
 
 class Failure(Strict, frozen=True):
@@ -485,6 +503,7 @@ def contradictions(s: Scenario) -> Sequence[Contradiction]:
         (weak and any(t.weak_share < 1 for t in tiers), "fabric.weak_share", "a weak cable needs others beside it",
          "give its tier two uplinks or more, in a tree or on rails"),
         *gates(s.policy, j), *_policy_contradictions(s),
+        *pause_contradictions(s.noise),
         (s.noise.distribution == "measured" and not s.noise.run, "noise.run", "measured noise needs a run folder", "name one"),
     )  # fmt: skip
 
@@ -551,6 +570,18 @@ def _job_contradictions(m: Model, j: Job) -> Sequence[Contradiction]:
          'set lora_matrices = ["query_key_value", "output"]'),
         (j.expert_imbalance > j.ep, "job.expert_imbalance",
          f"a rank of {j.ep} cannot have {j.expert_imbalance:g} times the mean", f"give {j.ep} at most"),
+    )  # fmt: skip
+
+
+def pause_contradictions(n: Noise) -> Sequence[Contradiction]:
+    """Hiccups and regular pauses that would do nothing."""
+    return (
+        ((n.hiccups_per_1000_steps > 0) != (n.hiccup_ms > 0), "noise.hiccup_ms", "hiccups have a rate and a length",
+         "set hiccups_per_1000_steps and hiccup_ms together"),
+        (n.hiccups_together != "rank" and n.hiccups_per_1000_steps == 0, "noise.hiccups_together", "there are no hiccups",
+         "set hiccups_per_1000_steps and hiccup_ms"),
+        ((n.periodic_every_s > 0) != (n.periodic_ms > 0), "noise.periodic_ms", "regular pauses have a period and a length",
+         "set periodic_every_s and periodic_ms together"),
     )  # fmt: skip
 
 
