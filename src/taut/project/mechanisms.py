@@ -20,7 +20,7 @@ from taut.project.marginal_gain import Curve, Rule, crossing, spread
 from taut.project.policy import S
 from taut.project.workload import Estimate, Sampling, Workload
 from taut.result import types
-from taut.result.types import LossSplit, Threshold
+from taut.result.types import MechanismLoss, Threshold
 
 # Seeds of what is compared with the same seeds: fewer than of a threshold tell as much.
 WITHOUT_SEEDS, ELASTICITY_SEEDS, SPLIT_SEEDS = 2, 3, 3
@@ -28,6 +28,9 @@ WITHOUT_SEEDS, ELASTICITY_SEEDS, SPLIT_SEEDS = 2, 3, 3
 STEP = 0.1
 # A mechanism makes a threshold where its absence moves it by at least this factor.
 MOVES = 1.1
+
+# What all of them lose together.
+WHOLE = "all"
 
 Mechanisms: TypeAlias = Mapping[str, Callable[[S, float], S]]
 
@@ -122,7 +125,7 @@ def made_by(found: Threshold) -> str | None:
     return name if far[name] >= MOVES else None
 
 
-def split(kind: Workload[S], s: S, scales: Iterable[int], how: Sampling) -> list[LossSplit]:
+def split(kind: Workload[S], s: S, scales: Iterable[int], how: Sampling) -> list[MechanismLoss]:
     """What is lost at each scale, dealt to the mechanisms by their Shapley values over all sets of them that are on.
 
     Lost is the share of the rate that the same ranks would have with all of them off; the values sum to it exactly.
@@ -143,14 +146,8 @@ def split(kind: Workload[S], s: S, scales: Iterable[int], how: Sampling) -> list
         if best is None or any(rate is None for rate in rates.values()):
             continue
         lost = {on: 1 - rate / best for on, rate in rates.items() if rate is not None}
-        values = {name: _shapley(name, names, lost) for name in names}
-        rows.append(
-            LossSplit(
-                ranks=ranks,
-                loss_share=_estimate(lost[frozenset(names)]),
-                mechanisms={name: _estimate(value) for name, value in values.items()},
-            )
-        )
+        values = {WHOLE: lost[frozenset(names)], **{name: _shapley(name, names, lost) for name in names}}
+        rows += [MechanismLoss(ranks=ranks, mechanism=name, loss_share=_estimate(value)) for name, value in values.items()]
     return rows
 
 

@@ -1684,14 +1684,15 @@ class Elasticity(Part, frozen=True, kw_only=True):
     cost_per_unit: Estimate | None
 
 
-class LossSplit(Part, frozen=True, kw_only=True):
+class MechanismLoss(Part, frozen=True, kw_only=True):
     """What is lost at a scale, dealt to the mechanisms that lose it."""
 
     ranks: int
+    mechanism: str
+    """``all`` for the whole loss, which the others sum to."""
     loss_share: Estimate
-    """Of the rate that the same ranks would have with all mechanisms switched off, 0–1."""
-    mechanisms: dict[str, Estimate]
-    """Mechanism → its part of the loss (Shapley value over all sets of them); they sum to it. Below 0 where it hides others."""
+    """Of the rate that the same ranks would have with all mechanisms switched off, 0–1: of one mechanism its Shapley value over
+    all sets of them, below 0 where it hides others."""
 
 
 class SpareCapacity(Part, frozen=True, kw_only=True):
@@ -1775,7 +1776,7 @@ class Surroundings(Part, frozen=True, kw_only=True):
 
     regimes: list[LossRegion]
     elasticities: list[Elasticity]
-    losses: list[LossSplit]
+    losses: list[MechanismLoss]
     """On the scenario's own ranks, on half of the threshold, at it and at twice it."""
     spare_capacity: list[SpareCapacity]
     fabrics: list[FabricCost]
