@@ -61,26 +61,32 @@ def without(around: Around[S], mechanisms: Mechanisms[S]) -> dict[str, int | Non
     Without a loss the limit lies further out: scales are asked from the threshold on, up to the first that does not pay, and
     downwards only where that is the first.
     """
+    scales, s = sorted(around.points), around.curve.scenario
+    # The same few seeds say something else than all of them; how far each mechanism moves it they agree on.
+    usual = crossing(around.points, around.least)[0] - _end(around, scales, around.asked(s, WITHOUT_SEEDS))
     out: dict[str, int | None] = {}
-    scales = sorted(around.points)
     for name, scale in mechanisms.items():
-        curve = around.asked(scale(around.curve.scenario, 0.0), WITHOUT_SEEDS)
-        found: dict[int, Floats] = {}
-        i = max(around.last_paid, 0)
-        while 0 <= i < len(scales):
-            back = around.decision.gain(curve, scales[i])
-            if back is None:
-                break
-            found[scales[i]] = back
-            lowest = min(found) == scales[i]
-            if back[0] >= 1 and len(found) > 1 and lowest:
-                break  # came down to where it pays
-            if back[0] < 1 and (not lowest or i == 0):
-                break  # went up to where it does not
-            i += 1 if back[0] >= 1 else -1
-        end = crossing(found, around.least)[0] if found else np.inf
-        out[name] = None if end == np.inf else round(exp(end))
+        end = _end(around, scales, around.asked(scale(s, 0.0), WITHOUT_SEEDS))
+        out[name] = None if end == np.inf else max(round(exp(end + (usual if np.isfinite(usual) else 0.0))), around.least)
     return out
+
+
+def _end(around: Around[S], scales: list[int], curve: Curve[S]) -> float:
+    """Log scale at which rates stop paying, asked from the threshold on; infinite where they pay as far as was tried."""
+    found: dict[int, Floats] = {}
+    i = max(around.last_paid, 0)
+    while 0 <= i < len(scales):
+        back = around.decision.gain(curve, scales[i])
+        if back is None:
+            break
+        found[scales[i]] = back
+        lowest = min(found) == scales[i]
+        if back[0] >= 1 and len(found) > 1 and lowest:
+            break  # came down to where it pays
+        if back[0] < 1 and (not lowest or i == 0):
+            break  # went up to where it does not
+        i += 1 if back[0] >= 1 else -1
+    return float(crossing(found, around.least)[0]) if found else np.inf
 
 
 def elasticities(around: Around[S], mechanisms: Mechanisms[S]) -> dict[str, types.Estimate | None]:
