@@ -24,7 +24,7 @@ def explained(name: str) -> Threshold:
     [
         ("uneven-batches", "jitter", "a synchronisation number"),
         ("fixed-batch", "interconnect", "an interconnect number"),
-        ("large-training", "failures", "a recovery number: with failures off none up to 40,960"),
+        ("large-training", "failures", "a recovery number: with failures off none up to"),
     ],
 )
 def test_one_mechanism_makes_it(name: str, mechanism: str, says: str) -> None:

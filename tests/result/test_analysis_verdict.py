@@ -66,7 +66,7 @@ def test_ranks_unequal_for_good_are_structural_beyond_what_devices_differ_by() -
     """Nobody is accused; what dealing work by speed would save is said, and beyond 4 % it is the class."""
     rng = np.random.default_rng(11)
     level, noise = rng.standard_normal(16), 0.01 * rng.standard_normal((40, 16))
-    told = [analyze(barriers(100 * MS * (1 + noise + spread * level), 5 * MS)).result for spread in (0.025, 0.08)]
+    told = [analyze(barriers(100 * MS * (1 + noise + spread * level), 5 * MS)).result for spread in (0.04, 0.1)]
     assert [one.findings for one in told] == [[], []]
     assert [one.verdict.kind for one in told] == ["healthy", "structural"]
     assert "as devices of one model may be: work dealt by speed would save" in told[0].verdict.text

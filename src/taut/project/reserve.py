@@ -100,8 +100,8 @@ def word(value: float) -> str:
 
 
 def _around(curve: Curve[S], decision: Rule[S], ranks: int) -> tuple[int, ...]:
-    """Ranks that with twice as many lie around these. Where they cannot be dealt, the two that lie as far below and above, whose
-    mean is what a threshold takes there; or the one of them that can."""
+    """Ranks that with twice as many lie around these. Where they cannot be dealt, the two that lie as far below and above:
+    their mean is what a threshold takes there. Or the one of them that can."""
     least = curve.kind.smallest(curve.scenario)
     below = max(round(ranks / sqrt(2) / least), 1) * least
     if decision.gain(curve, below) is not None:

@@ -35,7 +35,7 @@ from taut.project.training.grid import Grid, Sync
 from taut.project.training.model_error import EXACT, class_of, factors, model_error, normal_quantiles
 from taut.project.training.scenario import Scenario, gates, spread_experts
 from taut.project.training.step_plan import Plan, plan
-from taut.project.training.step_time import sending, split_work, without_noise
+from taut.project.training.step_time import pipeline_ns, sending, split_work, without_noise
 from taut.project.workload import Estimate
 from taut.result import types
 
@@ -87,7 +87,7 @@ class Forecast:
     @property
     def kept(self) -> float:
         """Share of its time that failures, checkpoints and restarts leave the job."""
-        return self.histories.kept.mean if self.histories else self.expected.share if self.expected else 1.0
+        return self.histories.mean_kept if self.histories else self.expected.share if self.expected else 1.0
 
     @property
     def useful(self) -> float:
@@ -103,9 +103,12 @@ class Forecast:
     @property
     def tokens_per_s(self) -> float:
         """Tokens a second that count: failures and dropped gradients taken off."""
-        s = self.scenario
-        tokens = s.job.global_batch * s.model.sequence * effects.batch_share(s)
-        return tokens / (float(self.step_ns.mean()) * 1e-9) * self.useful
+        return self.tokens_per_s_of(self.scenario, float(self.step_ns.mean())) * self.useful
+
+    @staticmethod
+    def tokens_per_s_of(s: Scenario, step_ns: float) -> float:
+        """Tokens a second that count with steps of this length, failures left out."""
+        return s.job.global_batch * s.model.sequence * effects.batch_share(s) / (step_ns * 1e-9)
 
     @property
     def dominant(self) -> str:
@@ -130,7 +133,7 @@ class Forecast:
         steps, means = factors(self.step_ns / mean, error), factors(self._means(), error)
         given = self._given()
         delivered = factors(np.outer(self._means(), self._per_kept()).ravel(), error, 1 / np.maximum(given.useful, 1e-9))
-        flops = work.flops_per_step(s.model, s.job.global_batch) / (mean * self.ranks)
+        flops = work.flops_per_step(s.model, s.job.global_batch, s.job) / (mean * self.ranks)
         units = s.job.global_batch * s.model.sequence / UNIT_TOKENS * effects.batch_share(s)
         price = s.device.price_per_hour
         seconds = mean * 1e-9 / units / self.useful
@@ -199,7 +202,7 @@ class Forecast:
 
     def _availability(self, histories: JobHistories, given: Floats) -> types.Estimate:
         """What is kept, with the interval of another history under other values of what is uncertain."""
-        found = factors(1 / self._per_kept(), EXACT, given).of(histories.kept.mean)
+        found = factors(1 / self._per_kept(), EXACT, given).of(histories.mean_kept)
         return replace(found, hi=min(found.hi or 1.0, 1.0))
 
     def _paid(self) -> float:
@@ -254,7 +257,7 @@ def forecast(
     every = s.job.steps_between_syncs
     record = indices.StepRecord(grid, Sync(effects.gate(s), every, p.sync_ns * every, p.optimiser_ns), seed, [])
     drawn = record.simulate(count, cores)
-    alone = float(without_noise(s, p).step(np.zeros(1), 0, 0).max())
+    alone = pipeline_ns(s, p)
     terms = step_terms(s, p, alone, float(drawn.mean()))
     return Forecast(
         s.job.world, drawn, alone + p.sync_ns + p.optimiser_ns, terms, s, _job_histories(s, float(drawn.mean()), seed), record
@@ -291,9 +294,9 @@ def step_terms(s: Scenario, p: Plan, alone: float, mean: float) -> dict[str, flo
     """The busiest stage's step: what it computes, sends and waits for."""
     j = s.job
     per_stage = (p.forward_ns + p.backward_ns).reshape(j.virtual_pp, j.pp).sum(axis=0) * j.micro_batches
-    busy = float(per_stage.max())
-    transfer = float(sum(p.transfer_ns)) * j.virtual_pp * j.micro_batches
-    hops = float(sending(p).sum(axis=0).reshape(j.virtual_pp, j.pp).sum(axis=0)[int(per_stage.argmax())]) * j.micro_batches
+    busy, busiest = float(per_stage.max()), int(per_stage.argmax())
+    moved = np.stack([p.transfer_ns.sum(axis=0), sending(p).sum(axis=0)]).reshape(2, j.virtual_pp, j.pp).sum(axis=1)
+    transfer, hops = (moved[:, busiest] * j.micro_batches).tolist()
     known = {
         "compute": busy - transfer + p.optimiser_ns, "transfer inside a stage": transfer, "pipeline hops": hops,
         "pipeline bubble": max(alone - busy - hops, 0.0), "data-parallel synchronisation": p.sync_ns,
