@@ -1555,9 +1555,9 @@ class Threshold(Part, frozen=True, kw_only=True):
     """The largest scale tried."""
     in_range: bool | None
     before: Side | UnsetType | None = UNSET
-    """At half of that scale."""
+    """At the scale asked that is nearest to half of it."""
     after: Side | UnsetType | None = UNSET
-    """At twice that scale."""
+    """At the one nearest to twice of it."""
     curve: list[CurvePoint] | UnsetType = UNSET
     without: dict[str, int | None] | UnsetType = UNSET
     """Mechanism → where it lies with that switched off; None where no limit is found then up to ``tried``."""

@@ -65,8 +65,10 @@ def _grown(s: Scenario) -> Plan:
         between("backward_ns"),
         between("transfer_ns"),
         whole.gates,
-        *(float(between(name)) for name in ("hop_ns", "sync_ns", "hidden_ns")),
-        optimiser_ns=whole.optimiser_ns,
+        float(between("hop_ns")),
+        float(between("sync_ns")),
+        float(between("hidden_ns")),
+        whole.optimiser_ns,
     )
 
 
