@@ -123,11 +123,6 @@ class JobHistories:
         return {fate: float(mean[i]) for i, fate in enumerate(FATES)}
 
     @cached_property
-    def mean_kept(self) -> float:
-        """Mean of ``kept``."""
-        return float((self.node_us[:, [PRODUCTIVE, SLOW]].sum(axis=1) / (self.nodes * self.counts[:, WALL])).mean())
-
-    @cached_property
     def kept(self) -> Between:
         """Effective training time ratio: work that stays, at the speed it ran at, over the job's wall time."""
         return between(self.each_kept)
