@@ -87,7 +87,7 @@ class Forecast:
     @property
     def kept(self) -> float:
         """Share of its time that failures, checkpoints and restarts leave the job."""
-        return self.histories.mean_kept if self.histories else self.expected.share if self.expected else 1.0
+        return self.histories.kept.mean if self.histories else self.expected.share if self.expected else 1.0
 
     @property
     def useful(self) -> float:
@@ -202,7 +202,7 @@ class Forecast:
 
     def _availability(self, histories: JobHistories, given: Floats) -> types.Estimate:
         """What is kept, with the interval of another history under other values of what is uncertain."""
-        found = factors(1 / self._per_kept(), EXACT, given).of(histories.mean_kept)
+        found = factors(1 / self._per_kept(), EXACT, given).of(histories.kept.mean)
         return replace(found, hi=min(found.hi or 1.0, 1.0))
 
     def _paid(self) -> float:
