@@ -20,6 +20,7 @@ from taut.render.advice_screen import advice_page
 from taut.render.analysis_screen import Screen, _print
 from taut.render.forecast_screen import number, threshold
 from taut.render.text import safe
+from taut.render.threshold_screen import made_by
 from taut.result.types import ListedScenario
 
 DIGESTS = "digests.txt"
@@ -112,7 +113,7 @@ def _lines(found: Mapping[str, Any]) -> Iterator[str]:
         yield from (f"- {name.replace('_', ' ')}: {number(value)}" for name, value in found["indices"].items())
         yield ""
     if found["threshold"]:
-        yield from ("As it stands: " + threshold(found["threshold"]), "")
+        yield from ("As it stands: " + threshold(found["threshold"]) + made_by(found["threshold"]), "")
     if found.get("advice") is not None:
         yield from advice_page(found["advice"], found["sweep"] or ())
     yield from ("## Questions", "", "| question | number | which is | taken from |", "|---|---|---|---|")

@@ -15,6 +15,7 @@ from rich.text import Text
 from taut.render.advice_screen import render_advice, render_sweep
 from taut.render.analysis_screen import Screen, _print
 from taut.render.text import count, duration, percent, safe
+from taut.render.threshold_screen import what_makes_it
 from taut.result.types import Estimate, Forecast, Part, PolicyComparison, ProjectResult, Regime, Threshold
 
 DEFAULTS = 8
@@ -48,6 +49,7 @@ def render_forecasts(result: ProjectResult, screen: Screen) -> str:
     rows, words = sorted(result.forecasts, key=lambda row: row.ranks), WORDS.get(result.workload, TRAINING)
     own = next(row for row in rows if row.ranks == result.ranks)
     parts = [Text(_headline(result, own, words), style="bold"), _stands(result, own, words)]
+    parts += what_makes_it(result.threshold)
     parts += [_scales(rows, screen, words), _delivered(rows, words), _terms(rows, screen, words)]
     for name in dict.fromkeys(one.name for one in result.policies):
         parts += _policies(sorted((one for one in result.policies if one.name == name), key=lambda one: one.ranks), words)

@@ -54,17 +54,25 @@ def _grown(s: Scenario) -> Plan:
     j, fabric = s.job, replace(s.fabric, growth=1.0)
     dp = j.ep // gcd(j.ep, j.cp)
     alone = replace(j, dp=dp, global_batch=j.global_batch // j.dp * dp)
-    one, all_ = (plan(replace(s, job=job, fabric=fabric)) for job in (alone, j))
+    one, whole = (plan(replace(s, job=job, fabric=fabric)) for job in (alone, j))
 
-    def between(first: Floats | float, then: Floats | float) -> Floats:
-        found: Floats = np.maximum(np.asarray(first) + s.fabric.growth * (np.asarray(then) - np.asarray(first)), 0.0)
-        return found
+    share = s.fabric.growth
 
-    forward, backward = between(one.forward_ns, all_.forward_ns), between(one.backward_ns, all_.backward_ns)
-    transfers = between(one.transfer_ns, all_.transfer_ns)
-    hop, late = float(between(one.hop_ns, all_.hop_ns)), float(between(one.late_ns, all_.late_ns))
-    sync, hidden = float(between(one.sync_ns, all_.sync_ns)), float(between(one.hidden_ns, all_.hidden_ns))
-    return Plan(forward, backward, transfers, all_.gates, hop, late, sync, hidden, all_.optimiser_ns)
+    def between(name: str) -> Floats:
+        first, then = np.asarray(getattr(one, name)), np.asarray(getattr(whole, name))
+        return np.asarray(np.maximum(first + share * (then - first), 0.0))
+
+    return Plan(
+        between("forward_ns"),
+        between("backward_ns"),
+        between("transfer_ns"),
+        whole.gates,
+        float(between("hop_ns")),
+        float(between("late_ns")),
+        float(between("sync_ns")),
+        float(between("hidden_ns")),
+        whole.optimiser_ns,
+    )
 
 
 @lru_cache(maxsize=256)
