@@ -64,6 +64,11 @@ def nodes_of(s: Scenario) -> int:
     return ceil(s.job.world / s.fabric.node)
 
 
+def interruptions_per_day(s: Scenario) -> float:
+    """Failures a day that stop the job while it runs; 0 where nothing is said to fail."""
+    return sum(domain.per_s for domain in domains(s.failure, nodes_of(s))) * DAY_S
+
+
 class Between(NamedTuple):
     """A mean over job histories, and what 90 % of them lie between."""
 

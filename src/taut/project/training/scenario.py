@@ -286,6 +286,9 @@ class Price(Strict, frozen=True):
 
     currency: str = ""
     pue: Annotated[float, Meta(ge=1, le=100)] = 1.56
+    host_w: NotNegative = 350.0
+    """Power of a node without its accelerators (processors, memory, cards, fans), for each of them: a node of 8 H100 was seen
+    at 8.4 kW of the 10.2 kW it is rated at (Latif et al., arXiv:2412.08602), 8 × 700 W of it devices."""
     kwh: NotNegative | None = None
     kg_co2e_per_kwh: NotNegative | None = None
     amortisation_years: Positive = 4.0
