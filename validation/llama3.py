@@ -3,7 +3,7 @@
 Nothing was fitted on these rows: the device file comes from matrix products measured on an H200 (bench/device.py), the
 fabric file from an all-reduce of eight devices. Theirs is a rate; the step behind it is the FLOPs over it, with attention
 counted where the mask lets it through (half): counted in full, the row of 131,072 tokens would exceed what the device can
-do beside its own shorter rows. 126 layers lie on 16 stages of 8, the first and the last short of one: the longest counts.
+do beside its own shorter rows. 126 layers lie in 128 chunks: embedding and logits have one of their own.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def main() -> None:
     for gpus, cp, dp, sequence, batch, tflops in ROWS:
         table = load_parts({
             "device": "h100-80g", "fabric": "h100-ndr",
-            "model": {"layers": 128, "hidden": 16384, "heads": 128, "kv_heads": 8, "ffn": 53248, "gated": True,
+            "model": {"layers": LAYERS, "hidden": 16384, "heads": 128, "kv_heads": 8, "ffn": 53248, "gated": True,
                       "sequence": sequence, "vocab": 128256, "flash_attention": True, "dropout": False},
             "job": {"global_batch": batch * dp, "tp": 8, "pp": 16, "dp": dp, "cp": cp, "virtual_pp": 8,
                     "schedule": "interleaved", "sequence_parallel": True, "sharding": "zero2", "overlap_share": 1.0},

@@ -53,7 +53,8 @@ class Row:
 def scenario(layers: int, hidden: int, heads: int, **job: Any) -> Scenario:
     chunks = job.get("virtual_pp", 1)
     table: dict[str, Any] = {
-        "model": {"layers": layers, "hidden": hidden, "heads": heads, "sequence": SEQUENCE, "vocab": VOCAB},
+        "model": {"layers": layers, "hidden": hidden, "heads": heads, "sequence": SEQUENCE, "vocab": VOCAB,
+                  "tied_embeddings": True},  # as Megatron-LM has them
         "job": {**job, "schedule": "interleaved" if chunks > 1 else "1f1b"},
         "device": DEVICE, "fabric": FABRIC,
     }  # fmt: skip

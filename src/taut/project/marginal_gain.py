@@ -56,9 +56,12 @@ class Curve(Generic[S]):
         def rate(k: int) -> float:
             return self.kind.rate(s, replace(self.how, seed=self.how.seed * SEEDS + k))
 
-        first = rate(0)  # fills the caches of what does not depend on the seed before the threads start
-        with ThreadPoolExecutor(self.how.cores) as pool:
-            drawn = np.array([first, *pool.map(rate, range(1, self.seeds or self.kind.seeds))])
+        seeds, first = range(1, self.seeds or self.kind.seeds), rate(0)  # the first fills caches that seeds share
+        if self.kind.long_rates and self.how.cores > 1:
+            with ThreadPoolExecutor(self.how.cores) as pool:
+                drawn = np.array([first, *pool.map(rate, seeds)])
+        else:
+            drawn = np.array([first, *map(rate, seeds)])
         return np.concatenate([[drawn.mean()], (drawn.sum() - drawn) / (len(drawn) - 1)])
 
     def known_rates(self, ranks: int) -> Floats:

@@ -91,6 +91,8 @@ class Workload(Protocol[S]):
     policies: Mapping[str, Policy[S]]
     seeds: int = 4
     """How often a rate is drawn for the threshold and the reserve: fewer where it takes long, with wider intervals."""
+    long_rates: bool = False
+    """Whether a rate takes so long that threads are worth their while."""
     has_advice: bool = False
     """Whether ``--advice`` applies."""
 

@@ -125,6 +125,7 @@ class PoolForecast:
 class PoolWorkload(Workload[S]):
     """Requests or tasks on a pool of replicas."""
 
+    long_rates = True
     scenario: type[S]
     noun = "accelerator"
 

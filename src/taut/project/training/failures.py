@@ -109,10 +109,21 @@ class JobHistories:
         mean = self.node_us.mean(axis=0) * self.devices / US
         return {fate: float(mean[i]) for i, fate in enumerate(FATES)}
 
-    @property
+    @cached_property
+    def mean_kept(self) -> float:
+        """Mean of ``kept``."""
+        return float((self.node_us[:, [PRODUCTIVE, SLOW]].sum(axis=1) / (self.nodes * self.counts[:, WALL])).mean())
+
+    @cached_property
     def kept(self) -> Between:
         """Effective training time ratio: work that stays, at the speed it ran at, over the job's wall time."""
-        return self._over(self.node_us[:, [PRODUCTIVE, SLOW]].sum(axis=1), self.nodes)
+        return between(self.each_kept)
+
+    @property
+    def each_kept(self) -> Floats:
+        """The same of each history."""
+        worked: Floats = self.node_us[:, [PRODUCTIVE, SLOW]].sum(axis=1) / (self.nodes * self.counts[:, WALL])
+        return worked
 
     @property
     def unfinished(self) -> int:

@@ -23,9 +23,10 @@ from taut.project.training import policy_effects as effects
 from taut.project.training import training_indices as indices
 from taut.project.training.failures import JobHistories, domains, interruptions_per_day, simulate_jobs
 from taut.project.training.grid import Grid, Sync
+from taut.project.training.model_error import class_of, factors, model_error, normal_quantiles
 from taut.project.training.scenario import Scenario, gates, spread_experts
 from taut.project.training.step_plan import Plan, plan
-from taut.project.training.step_time import sending, split_work, without_noise
+from taut.project.training.step_time import pipeline_ns, sending, split_work, without_noise
 from taut.project.workload import Estimate
 from taut.result import types
 
@@ -75,7 +76,7 @@ class Forecast:
     @property
     def kept(self) -> float:
         """Share of its time that failures, checkpoints and restarts leave the job."""
-        return 1.0 if self.histories is None else self.histories.kept.mean
+        return 1.0 if self.histories is None else self.histories.mean_kept
 
     @property
     def copied(self) -> float:
@@ -86,9 +87,12 @@ class Forecast:
     @property
     def tokens_per_s(self) -> float:
         """Tokens a second that count: failures and dropped gradients taken off."""
-        s = self.scenario
-        tokens = s.job.global_batch * s.model.sequence * effects.batch_share(s)
-        return tokens / (float(self.step_ns.mean()) * 1e-9) * self.kept
+        return self.tokens_per_s_of(self.scenario, float(self.step_ns.mean())) * self.kept
+
+    @staticmethod
+    def tokens_per_s_of(s: Scenario, step_ns: float) -> float:
+        """Tokens a second that count with steps of this length, failures left out."""
+        return s.job.global_batch * s.model.sequence * effects.batch_share(s) / (step_ns * 1e-9)
 
     @property
     def dominant(self) -> str:
@@ -112,24 +116,28 @@ class Forecast:
             why = f"on {self.ranks:,} ranks failures come before any work is saved: nothing of it is kept"
             raise InputRefused(s.name, why, "lower the failure rates or checkpoint_s in [failure]")
         mean = float(self.step_ns.mean())
-        low, middle, high = np.quantile(self.step_ns, (0.1, 0.5, 0.9))
-        error = 1.96 * float(self.step_ns.std()) / np.sqrt(len(self.step_ns))
-        flops = work.flops_per_step(s.model, s.job.global_batch) / (mean * self.ranks)
+        error = model_error(class_of(s))
+        steps, means = factors(self.step_ns / mean, error), factors(self._means(), error)
+        delivered = factors(np.outer(self._means(), self._per_kept()).ravel(), error)
+        flops = work.flops_per_step(s.model, s.job.global_batch, s.job) / (mean * self.ranks)
         units = s.job.global_batch * s.model.sequence / UNIT_TOKENS * effects.batch_share(s)
         price = s.device.price_per_hour
         seconds = mean * 1e-9 / units / self.kept
+        cost = None if price is None else price / 3600 * seconds * self._paid()
         watts = network.whole(s)[1]
         joules = ((self._watts() + s.price.host_w) * self.ranks + (watts or 0.0)) * s.price.pue * seconds
         late, penalty, per_day = self._late(), s.price.penalty, interruptions_per_day(s)
         return types.Forecast(
             ranks=self.ranks,
-            step_ns=types.Quantiles(p10=float(low), p50=float(middle), p90=float(high)),
-            mean_step_ns=types.Estimate(value=mean, lo=float(mean - error), hi=float(mean + error)),
+            step_ns=types.Quantiles(p10=mean * steps.lo, p50=float(np.median(self.step_ns)), p90=mean * steps.hi),
+            mean_step_ns=means.of(mean),
+            model_error=error,
             tflops_per_device=flops / 1e3,
             mfu=flops / 1e3 / work.peak_tflops(s),
             effective_throughput_ratio=self.throughput_ratio,
             availability=None if self.histories is None else Estimate(*self.histories.kept).as_result(),
-            cost_per_unit=None if price is None else price / 3600 * seconds * self._paid(),
+            cost_per_unit=cost,
+            cost_per_unit_interval=None if cost is None else delivered.of(cost),
             currency=s.price.currency or None,
             energy_per_unit_j=joules,
             network_cost_per_unit=times(seconds, network.per_s(s)),
@@ -140,6 +148,7 @@ class Forecast:
             late_share=late,
             penalty_per_unit=None if late is None else times(late / units, penalty),
             tokens_per_s=self.tokens_per_s,
+            tokens_per_s_interval=delivered.inverse().of(self.tokens_per_s),
             effective_batch_share=effects.batch_share(s),
             staleness_updates=effects.staleness(s),
             extra_work_share=self.copied,
@@ -168,6 +177,15 @@ class Forecast:
             "replay_probability": indices.replay_probability(self.histories),
             "straggler_cascade_rate": indices.straggler_cascade_rate(record),
         }
+
+    def _means(self) -> Floats:
+        """What another mean of so many steps may be, over this one: quantiles."""
+        n = len(self.step_ns)
+        return np.asarray(1 + normal_quantiles() * float(self.step_ns.std()) / (np.sqrt(n) * float(self.step_ns.mean())))
+
+    def _per_kept(self) -> Floats:
+        """Time for what is kept of another history of failures, over that of their mean."""
+        return np.ones(1) if self.histories is None else self.kept / np.maximum(self.histories.each_kept, 1e-9)
 
     def _paid(self) -> float:
         """Devices that are paid for: those that work, those that copies take, and spares."""
@@ -221,7 +239,7 @@ def forecast(
     every = s.job.steps_between_syncs
     record = indices.StepRecord(grid, Sync(effects.gate(s), every, p.sync_ns * every, p.optimiser_ns), seed, [])
     drawn = record.simulate(count, cores)
-    alone = float(without_noise(s, p).step(np.zeros(1), 0, 0).max())
+    alone = pipeline_ns(s, p)
     terms = step_terms(s, p, alone, float(drawn.mean()))
     return Forecast(
         s.job.world, drawn, alone + p.sync_ns + p.optimiser_ns, terms, s, _job_histories(s, float(drawn.mean()), seed), record
@@ -258,9 +276,9 @@ def step_terms(s: Scenario, p: Plan, alone: float, mean: float) -> dict[str, flo
     """The busiest stage's step: what it computes, sends and waits for."""
     j = s.job
     per_stage = (p.forward_ns + p.backward_ns).reshape(j.virtual_pp, j.pp).sum(axis=0) * j.micro_batches
-    busy = float(per_stage.max())
-    transfer = float(sum(p.transfer_ns)) * j.virtual_pp * j.micro_batches
-    hops = float(sending(p).sum(axis=0).reshape(j.virtual_pp, j.pp).sum(axis=0)[int(per_stage.argmax())]) * j.micro_batches
+    busy, busiest = float(per_stage.max()), int(per_stage.argmax())
+    moved = np.stack([p.transfer_ns.sum(axis=0), sending(p).sum(axis=0)]).reshape(2, j.virtual_pp, j.pp).sum(axis=1)
+    transfer, hops = (moved[:, busiest] * j.micro_batches).tolist()
     known = {
         "compute": busy - transfer + p.optimiser_ns, "transfer inside a stage": transfer, "pipeline hops": hops,
         "pipeline bubble": max(alone - busy - hops, 0.0), "data-parallel synchronisation": p.sync_ns,

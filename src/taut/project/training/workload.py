@@ -14,7 +14,7 @@ from taut.project.noise import scaled
 from taut.project.training.device_work import memory_gb, memory_parts_gb
 from taut.project.training.forecast import UNIT_TOKENS, Forecast, at, forecast
 from taut.project.training.policies import POLICIES
-from taut.project.training.sampled_replica import sketch
+from taut.project.training.sampled_replica import rate, sketch
 from taut.project.training.scenario import Scenario, parse, place
 from taut.project.workload import Sampling, Workload
 
@@ -60,7 +60,7 @@ class Training(Workload[Scenario]):
 
     def rate(self, s: Scenario, how: Sampling) -> float:
         """Tokens a second that count."""
-        return self.sketch(s, how).tokens_per_s
+        return rate(s, how.seed, how.residuals)
 
     def ideal(self, s: Scenario) -> Scenario:
         """No jitter, no slow devices, no failures."""
