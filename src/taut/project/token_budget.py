@@ -7,7 +7,7 @@ from taut.result.types import Estimate, Forecast, TokenBudget
 
 UNIT_TOKENS = 1e6
 DAY_S = 86400.0
-KWH_J, MWH_J = 3.6e6, 3.6e9
+MWH_J = 3.6e9
 
 
 def token_budget(found: Forecast, tokens: float) -> TokenBudget:
@@ -17,13 +17,15 @@ def token_budget(found: Forecast, tokens: float) -> TokenBudget:
     paid = found.paid_ranks or found.ranks
     per_day = found.interruptions_per_day or None
 
+    wide = _relative(found)
+
     def of(amount: float | None) -> Estimate | None:
-        return None if amount is None else _with_interval(amount, found.mean_step_ns)
+        return None if amount is None else _with(amount, wide)
 
     return TokenBudget(
         tokens=tokens,
-        days=_with_interval(days, found.mean_step_ns),
-        accelerator_hours=_with_interval(days * 24 * paid, found.mean_step_ns),
+        days=_with(days, wide),
+        accelerator_hours=_with(days * 24 * paid, wide),
         cost=of(times(found.cost_per_unit, units)),
         currency=found.currency or None,
         energy_mwh=of(times(found.energy_per_unit_j, units, 1 / MWH_J)),
@@ -34,8 +36,14 @@ def token_budget(found: Forecast, tokens: float) -> TokenBudget:
     )
 
 
-def _with_interval(amount: float, mean: Estimate | None) -> Estimate:
-    """An amount that grows as the mean step does, with its interval."""
-    if mean is None or mean.lo is None or mean.hi is None or not mean.value:
-        return Estimate(value=amount)
-    return Estimate(value=amount, lo=amount * mean.lo / mean.value, hi=amount * mean.hi / mean.value)
+def _relative(found: Forecast) -> tuple[float, float] | None:
+    """Ends of the interval of a token's time, over its value; None where it has none."""
+    rate = found.tokens_per_s_interval
+    if not isinstance(rate, Estimate) or not rate.lo or not rate.hi:
+        return None
+    return rate.value / rate.hi, rate.value / rate.lo
+
+
+def _with(amount: float, wide: tuple[float, float] | None) -> Estimate:
+    """An amount that grows with the time of a token, with its interval."""
+    return Estimate(value=amount) if wide is None else Estimate(value=amount, lo=amount * wide[0], hi=amount * wide[1])

@@ -21,7 +21,11 @@ LEFT = {"regime", "dominates", "bound by"}
 """Columns of words."""
 COLOURS = {"stable": "green", "coherent": "green", "marginal": "yellow", "unstable": "red"}
 """Words of a regime that are coloured where the screen has colours."""
-LONG = {"accelerators": "accel-\nerators", "interconnect": "inter-\nconnect", "synchronisation": "synchro-\nnisation"}
+LONG = {
+    "accelerators": "accel-\nerators", "interconnect": "inter-\nconnect", "synchronisation": "synchro-\nnisation",
+    "interruptions": "inter-\nruptions", "interruptions a day": "inter-\nruptions\na day",
+    "accelerator hours": "accel-\nerator\nhours",
+}  # fmt: skip
 """Titles that would be wider than what stands below them."""
 
 

@@ -193,21 +193,24 @@ def _scale(row: Forecast) -> str:
 
 
 def _grows(regime: Regime | None) -> str:
-    """Times that jitter may grow."""
+    """Times that jitter may grow; 0 where one more accelerator would not pay even without any."""
     reserve = regime.reserve if regime else None
     if not reserve:
         return "–"
     if reserve.value <= 0:
-        return "not at all"
-    return f"≥ {reserve.value:.2g} times" if reserve.hi is None else f"{reserve.value:.2g} times"
+        return "0 ×"
+    return f"≥ {reserve.value:.2g} ×" if reserve.hi is None else f"{reserve.value:.2g} ×"
 
 
 def _takes(rows: Sequence[Forecast], screen: Screen, words: Words) -> list[ConsoleRenderable]:
     """Interruptions, power, and the energy and carbon of a unit; nothing where nothing of it is known."""
     power = [row.power_at_load for row in rows]
+    costs = [row.cost_per_unit_interval or None for row in rows]
     columns: dict[str, list[str]] = {
+        # The space before the sign does not break.
+        f"cost, 80\u00a0%{_in(rows)}": [_ends(one) for one in costs],
         "interruptions a day": [number(_known(row.interruptions_per_day)) for row in rows],
-        "hours between": [number(_known(row.mtbf_h)) for row in rows],
+        "MTBF, h": [number(_known(row.mtbf_h)) for row in rows],
         "time up": [percent(row.availability.value) if row.availability else "–" for row in rows],
         "MW": ["–" if one is UNSET else digits(one.total_w / 1e6) for one in power],
         "kWh": [number(_over(row.energy_per_unit_j, KWH_J)) for row in rows],
@@ -221,9 +224,13 @@ def _takes(rows: Sequence[Forecast], screen: Screen, words: Words) -> list[Conso
     ranks = f"{words.ranks}s"
     cells = {ranks: [_scale(row) for row in rows], **known}
     return [
-        Text(f"What it takes: power at load, energy and carbon of {words.unit}", style="bold"),
+        Text(f"What it takes: power at load; cost, energy and carbon of {words.unit}", style="bold"),
         in_blocks(cells, screen.width, [ranks]),
     ]
+
+
+def _ends(found: Estimate | None) -> str:
+    return "–" if found is None or found.lo is None else f"{number(found.lo)}–{number(found.hi)}"
 
 
 def _in(rows: Sequence[Forecast]) -> str:
@@ -306,7 +313,8 @@ def _separated(result: ProjectResult) -> list[ConsoleRenderable]:
 def _notes(result: ProjectResult, own: Forecast) -> ConsoleRenderable | None:
     """What all of it rests on, and what is not known."""
     keys = result.defaults
-    lines = [safe(line) for line in result.assumed or ()]
+    lines = _assumed(result.assumed or ())
+    lines += _interval(own)
     if own.power_at_load is not UNSET:
         power = own.power_at_load
         default = " by default" if "price.host_w" in keys else ""
@@ -323,6 +331,33 @@ def _notes(result: ProjectResult, own: Forecast) -> ConsoleRenderable | None:
         more = f" and {len(keys) - DEFAULTS} more" if len(keys) > DEFAULTS else ""
         lines.append(f"by default: {', '.join(map(safe, keys[:DEFAULTS]))}{more} (all in --json)")
     return Text("\n".join(lines), style="dim") if lines else None
+
+
+def _assumed(lines: Sequence[str]) -> list[str]:
+    """What it rests on; of many scales near what devices hold, the first and the last."""
+    near = [line for line in lines if line.startswith("memory: ")]
+    if len(near) <= SHOWN:
+        return [safe(line) for line in lines]
+    between = f"memory: the {len(near) - 2} scales between them are near it, too (all in --json)"
+    others = [line for line in lines if line not in near]
+    return [*map(safe, [near[0], near[-1]]), between, *map(safe, others)]
+
+
+SHOWN = 3
+"""Lines about memory, at most."""
+
+
+def _interval(own: Forecast) -> Iterator[str]:
+    """What the interval of a step is made of."""
+    error, mean = own.model_error, own.mean_step_ns
+    if error is UNSET or mean is None or mean.parts is UNSET:
+        return
+    basis = f"a prior, {count(error.papers, 'paper')} being too few" if error.prior else count(error.papers, "paper")
+    parts = mean.parts
+    yield (
+        f"10–90 %: where a measured step should lie. Width of the mean: model error ({safe(error.kind)}: {basis}) "
+        f"{percent(parts.model)}, parameters {percent(parts.parameters)}, noise {percent(parts.noise)}"
+    )
 
 
 def _unknown(own: Forecast, workload: str) -> Iterator[str]:

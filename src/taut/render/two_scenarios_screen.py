@@ -110,7 +110,7 @@ def _labels(pair: ScalePair, words: Words) -> Mapping[str, str]:
         **({} if money or not currencies else {"currency": "currency"}),
         "cost_per_unit": f"cost of {words.unit}{money}", "energy_per_unit_j": f"kWh of {words.unit}",
         "kg_co2e_per_unit": f"kg CO2e of {words.unit}", "total_w": "MW at load", "interruptions_per_day": "interruptions a day",
-        "mtbf_h": "hours between", "days": "days for the tokens", "cost": f"cost of the tokens{money}",
+        "mtbf_h": "MTBF, h", "days": "days for the tokens", "cost": f"cost of the tokens{money}",
         "energy_mwh": "MWh for the tokens", "t_co2e": "t CO2e for the tokens",
     }  # fmt: skip
 

@@ -1437,7 +1437,7 @@ class PowerAtLoad(Part, frozen=True, kw_only=True):
 
 
 class TokenBudget(Part, frozen=True, kw_only=True):
-    """A training run over so many tokens (``--tokens``); intervals are those of the mean step."""
+    """A training run over so many tokens (``--tokens``); intervals are those of ``tokens_per_s``."""
 
     tokens: float
     """As asked for."""
