@@ -165,6 +165,7 @@ def _options(question: Question) -> str:
     """What was asked beside the scenario, as it is asked again."""
     out = f" --ranks {','.join(map(str, question['ranks']))}" if question["ranks"] else ""
     out += "".join(f" --policy {one}" for one in question["policies"])
+    out += f" --tokens {question['tokens']:g}" if question["tokens"] else ""
     return out + (f" --gpu-hour {''.join(question['gpu_hour'])}" if question["gpu_hour"] else "")
 
 

@@ -375,4 +375,4 @@ def _unknown(own: Forecast, workload: str) -> Iterator[str]:
         yield f"not known: {', '.join(missing)}"
 
 
-__all__ = ["number", "render_forecasts", "threshold"]
+__all__ = ["render_forecasts", "threshold"]

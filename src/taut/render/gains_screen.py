@@ -73,7 +73,7 @@ def _compared(one: PolicyComparison, words: Words) -> ConsoleRenderable:
     for name, before in indices.without.items():
         ratio = indices.ratio[name]
         after = indices.with_[name]
-        rows.append([name.replace("_", " "), number(before), number(after), "–" if ratio is None else f"{ratio:.2f}"])
+        rows.append([words.index(name), number(before), number(after), "–" if ratio is None else f"{ratio:.2f}"])
     sides = one.forecast.without, one.forecast.with_
     units = (
         (words.cost(sides), [s.cost_per_unit for s in sides]),

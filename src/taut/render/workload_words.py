@@ -29,6 +29,10 @@ class Words:
         found = {row.currency for row in rows if row.currency}
         return f"cost of {self.unit}" + (f", {safe(str(found.pop()))}" if len(found) == 1 else "")
 
+    def index(self, name: str) -> str:
+        """What an index is called: that of a useful step is of a request or a task where there are no steps."""
+        return name.replace("_", " ").replace("step", self.piece)
+
     def kept_of(self, row: Forecast) -> float | None:
         """What of the accelerators' work is of use: of loops what they are paid for, else what they could do at best."""
         paid = self is WORDS["loops"]
