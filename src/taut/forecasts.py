@@ -13,8 +13,8 @@ from msgspec.structs import asdict
 from taut.core.errors import UsageError
 from taut.project.gpu_hour import with_gpu_hour
 from taut.project.projection import Asked, project_table
-from taut.project.side_by_side import side_by_side
-from taut.project.workload import Sampling
+from taut.project.side_by_side import refuse_two_kinds, side_by_side
+from taut.project.workload import Sampling, workload_of
 from taut.read.scenario_file import load
 from taut.result.types import ProjectResult, TwoScenarios
 
@@ -70,6 +70,8 @@ def project(
         return one(scenario, asked)
     if envelope or advice:
         raise UsageError("--envelope and --advice are of one SCENARIO: ask for them without the other")
+    first, second = (workload_of(load(named)[0], str(named)).name for named in (scenario, other))
+    refuse_two_kinds((str(scenario), str(other)), (first, second))
     asked = replace(asked, policies=policies or ())
     return side_by_side(one(scenario, asked), one(other, asked))
 

@@ -15,16 +15,20 @@ RATES = {"training": "tokens_per_s", "loops": "requests_per_s"}
 
 
 def side_by_side(one: ProjectResult, other: ProjectResult) -> TwoScenarios:
-    """Both results with the ratios of their figures; refused where they are of different kinds."""
-    if one.workload != other.workload:
-        kinds = f"{one.scenario} is a scenario of {one.workload}, {other.scenario} of {other.workload}"
-        raise UsageError(f"{kinds}: two of one kind can be set side by side")
+    """Both results, of one kind of workload, with the ratios of their figures."""
     far = [result.threshold.ranks if result.threshold else None for result in (one, other)]
     return TwoScenarios(
         scenarios=(one, other),
         ratios=[_pair(sides, one.workload) for sides in _scales(one, other)],
         thresholds=_figure("threshold", (far[0], far[1])),
     )
+
+
+def refuse_two_kinds(names: tuple[str, str], kinds: tuple[str, str]) -> None:
+    """Refuse scenarios that have no figures in common; ``kinds`` are the names of their workloads."""
+    if kinds[0] != kinds[1]:
+        what = f"{names[0]} is a scenario of {kinds[0]}, {names[1]} of {kinds[1]}"
+        raise UsageError(f"{what}: two of one kind can be set side by side")
 
 
 def _scales(one: ProjectResult, other: ProjectResult) -> Iterator[tuple[Forecast | None, Forecast | None]]:
