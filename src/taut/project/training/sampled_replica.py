@@ -2,13 +2,12 @@
 
 Replicas meet nobody between two synchronisations, so their times are draws from one distribution (what they differ by for
 good is drawn with each), and a step is the longest of as many as there are. One replica is simulated a few hundred times; the
-expected longest of any number is then a look-up. What failures leave is drawn as in the forecast.
+expected longest of any number is then a look-up. What failures leave is expected, not drawn (``failures.expected_kept``).
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
-from math import exp, log
 
 import numpy as np
 from msgspec.structs import replace
@@ -18,11 +17,11 @@ from taut.core.jit import expect
 from taut.core.normal_score import normal_score, upper_score
 from taut.project.noise import GRID, POINTS, Slowness, longest_mean, odds, table
 from taut.project.training import policy_effects as effects
-from taut.project.training.failures import JobHistories, domains, nodes_of, simulate_jobs
-from taut.project.training.forecast import HISTORIES, WORK_S, Forecast, step_terms
+from taut.project.training.failures import expected_kept, nodes_of
+from taut.project.training.forecast import Forecast, step_terms
 from taut.project.training.grid import Grid, Sync, step_lengths
 from taut.project.training.pipeline import program
-from taut.project.training.scenario import Failure, Noise, Scenario
+from taut.project.training.scenario import Noise, Scenario
 from taut.project.training.step_plan import Plan, plan
 from taut.project.training.step_time import pipeline_ns, split_work
 
@@ -40,15 +39,12 @@ GATED, MEETINGS = 1 << 15, 20
 TAIL = 0.2
 # Normal score of the table's end.
 FARTHEST = 7.0
-# Failures that are enough to know their mean cost.
-FAILURES, FEWEST_HISTORIES = 2000, 3
 
 
 def rate(s: Scenario, seed: int, measured: Floats | None = None) -> float:
     """Tokens a second that count; ``measured`` are the residuals of a run, as in ``forecast``."""
     mean = expected_step_ns(s, plan(s), seed, measured)
-    histories = _job_histories(s, mean, seed)
-    return Forecast.tokens_per_s_of(s, mean) * (1.0 if histories is None else histories.mean_kept)
+    return Forecast.tokens_per_s_of(s, mean) * expected_kept(s.failure, nodes_of(s), mean * 1e-9).useful
 
 
 def sketch(s: Scenario, seed: int = 0, measured: Floats | None = None) -> Forecast:
@@ -61,7 +57,7 @@ def sketch(s: Scenario, seed: int = 0, measured: Floats | None = None) -> Foreca
         alone + p.sync_ns + p.optimiser_ns,
         step_terms(s, p, alone, mean),
         s,
-        _job_histories(s, mean, seed),
+        expected=expected_kept(s.failure, nodes_of(s), mean * 1e-9),
     )
 
 
@@ -205,20 +201,3 @@ def _extrapolated(values: Floats) -> Floats:
     z = upper_score(-np.log1p(np.exp(GRID[beyond])))
     out[beyond] = np.maximum(a + b * z + c * z * z, values[-few])
     return out
-
-
-def _job_histories(s: Scenario, step_ns: float, seed: int) -> JobHistories | None:
-    """Job histories, if anything fails; steps that are about as long share them, because they matter little, or not at all."""
-    nodes = nodes_of(s)
-    per_s = sum(domain.per_s for domain in domains(s.failure, nodes))
-    if per_s == 0:
-        return None
-    many = int(min(max(FAILURES / (per_s * WORK_S), FEWEST_HISTORIES), HISTORIES))
-    # Rounding the step lets scales share their histories (an lru_cache); only warm-up and heat are counted in steps.
-    digits = 2 if s.failure.warmup_share or s.failure.heat_share else 0  # only what comes by and by is counted in steps
-    return _cached_histories(s.failure, nodes, s.fabric.node, exp(round(log(step_ns * 1e-9), digits)), many, seed)
-
-
-@lru_cache(maxsize=2048)
-def _cached_histories(failure: Failure, nodes: int, devices: int, step_s: float, many: int, seed: int) -> JobHistories:
-    return simulate_jobs(failure, nodes, devices, WORK_S, step_s=step_s, count=many, seed=seed)
