@@ -104,7 +104,7 @@ def kv_bytes(m: Model) -> float:
 def replicas_on(pool: ReplicaPool, ranks: int) -> tuple[int, float]:
     """(replicas on these ranks, factor of the load that they get)."""
     if ranks % pool.devices:
-        raise UsageError(f"{ranks} ranks: a replica takes {pool.devices} (tp × pp); give a multiple of it")
+        raise UsageError(f"{ranks} accelerators: a replica takes {pool.devices} (tp × pp); give a multiple of it")
     replicas = ranks // pool.devices
     return replicas, 1.0 if pool.shares_load else replicas / pool.replicas
 

@@ -398,6 +398,9 @@ class Price(Strict, frozen=True):
     """Of all prices."""
     pue: Annotated[float, Meta(ge=1, le=100)] = 1.56
     """Energy of the site over energy of what computes. Default: mean of the industry (Uptime Institute, survey of 2024)."""
+    host_w: NotNegative = 350.0
+    """Power of a node without its accelerators (processors, memory, cards, fans), for each of them: a node of 8 H100 was seen
+    at 8.4 kW of the 10.2 kW it is rated at (Latif et al., arXiv:2412.08602), 8 × 700 W of it devices."""
     kwh: NotNegative | None = None
     """Money for a kWh."""
     kg_co2e_per_kwh: NotNegative | None = None

@@ -74,6 +74,7 @@ class AgentWorkload(PoolWorkload[AgentScenario]):
     """Tasks of many calls on a shared pool of model replicas."""
 
     name = "agents"
+    piece = "task"
     scenario = AgentScenario
     policies = POLICIES
 
