@@ -37,7 +37,6 @@ from msgspec.structs import replace
 
 from taut.core.json_text import json_text
 from taut.forecasts import project
-from taut.project.training.device_work import flops_per_step
 from taut.project.training.scenario import Job, Scenario, parse
 from taut.project.training.step_time import step_ns
 from taut.read.scenario_file import load_parts
@@ -191,13 +190,16 @@ def dgxc_row(r: dict[str, str]) -> Row:
     return Row("DGX Cloud", what, {"model": model, "job": job, "device": "h100-80g", "fabric": "h100-ndr"}, float(r["step_s"]))
 
 
+SHOWN = {"precision": "in", "global_batch": "batch", "tp": "tp", "pp": "pp", "cp": "cp", "micro_batch": "micro"}
+
+
 def published(path: Path = PUBLISHED) -> Iterator[Row]:
     """The rows in the repository: a paper gives what its rows have in common, a row what it measured: a step, or a rate."""
     if not path.exists():
         return
     with path.open("rb") as stream:
         said = tomllib.load(stream)
-    for name, paper in said["papers"].items():
+    for paper in said["papers"].values():
         for one in paper["rows"]:
             model = {**said["models"][one["model"]], **one.get("change", {})}
             job = {**paper.get("job", {}), **{k: v for k, v in one.items() if k in Job.__struct_fields__}}
@@ -205,21 +207,15 @@ def published(path: Path = PUBLISHED) -> Iterator[Row]:
             job["dp"] = one["gpus"] // int(np.prod(list(given)))
             job["schedule"] = "interleaved" if job.get("virtual_pp", 1) > 1 else "1f1b"
             table = {"model": model, "job": job, "device": paper["device"], "fabric": paper["fabric"]}
-            what = f"{one['model']}{' ' + one['note'] if 'note' in one else ''}, {one['gpus']:,} GPUs"
-            seconds = measured_seconds(one, parse(load_parts(dict(table)), what)[0], paper.get("attention_flops", 1.0))
-            yield Row(name, what, table, seconds, held_out=paper["held_out"])
+            cut = ", ".join(f"{name} {one[key]}" for key, name in SHOWN.items() if key in one)
+            what = f"{one['model']}{' ' + one['note'] if 'note' in one else ''}, {one['gpus']:,} GPUs{', ' if cut else ''}{cut}"
+            seconds = measured_seconds(one, job, model["sequence"])
+            yield Row(paper["paper"], what, table, seconds, held_out=paper["held_out"])
 
 
-def measured_seconds(one: Table, s: Scenario, attention: float) -> float:
-    """The step behind a published figure: itself, tokens a second and device, or TFLOP/s a device by the paper's count."""
-    if "seconds" in one:
-        return float(one["seconds"])
-    if "tokens_per_s" in one:
-        return float(s.job.global_batch * s.model.sequence / (one["tokens_per_s"] * one["gpus"]))
-    tokens = float(s.job.global_batch * s.model.sequence)
-    scores = 12 * tokens * s.model.layers * s.model.hidden * s.model.sequence
-    flops = flops_per_step(s.model, s.job.global_batch) + (attention - 1) * scores
-    return float(flops * one.get("flops_times", 1.0) / (one["tflops"] * 1e12 * one["gpus"]))
+def measured_seconds(one: Table, job: Table, sequence: int) -> float:
+    """The step that a row measured, or the one behind its tokens a second and device."""
+    return float(one["seconds"] if "seconds" in one else job["global_batch"] * sequence / (one["tokens_per_s"] * one["gpus"]))
 
 
 def _csv(path: Path) -> Iterator[dict[str, str]]:
@@ -231,6 +227,10 @@ def toml(table: Table) -> str:
     """A scenario file: named parts first, then the tables."""
 
     def text(value: object) -> str:
+        if isinstance(value, list):
+            return f"[{', '.join(text(one) for one in value)}]"
+        if isinstance(value, dict):
+            return "{" + ", ".join(f"{key} = {text(one)}" for key, one in value.items()) + "}"
         return str(value).lower() if isinstance(value, bool) else repr(value)
 
     lines = [f"{key} = {text(value)}" for key, value in table.items() if not isinstance(value, dict)]
