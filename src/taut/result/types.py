@@ -59,14 +59,27 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
         return list(self)
 
 
+class IntervalParts(Part, frozen=True, kw_only=True):
+    """What makes an interval as wide as it is: shares of the sum of squared half-widths, 0–1."""
+
+    model: float
+    """How far modelled values lie from published ones."""
+    parameters: float
+    """What is given as a range."""
+    noise: float
+    """Variation from step to step, of a step or of their mean."""
+
+
 class Estimate(Part, frozen=True, kw_only=True):
-    """A number with the interval that holds it in 95 of 100 repetitions."""
+    """A number with the interval that holds it in 95 of 100 repetitions, unless its key says how many."""
 
     value: Number
     lo: Number | None = None
     """None where one step, or one draw, tells no interval."""
     hi: Number | None = None
     """None where it is not bounded, or no interval can be told."""
+    parts: IntervalParts | UnsetType = UNSET
+    """What makes it as wide, of forecasts."""
 
 
 class Range(Part, frozen=True, kw_only=True):
@@ -1408,6 +1421,20 @@ class CompareResult(Part, frozen=True, kw_only=True):
 # taut project
 
 
+class ModelError(Part, frozen=True, kw_only=True):
+    """How far modelled step times of a class of jobs lie from published ones that no number was fitted on."""
+
+    kind: str = field(name="class")
+    papers: int
+    """Publications of that class."""
+    prior: bool
+    """Whether fewer than three tell, so that the interval is a prior and not measured."""
+    centre: float
+    """Mean over papers of the logarithm of modelled over published."""
+    half_width: float
+    """Of the 80 % interval of another paper, in logarithms."""
+
+
 class Forecast(Part, frozen=True, kw_only=True):
     """What a scenario, or a measured run, gives at a scale. Keys that only some workloads have are absent in the others.
 
@@ -1418,6 +1445,9 @@ class Forecast(Part, frozen=True, kw_only=True):
     step_ns: Quantiles
     """Of a step, a request or a task, ns: p10 to p90 is the interval in which a measured one should lie."""
     mean_step_ns: Estimate | None
+    """Of a scenario with the 80 % interval in which a measured mean should lie."""
+    model_error: ModelError | UnsetType = UNSET
+    """Of training scenarios: what widens both."""
     tflops_per_device: float | None
     mfu: float | None
     """Model FLOPs over the peak of the devices, 0–1."""
@@ -1448,6 +1478,10 @@ class Forecast(Part, frozen=True, kw_only=True):
     penalty_per_unit: float | UnsetType | None = UNSET
     tokens_per_s: float | None = None
     """Tokens a second that count; None where there are none, or nobody measured them."""
+    tokens_per_s_interval: Estimate | UnsetType = UNSET
+    """The same with its 80 % interval."""
+    cost_per_unit_interval: Estimate | UnsetType | None = UNSET
+    """``cost_per_unit`` with its 80 % interval, at given prices."""
     effective_batch_share: float | UnsetType = UNSET
     """Gradients that count, 0–1."""
     staleness_updates: float | UnsetType = UNSET

@@ -107,7 +107,13 @@ class JobHistories:
     @property
     def kept(self) -> Between:
         """Effective training time ratio: work that stays, at the speed it ran at, over the job's wall time."""
-        return self._over(self.node_us[:, [PRODUCTIVE, SLOW]].sum(axis=1), self.nodes)
+        return between(self.each_kept)
+
+    @property
+    def each_kept(self) -> Floats:
+        """The same of each history."""
+        worked: Floats = self.node_us[:, [PRODUCTIVE, SLOW]].sum(axis=1) / (self.nodes * self.counts[:, WALL])
+        return worked
 
     @property
     def unfinished(self) -> int:

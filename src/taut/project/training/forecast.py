@@ -22,6 +22,7 @@ from taut.project.training import policy_effects as effects
 from taut.project.training import training_indices as indices
 from taut.project.training.failures import JobHistories, domains, simulate_jobs
 from taut.project.training.grid import Grid, Sync
+from taut.project.training.model_error import class_of, factors, model_error, normal_quantiles
 from taut.project.training.scenario import Scenario, gates, spread_experts
 from taut.project.training.step_plan import Plan, plan
 from taut.project.training.step_time import sending, split_work, without_noise
@@ -108,24 +109,28 @@ class Forecast:
             why = f"on {self.ranks:,} ranks failures come before any work is saved: nothing of it is kept"
             raise InputRefused(s.name, why, "lower the failure rates or checkpoint_s in [failure]")
         mean = float(self.step_ns.mean())
-        low, middle, high = np.quantile(self.step_ns, (0.1, 0.5, 0.9))
-        error = 1.96 * float(self.step_ns.std()) / np.sqrt(len(self.step_ns))
+        error = model_error(class_of(s))
+        steps, means = factors(self.step_ns / mean, error), factors(self._means(), error)
+        delivered = factors(np.outer(self._means(), self._per_kept()).ravel(), error)
         flops = work.flops_per_step(s.model, s.job.global_batch) / (mean * self.ranks)
         units = s.job.global_batch * s.model.sequence / UNIT_TOKENS * effects.batch_share(s)
         price = s.device.price_per_hour
         seconds = mean * 1e-9 / units / self.kept
+        cost = None if price is None else price / 3600 * seconds * self._paid()
         watts = network.whole(s)[1]
         joules = (self._watts() * self.ranks + (watts or 0.0)) * s.price.pue * seconds
         late, penalty = self._late(), s.price.penalty
         return types.Forecast(
             ranks=self.ranks,
-            step_ns=types.Quantiles(p10=float(low), p50=float(middle), p90=float(high)),
-            mean_step_ns=types.Estimate(value=mean, lo=float(mean - error), hi=float(mean + error)),
+            step_ns=types.Quantiles(p10=mean * steps.lo, p50=float(np.median(self.step_ns)), p90=mean * steps.hi),
+            mean_step_ns=means.of(mean),
+            model_error=error,
             tflops_per_device=flops / 1e3,
             mfu=flops / 1e3 / work.peak_tflops(s),
             effective_throughput_ratio=self.throughput_ratio,
             availability=None if self.histories is None else Estimate(*self.histories.kept).as_result(),
-            cost_per_unit=None if price is None else price / 3600 * seconds * self._paid(),
+            cost_per_unit=cost,
+            cost_per_unit_interval=None if cost is None else delivered.of(cost),
             currency=s.price.currency or None,
             energy_per_unit_j=joules,
             network_cost_per_unit=times(seconds, network.per_s(s)),
@@ -136,6 +141,7 @@ class Forecast:
             late_share=late,
             penalty_per_unit=None if late is None else times(late / units, penalty),
             tokens_per_s=self.tokens_per_s,
+            tokens_per_s_interval=delivered.inverse().of(self.tokens_per_s),
             effective_batch_share=effects.batch_share(s),
             staleness_updates=effects.staleness(s),
             extra_work_share=self.copied,
@@ -158,6 +164,15 @@ class Forecast:
             "replay_probability": indices.replay_probability(self.histories),
             "straggler_cascade_rate": indices.straggler_cascade_rate(record),
         }
+
+    def _means(self) -> Floats:
+        """What another mean of so many steps may be, over this one: quantiles."""
+        n = len(self.step_ns)
+        return np.asarray(1 + normal_quantiles() * float(self.step_ns.std()) / (np.sqrt(n) * float(self.step_ns.mean())))
+
+    def _per_kept(self) -> Floats:
+        """Time for what is kept of another history of failures, over that of their mean."""
+        return np.ones(1) if self.histories is None else self.kept / np.maximum(self.histories.each_kept, 1e-9)
 
     def _paid(self) -> float:
         """Devices that are paid for: those that work, those that copies take, and spares."""
