@@ -83,7 +83,7 @@ def _shape(s: Scenario, p: Plan, grid: Grid, steps: int, by: str) -> Shape:
     """The beats of a replica: of every op a receive, work and meetings in turn, a send; refused where they are too many."""
     program, inner = grid.program, s.job.tp * s.job.cp
     parts = np.array([max(n, 1) if by == "layer" else 1 for n in p.gates])[program.direction]
-    turns = np.array([2 if inner > 1 or moved > 0 else 1 for moved in p.transfer_ns])[program.direction]
+    turns = np.array([2 if inner > 1 or moved > 0 else 1 for moved in p.transfer_ns.max(axis=1)])[program.direction]
     count = program.takes + parts * turns + program.gives
     rows = steps * inner * s.job.dp * (int(count.sum()) + 3 * s.job.pp)
     if rows > MOST_ROWS:
@@ -168,7 +168,7 @@ def _layers(shape: Shape, grid: Grid, steps: int, seed: int, one: Any) -> Any:
 def _works(s: Scenario, shape: Shape, grid: Grid, p: Plan, rows: Rows, took: Any) -> Any:
     """Work of every row, ns. What a grid's op takes holds its transfers, and its send where that keeps the sender busy."""
     busy_ns = p.hop_ns if grid.hop_ns == 0 else 0.0
-    moved = np.array(p.transfer_ns)[grid.program.direction] / shape.parts
+    moved = p.transfer_ns.ravel()[grid.program.cell] / shape.parts
     sent = np.where(grid.program.gives, busy_ns, 0.0) / shape.parts
     out = np.zeros(len(rows.op))
     for role, value in ((RECEIVE, busy_ns + grid.hop_ns), (SEND, busy_ns), (UPDATE, p.optimiser_ns)):

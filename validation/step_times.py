@@ -93,7 +93,8 @@ class Row:
 def scenario(layers: int, hidden: int, heads: int, **job: Any) -> Table:
     chunks = job.get("virtual_pp", 1)
     return {
-        "model": {"layers": layers, "hidden": hidden, "heads": heads, "sequence": SEQUENCE, "vocab": VOCAB},
+        "model": {"layers": layers, "hidden": hidden, "heads": heads, "sequence": SEQUENCE, "vocab": VOCAB,
+                  "tied_embeddings": True},  # as Megatron-LM has them
         "job": {**job, "schedule": "interleaved" if chunks > 1 else "1f1b"},
         "device": "a100-80g", "fabric": "dgx-a100-hdr",
     }  # fmt: skip

@@ -113,7 +113,7 @@ def test_gradients_of_experts_meet_where_the_same_experts_are() -> None:
     alone = made(EXPERTS, dp=8, ep=8)
     assert net_of(alone).ns("all-reduce", "expert", 1e9) == 0.0, "nobody else holds these experts"
     gathered = sharding_transfers(replace(s, job=replace(s.job, sharding="zero3")))[0]
-    assert sum(one.size for one in gathered) == pytest.approx(2 * (held - 32000 * 4096) / 4)
+    assert sum(one.size for one in gathered) == pytest.approx(2 * (held - 2 * 32000 * 4096) / 4)
 
 
 def test_state_and_gradients_span_data_and_context_parallel_ranks() -> None:

@@ -60,7 +60,7 @@ def scenario(noise: Noise | None = None, **job: Any) -> Scenario:
 def with_noise(s: Scenario, p: Plan) -> Grid:
     """Every replica; what is computed strays, what is transferred does not."""
     sure = without_noise(s, p)
-    computed = np.stack([p.forward_ns, p.backward_ns]) - np.array(p.transfer_ns)[:, None]
+    computed = np.stack([p.forward_ns, p.backward_ns]) - p.transfer_ns
     tables = np.stack([table(s.noise, s.job.tp * s.job.cp, max(gates, 1)) for gates in p.gates])
     return replace(sure, fixed_ns=sure.fixed_ns - computed, drawn_ns=computed, tables=tables, replicas=s.job.dp)
 

@@ -112,7 +112,7 @@ class Forecast:
         error = model_error(class_of(s))
         steps, means = factors(self.step_ns / mean, error), factors(self._means(), error)
         delivered = factors(np.outer(self._means(), self._per_kept()).ravel(), error)
-        flops = work.flops_per_step(s.model, s.job.global_batch) / (mean * self.ranks)
+        flops = work.flops_per_step(s.model, s.job.global_batch, s.job) / (mean * self.ranks)
         units = s.job.global_batch * s.model.sequence / UNIT_TOKENS * effects.batch_share(s)
         price = s.device.price_per_hour
         seconds = mean * 1e-9 / units / self.kept
@@ -263,9 +263,9 @@ def step_terms(s: Scenario, p: Plan, alone: float, mean: float) -> dict[str, flo
     """The busiest stage's step: what it computes, sends and waits for."""
     j = s.job
     per_stage = (p.forward_ns + p.backward_ns).reshape(j.virtual_pp, j.pp).sum(axis=0) * j.micro_batches
-    busy = float(per_stage.max())
-    transfer = float(sum(p.transfer_ns)) * j.virtual_pp * j.micro_batches
-    hops = float(sending(p).sum(axis=0).reshape(j.virtual_pp, j.pp).sum(axis=0)[int(per_stage.argmax())]) * j.micro_batches
+    busy, busiest = float(per_stage.max()), int(per_stage.argmax())
+    moved = np.stack([p.transfer_ns.sum(axis=0), sending(p).sum(axis=0)]).reshape(2, j.virtual_pp, j.pp).sum(axis=1)
+    transfer, hops = (moved[:, busiest] * j.micro_batches).tolist()
     known = {
         "compute": busy - transfer + p.optimiser_ns, "transfer inside a stage": transfer, "pipeline hops": hops,
         "pipeline bubble": max(alone - busy - hops, 0.0), "data-parallel synchronisation": p.sync_ns,

@@ -72,7 +72,7 @@ def _prioritised(s: Scenario) -> Scenario:
 
 def _in_memory(s: Scenario) -> Scenario:
     """A rank's weights and optimiser state go to another node's memory over its port."""
-    held = work.HALF * work.stage_parameters(s) + work.STATE_BYTES * work.sharded_parameters(s)
+    held = work.HALF * work.trained_parameters(s) + work.STATE_BYTES * work.sharded_parameters(s)
     took_s = held / (s.fabric.tiers[min(1, len(s.fabric.tiers) - 1)].gb_per_s * 1e9)
     return _failure(s, checkpoint_s=took_s, restore_s=took_s, restore_nodes=0)
 

@@ -28,30 +28,61 @@ from taut.project.strict_toml import (  # fmt: skip
     Times,
     place,
 )
+from taut.project.training.pipeline import deal_layers
 
 __all__ = ["About", "Scenario", "parse", "place"]
 
 # Steps between two meetings, or that replicas may be apart: a forecast simulates all of them, several times.
 MOST_STEPS = 1000
+# Chunks of a pipeline; more are not laid out.
+MOST_CHUNKS = 100_000
+# Matrices of a layer that may have adapters.
+LORA_MATRICES: tuple[Literal["query_key_value", "output", "up", "down"], ...] = ("query_key_value", "output", "up", "down")
 
 
 class Model(Strict, frozen=True):
     """A transformer by its hyperparameters."""
 
     layers: Count
+    """Transformer layers."""
     hidden: Count
+    """Width of what goes from layer to layer, numbers a token."""
     heads: Count
+    """Attention heads."""
     sequence: Count
+    """Tokens of a sequence."""
     vocab: Count = 51200
+    """Rows of the embedding. Default: GPT-2's 50,257, padded for tensor parallelism (Megatron-LM)."""
     kv_heads: Some = 0
     """Heads of keys and values; 0 for as many as heads."""
+    head_width: Some = 0
+    """Numbers of a head's query, key and value, of latent attention without those of positions; 0 for hidden over heads."""
+    kv_latent: Some = 0
+    """Width of the latent that keys and values are made from (latent attention, as in DeepSeek-V2); 0 for none."""
+    query_latent: Some = 0
+    """Width of the latent that queries are made from; 0 to make them from the hidden state. With kv_latent."""
+    rope_width: Some = 0
+    """Numbers of a query that tell its position, and of the one key that all heads share for it. With kv_latent."""
+    value_width: Some = 0
+    """Numbers of a head's value under latent attention; 0 for head_width."""
     ffn: Some = 0
     """Width of the feed-forward block; 0 for four times hidden."""
     gated: bool = False
     """Whether the feed-forward block has a gate (three matrices instead of two)."""
+    parallel_blocks: bool = False
+    """Whether attention and feed-forward stand side by side: one norm, and one tensor-parallel sum a layer and direction."""
     experts: Some = 0
-    """Experts of a mixture; 0 for a dense model."""
+    """Routed experts of a mixture; 0 for a dense model."""
     experts_per_token: Some = 0
+    """Routed experts that a token goes to."""
+    expert_ffn: Some = 0
+    """Width of one expert; 0 for ffn."""
+    shared_experts: Some = 0
+    """Experts that every token goes to, beside the routed ones; every rank holds them."""
+    dense_layers: Some = 0
+    """Layers at the begin that have one feed-forward block of width ffn in place of experts."""
+    tied_embeddings: bool = False
+    """Whether logits are computed with the matrix of the input embedding; else there are two."""
     flash_attention: bool = False
     """Whether the scores of attention stay on the chip."""
     dropout: bool = True
@@ -62,26 +93,58 @@ class Job(Strict, frozen=True):
     """How the model is trained, and how it is cut."""
 
     global_batch: Count
+    """Sequences of a step, all replicas together."""
     micro_batch: Count = 1
+    """Sequences that go through the pipeline at once."""
     dp: Count = 1
+    """Replicas (data parallelism)."""
     tp: Count = 1
+    """Ranks that every layer is cut into (tensor parallelism)."""
     pp: Count = 1
+    """Stages that the layers are dealt to (pipeline parallelism). Layers that pp × virtual_pp does not divide are dealt as
+    evenly as can be, and the ends, where embedding and logits lie, are short."""
     cp: Count = 1
+    """Ranks that every sequence is cut into (context parallelism)."""
     ep: Count = 1
     """Ranks of dp × cp that share the experts."""
     virtual_pp: Count = 1
     """Chunks of layers a pipeline stage holds (interleaved schedule)."""
+    first_stage_layers: Some = 0
+    """Layers of the first stage, all its chunks together; 0 for as many as an even deal gives …"""
+    last_stage_layers: Some = 0
+    """… and of the last, which also has the logits."""
     schedule: Literal["gpipe", "1f1b", "interleaved"] = "1f1b"
+    """In which order a stage takes forward and backward passes."""
     sharding: Literal["none", "zero1", "zero2", "zero3", "hsdp"] = "none"
+    """What ranks of dp × cp share instead of holding it each: optimiser state, gradients too, weights too (hsdp: in groups)."""
     shard: Some = 0
     """Ranks that share one copy of the state under hsdp; 0 for those of a node."""
     recompute: Literal["none", "selective", "full"] = "none"
+    """What the backward pass computes again: nothing, the core of attention, or whole layers."""
+    recompute_layers: Some = 0
+    """Layers of a stage that are recomputed in full, the others keep what they need; 0 for all. With recompute = "full"."""
     sequence_parallel: bool = False
+    """Whether norms and dropout between the blocks are cut by tp too, along the sequence."""
     precision: Literal["bf16", "fp16", "fp8"] = "bf16"
     """Of the products of linear layers and experts; with fp8 all else (attention, norms, logits, optimiser) stays in bf16."""
     gradient_bytes: Literal[2, 4] = 2
+    """Bytes of a gradient, in memory and on its way."""
+    lora_rank: Some = 0
+    """Width of low-rank adapters; the model is frozen then, only they have gradients and optimiser state. 0 to train it all."""
+    lora_matrices: tuple[Literal["query_key_value", "output", "up", "down"], ...] = LORA_MATRICES
+    """Matrices with an adapter: those of attention (into and out of it) and of the feed-forward block."""
+    expert_imbalance: Times = 1.0
+    """Tokens of the busiest rank of an ep group over their mean. Default: even, an assumption; measure it where you can."""
     overlap_share: Share = 0.0
     """Share of a pass under which data-parallel transfers may hide."""
+    tensor_overlap_share: Share = 0.0
+    """Share of tensor-parallel transfers that may hide under the products of their layer."""
+    context_overlap_share: Share = 0.0
+    """Share of context-parallel transfers that may hide under the products of their layer."""
+    expert_overlap_share: Share = 0.0
+    """Share of expert-parallel transfers that may hide under the products of their layer."""
+    pipeline_overlap_share: Share = 0.0
+    """Share of a hop to the next stage that may hide under the work of a chunk; with 1f1b it cannot."""
     gather_striped: bool = True
     """Whether gathers of sharded parameters use all ports of a node; early implementations used one."""
     scaling: Literal["weak", "strong"] = "weak"
@@ -351,17 +414,15 @@ def parse(table: Mapping[str, Any], label: str, text: str = "") -> tuple[Scenari
 def contradictions(s: Scenario) -> Sequence[Contradiction]:
     """What cannot be, or would do nothing."""
     m, j, f = s.model, s.job, s.fabric
-    batch, chunks = j.dp * j.micro_batch, j.pp * j.virtual_pp
+    batch = j.dp * j.micro_batch
     nodes = max(-(-j.world // f.node), f.nodes)
     nested = all(outer.devices % inner.devices == 0 for inner, outer in pairwise(f.tiers))
-    per_token = 1 <= m.experts_per_token <= m.experts
     tiers = s.fabric.tiers
     weak = s.fabric.topology in ("dragonfly", "torus") or any(t.weak_share < 1 and t.uplinks < 2 for t in tiers)
     return (
-        (m.hidden % m.heads != 0, "model.heads", f"{m.heads} heads do not divide hidden {m.hidden}", "choose a divisor"),
+        *model_contradictions(m),
         (m.heads % j.tp != 0, "job.tp", f"tp {j.tp} does not divide {m.heads} heads", "choose a divisor of the heads"),
-        (m.layers % chunks != 0, "job.pp", f"{chunks} pipeline chunks (pp × virtual_pp) do not divide {m.layers} layers",
-         "choose pp and virtual_pp so that each chunk has as many layers"),
+        *_stage_contradictions(m, j), *_job_contradictions(m, j),
         (j.global_batch % batch != 0, "job.global_batch", f"{j.global_batch} is no multiple of dp × micro_batch = {batch}",
          "change global_batch, dp or micro_batch"),
         (j.virtual_pp > 1 and j.schedule != "interleaved", "job.virtual_pp",
@@ -375,8 +436,6 @@ def contradictions(s: Scenario) -> Sequence[Contradiction]:
         *spread_experts(j),
         (j.precision == "fp8" and s.device.fp8_tflops is None, "job.precision", f"{s.device.name} has no products in fp8",
          'set precision = "bf16", or device.fp8_tflops'),
-        (m.experts > 0 and not per_token, "model.experts_per_token", f"{m.experts_per_token} of {m.experts} experts per token",
-         "give 1 or more, at most experts"),
         (m.sequence % j.cp != 0, "job.cp", f"cp {j.cp} does not divide the sequence of {m.sequence}", "choose a divisor"),
         (not nested, "fabric.tiers", "the devices of a tier are no multiple of those of the tier inside it",
          "order the tiers from the inside out, each a multiple of the one before"),
@@ -388,6 +447,73 @@ def contradictions(s: Scenario) -> Sequence[Contradiction]:
          "give its tier two uplinks or more, in a tree or on rails"),
         *gates(s.policy, j), *_policy_contradictions(s),
         (s.noise.distribution == "measured" and not s.noise.run, "noise.run", "measured noise needs a run folder", "name one"),
+    )  # fmt: skip
+
+
+def model_contradictions(m: Model) -> Sequence[Contradiction]:
+    """What cannot be of a model, wherever it runs."""
+    of_experts = {"shared_experts": m.shared_experts, "expert_ffn": m.expert_ffn, "dense_layers": m.dense_layers,
+                  "experts_per_token": m.experts_per_token}  # fmt: skip
+    of_latents = {"query_latent": m.query_latent, "rope_width": m.rope_width, "value_width": m.value_width}
+    per_token = 1 <= m.experts_per_token <= m.experts
+    return (
+        (m.head_width == 0 and m.hidden % m.heads != 0, "model.heads", f"{m.heads} heads do not divide hidden {m.hidden}",
+         "choose a divisor, or give head_width"),
+        (m.experts > 0 and not per_token, "model.experts_per_token", f"{m.experts_per_token} of {m.experts} experts per token",
+         "give 1 or more, at most experts"),
+        *((m.experts == 0 and value > 0, f"model.{key}", "a dense model has no experts", "set model.experts, or take it out")
+          for key, value in of_experts.items()),
+        (m.experts > 0 and m.dense_layers >= m.layers, "model.dense_layers", f"{m.dense_layers} of {m.layers} layers are dense",
+         "give fewer, or set experts = 0"),
+        (m.experts > 0 and m.parallel_blocks, "model.parallel_blocks", "experts beside attention are not modelled",
+         "set parallel_blocks = false"),
+        *((m.kv_latent == 0 and value > 0, f"model.{key}", "does nothing without latent attention",
+           "set model.kv_latent, or take it out") for key, value in of_latents.items()),
+        (m.kv_latent > 0 and m.kv_heads not in (0, m.heads), "model.kv_heads",
+         "latent attention gives every head keys and values of its own", "take it out"),
+    )  # fmt: skip
+
+
+def _stage_contradictions(m: Model, j: Job) -> Sequence[Contradiction]:
+    """Whether the layers can be dealt to the stages."""
+    ends, chunks = (j.first_stage_layers, j.last_stage_layers), j.pp * j.virtual_pp
+    rest, others = m.layers - sum(ends), j.pp - sum(one > 0 for one in ends)
+    given = "job.first_stage_layers" if ends[0] else "job.last_stage_layers"
+    # Embedding and logits may be chunks of their own, as in Llama 3: 126 layers in 128 chunks.
+    too_many = m.layers < j.pp or chunks > min(m.layers + 2, MOST_CHUNKS)
+    unfit = any(ends) and not (rest >= others if others > 0 else rest == others == 0)
+    most = 0 if too_many or unfit else max(stage_layers(m.layers, j))
+    return (
+        (too_many, "job.pp", f"{chunks} pipeline chunks (pp × virtual_pp) for {m.layers} layers",
+         "lower pp or virtual_pp: only the first and the last chunk may be without layers"),
+        (unfit, given, f"leaves {rest} of {m.layers} layers to {max(others, 0)} other stages", "give every stage one or more"),
+        (j.recompute_layers > 0 and j.recompute != "full", "job.recompute_layers",
+         f'does nothing with recompute = "{j.recompute}"', 'set recompute = "full", or take it out'),
+        (0 < most < j.recompute_layers, "job.recompute_layers",
+         f"{j.recompute_layers} layers, and no stage has more than {most}", "lower it, or set 0 for all"),
+        (j.pipeline_overlap_share > 0 and j.schedule == "1f1b" and j.pp > 1, "job.pipeline_overlap_share",
+         "with 1f1b the next op waits for every hop", 'set schedule = "interleaved", or 0'),
+    )  # fmt: skip
+
+
+def stage_layers(layers: int, j: Job) -> list[int]:
+    """Layers of every stage."""
+    dealt = deal_layers(layers, j.pp, j.virtual_pp, (j.first_stage_layers, j.last_stage_layers))
+    return [sum(dealt[stage :: j.pp]) for stage in range(j.pp)]
+
+
+def _job_contradictions(m: Model, j: Job) -> Sequence[Contradiction]:
+    """Keys that would do nothing, or name what is not modelled."""
+    of_blocks = {"up", "down"} & set(j.lora_matrices)
+    return (
+        (j.lora_rank == 0 and j.lora_matrices != LORA_MATRICES, "job.lora_matrices", "does nothing without adapters",
+         "set job.lora_rank, or take it out"),
+        (not j.lora_matrices or len(set(j.lora_matrices)) < len(j.lora_matrices), "job.lora_matrices",
+         "names no matrix, or one twice", "name each matrix with an adapter once"),
+        (j.lora_rank > 0 and m.experts > 0 and bool(of_blocks), "job.lora_matrices", "adapters of experts are not modelled",
+         'set lora_matrices = ["query_key_value", "output"]'),
+        (j.expert_imbalance > j.ep, "job.expert_imbalance",
+         f"a rank of {j.ep} cannot have {j.expert_imbalance:g} times the mean", f"give {j.ep} at most"),
     )  # fmt: skip
 
 

@@ -35,8 +35,8 @@ def sending(p: Plan) -> Floats:
 
 def split_work(p: Plan) -> tuple[Floats, Floats]:
     """Per direction and chunk: time that does not stray (transfers, sending), and the mean of that which does."""
-    transfer, whole = np.array(p.transfer_ns)[:, None], np.stack([p.forward_ns, p.backward_ns])
-    return np.minimum(transfer, whole) + sending(p), np.maximum(whole - transfer, 0.0)
+    whole = np.stack([p.forward_ns, p.backward_ns])
+    return np.minimum(p.transfer_ns, whole) + sending(p), np.maximum(whole - p.transfer_ns, 0.0)
 
 
 def step_ns(s: Scenario, p: Plan | None = None) -> float:

@@ -130,8 +130,6 @@ class ServingScenario(PoolScenario, frozen=True, kw_only=True):
         return (
             *pool_contradictions(self, "serving", "promise.latency_ms"),
             (m.layers % v.pp != 0, "serving.pp", f"pp {v.pp} does not divide {m.layers} layers", "choose a divisor"),
-            (m.experts > 0 and not 1 <= m.experts_per_token <= m.experts, "model.experts_per_token",
-             f"{m.experts_per_token} of {m.experts} experts per token", "give 1 or more, at most experts"),
             (recorded and (len(lengths) > 1 or len(a.time_s) < 2), "arrivals.file", "recorded arrivals need a file of requests",
              "name a CSV with arrival times, prompt and generated tokens"),
             (not recorded and a.per_s == 0, "arrivals.per_s", "no requests arrive", "give the requests a second"),

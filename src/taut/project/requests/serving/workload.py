@@ -8,13 +8,13 @@ from msgspec.structs import replace
 from taut.core.errors import UsageError
 from taut.project.figures import quantiles
 from taut.project.noise import scaled
-from taut.project.requests.iteration_time import active_parameters
 from taut.project.requests.pool_workload import PoolForecast, PoolWorkload
 from taut.project.requests.replica_pool import replicas_on
 from taut.project.requests.serving.policies import POLICIES
 from taut.project.requests.serving.request_indices import cascade, fan_out_delay, variance
 from taut.project.requests.serving.scenario import ServingScenario
 from taut.project.requests.serving.servers import ServingOutcome, hedge_ns_of, simulate, without_jitter
+from taut.project.training.device_work import active_parameters
 from taut.project.workload import Sampling
 from taut.result.types import Quantiles
 
