@@ -179,6 +179,9 @@ class Device(Strict, frozen=True):
     """Share of the peak that a large matrix product reaches."""
     gemm_half_depth: NotNegative = 150.0
     """Inner dimension at which a matrix product reaches half of that."""
+    attention_share: Annotated[float, Meta(gt=0, le=1)] = 0.7
+    """Share of what a large matrix product reaches that fused attention reaches, forward. Default: cuDNN's on an H200
+    (``bench/device.py --rest``); FlashAttention-2 has 0.46 on H100 (335 TFLOP/s, Dao 2023, arXiv:2307.08691)."""
     fp8_tflops: Positive | None = None
     """Peak of eight-bit floats; none if the device has no such products."""
     fp8_gemm_share: Share = 0.68
@@ -193,6 +196,9 @@ class Device(Strict, frozen=True):
     """Time a kernel takes whatever it does."""
     host_layer_us: NotNegative = 1000.0
     """Time the host takes to issue the forward pass of a layer: devices faster than that wait for it."""
+    overlap_slowdown: Share = 0.19
+    """How much longer work takes while a transfer goes on under it, as a share of the time that it does. Default: the mean over
+    A100, H100, MI210 and MI250 (Lee et al. 2025, arXiv:2507.03114)."""
     stall_w: NotNegative = 150.0
     load_w: NotNegative = 550.0
     price_per_hour: NotNegative | None = None
