@@ -21,7 +21,7 @@ from taut.core.errors import UsageError
 from taut.core.ids import greatest, numbered, occurrence
 from taut.core.tables import NULL, Kind, Member, Op, Table, Trace, Verb
 from taut.graph import Clock, Graph
-from taut.project.noise import POINTS, REACH, table
+from taut.project.noise import CELLS, EVENLY, POINTS, REACH, at_even_chances, table
 from taut.project.training import device_work as work
 from taut.project.training.grid import Grid, op_key, replica_key, step_key
 from taut.project.training.pipeline import FORWARD
@@ -148,7 +148,8 @@ def _look_up(bits: Any, row: Any) -> Any:
     x = (bits.astype(float) + 0.5) / 4294967296.0
     at = (np.log(x / (1 - x)) + REACH) * ((POINTS - 1) / (2 * REACH))
     k = at.astype(np.int64)
-    return (1 - at + k) * row[k] + (at - k) * row[k + 1]
+    tails = (1 - at + k) * row[k] + (at - k) * row[k + 1]
+    return np.where((x * CELLS >= 1) & (x * CELLS < CELLS - 1), np.interp(x, EVENLY, at_even_chances(row)), tails)
 
 
 def _layers(shape: Shape, grid: Grid, steps: int, seed: int, one: Any) -> Any:

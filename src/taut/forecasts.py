@@ -5,20 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec.structs import asdict
 
-from taut.core.array_types import Floats
-from taut.core.tables import Kind
 from taut.project.gpu_hour import with_gpu_hour
-from taut.project.measured.from_run import from_run
-from taut.project.measured.scaled_run import learn
-from taut.project.noise import residuals
 from taut.project.projection import Asked, project_table
 from taut.project.workload import Sampling
 from taut.read.scenario_file import load
 from taut.result.types import ProjectResult
-from taut.stored import open_run, refusing_runs
+
+if TYPE_CHECKING:
+    from taut.core.array_types import Floats
 
 
 def project(
@@ -43,6 +41,11 @@ def project(
 
 def project_run(run: str | Path, *, ranks: Sequence[int] = (), same_hosts: bool = False, seed: int = 0) -> ProjectResult:
     """What ``taut project --from RUN --json`` prints: the job of a finished run at other scales."""
+    # What reads a run takes longer to import than a scenario takes to project.
+    from taut.project.measured.from_run import from_run
+    from taut.project.measured.scaled_run import learn
+    from taut.stored import open_run, refusing_runs
+
     with refusing_runs(run):
         opened = open_run(run)
         scales = list(ranks) or [k * len(opened.graph.ranks) for k in (1, 2, 4)]
@@ -52,5 +55,9 @@ def project_run(run: str | Path, *, ranks: Sequence[int] = (), same_hosts: bool 
 
 def _residuals(run: str) -> Floats:
     """How the work of a finished run strays from its reference."""
+    from taut.core.tables import Kind
+    from taut.project.noise import residuals
+    from taut.stored import open_run
+
     opened = open_run(run)
     return residuals(opened.graph.work_ns, opened.reference_ns, opened.graph.ops.kind == Kind.COMPUTE)

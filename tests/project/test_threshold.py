@@ -31,7 +31,7 @@ change = msgspec.structs.replace
 def one() -> Scenario:
     """A rank is a replica: two draws of work a step, then all of them meet; transfers take nothing."""
     raw, text = load("gpt-175b")
-    raw["model"] = {"layers": 1, "hidden": 4096, "heads": 16, "sequence": 1024}
+    raw["model"] = {"layers": 1, "hidden": 4096, "heads": 16, "sequence": 1024, "tied_embeddings": True}
     raw["job"] = {"global_batch": 16, "dp": 16}
     raw["fabric"] = {
         "name": "flat",

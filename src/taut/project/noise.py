@@ -15,11 +15,14 @@ import numpy as np
 from msgspec.structs import replace
 
 from taut.core.array_types import Floats, Mask, Numbers
+from taut.core.normal_score import normal_score
 from taut.project.training.scenario import Noise
 
 # Points of a table, and the log odds of its ends: chances of one in ten thousand million.
 POINTS, REACH = 2049, 23.0
 GRID = np.linspace(-REACH, REACH, POINTS)
+# Parts of equal chance between which a draw may be looked up without a logarithm.
+CELLS = 1 << 12
 # Sums that are drawn to know their distribution.
 DRAWN = 1 << 16
 EULER = 0.5772156649015329
@@ -35,8 +38,6 @@ def scaled(noise: Noise, times: float) -> Noise:
 
 def quantile(noise: Noise, chance: Floats, upper: Floats, measured: Floats | None = None) -> Floats:
     """Work over its mean that is not exceeded with this chance; ``upper`` is one minus it, where that is known better."""
-    from scipy.special import ndtri
-
     c, kind = noise.spread, noise.distribution
     if kind == "none":
         return np.ones_like(chance)
@@ -53,7 +54,7 @@ def quantile(noise: Noise, chance: Floats, upper: Floats, measured: Floats | Non
         a = noise.tail
         # Pareto with exponent a has the mean a / (a - 1): scaled to a mean of 1 first.
         return np.maximum(1 + noise.times * (upper ** (-1 / a) * (a - 1) / a - 1), 0.0)
-    z: Floats = np.where(chance < 0.5, ndtri(chance), -ndtri(upper))
+    z = normal_score(chance, upper)
     if kind == "gaussian":
         return np.maximum(1 + c * z, 0.0)
     # A lognormal variable of mean 1 and coefficient of variation c has sigma² = log(1 + c²), mu = -sigma² / 2.
@@ -71,6 +72,14 @@ def residuals(work_ns: Numbers, reference_ns: Floats, compute: Mask) -> Floats:
 def odds(x: Floats) -> tuple[Floats, Floats]:
     """(chance, one minus it) of log odds."""
     return 1 / (1 + np.exp(-x)), 1 / (1 + np.exp(x))
+
+
+EVENLY = np.arange(CELLS + 1) / CELLS
+
+
+def at_even_chances(quantiles: Floats) -> Floats:
+    """A table at CELLS + 1 chances that lie evenly."""
+    return np.interp(EVENLY, odds(GRID)[0], quantiles)
 
 
 def longest(noise: Noise, members: int, measured: Floats | None = None) -> Floats:

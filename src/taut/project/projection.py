@@ -57,7 +57,7 @@ def project_table(
     how = replace(how, residuals=kind.noise_from_run(s, measured, label, text))
     placed, warned = _held(kind, [kind.at(s, n) for n in asked.ranks or [kind.ranks(s)]], label, text)
     scales = [kind.ranks(one) for one in placed]
-    standing = Standing(kind, s, how, max(scales))
+    standing = Standing(kind, s, how, max(scales), explain=True)
     assessed = [standing.assess(one) for one in placed]
     # Whatever the order in which scales were asked for: what is said of one of them is said of the largest.
     own = assessed[scales.index(max(scales))]
@@ -76,7 +76,7 @@ def project_table(
         threshold=own.threshold,
         policies=[found for one in compared for found in compare(kind, assessed, one, how)],
         questions=questions(forecasts, scales.index(max(scales)), own.threshold),
-        envelope=sensitivity(own.scenario, how, known) if asked.envelope else UNSET,
+        envelope=sensitivity(own.scenario, how, known, own.threshold) if asked.envelope else UNSET,
         advice=advice,
         sweep=sweep,
         assumed=warned or UNSET,

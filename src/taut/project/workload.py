@@ -87,6 +87,8 @@ class Workload(Protocol[S]):
     policies: Mapping[str, Policy[S]]
     seeds: int = 4
     """How often a rate is drawn for the threshold and the reserve: fewer where it takes long, with wider intervals."""
+    long_rates: bool = False
+    """Whether a rate takes so long that threads are worth their while."""
     has_advice: bool = False
     """Whether ``--advice`` applies."""
 
@@ -109,6 +111,15 @@ class Workload(Protocol[S]):
     def rate(self, s: S, how: Sampling) -> float:
         """Useful work a second, failures and waiting taken off; called often. Not called where there is an own regime."""
         raise AssertionError(f"{self.name} has a regime of its own")
+
+    def mechanisms(self, s: S) -> Mapping[str, Callable[[S, float], S]]:
+        """What takes work away as a job grows, by name: the scenario with so many times of it, 0 to switch it off."""
+        return {}
+
+    def uncertain_rates(self, s: S, how: Sampling) -> Floats | None:
+        """The rate with each joint draw of what the scenario gives as a range, over that with their middle values; None where
+        nothing is given so."""
+        return None
 
     def ideal(self, s: S) -> S:
         """The scenario without jitter and without failures."""

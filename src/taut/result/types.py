@@ -1545,7 +1545,11 @@ class Threshold(Part, frozen=True, kw_only=True):
     ranks: int | None
     """None where it pays at every scale tried: no limit was found up to ``tried``."""
     lo: int | None
+    """Ends of the interval that holds it in 80 of 100: of other seeds, and of other values of what is given as a range."""
     hi: int | None
+    """None where it is not bounded up to the largest scale tried."""
+    parts: IntervalParts | UnsetType = UNSET
+    """What makes the interval as wide."""
     rule: str
     tried: int
     """The largest scale tried."""
@@ -1555,6 +1559,12 @@ class Threshold(Part, frozen=True, kw_only=True):
     after: Side | UnsetType | None = UNSET
     """At twice that scale."""
     curve: list[CurvePoint] | UnsetType = UNSET
+    without: dict[str, int | None] | UnsetType = UNSET
+    """Mechanism → where it lies with that switched off; None where no limit is found then up to ``tried``."""
+    elasticity: dict[str, Estimate | None] | UnsetType = UNSET
+    """Mechanism → percent that it moves for each percent more of that; None where there is no threshold to move."""
+    made_by: str | UnsetType | None = UNSET
+    """The mechanism whose absence moves it furthest; None where none moves it much."""
 
 
 class AppliedPolicy(Part, frozen=True, kw_only=True):
@@ -1674,6 +1684,16 @@ class Elasticity(Part, frozen=True, kw_only=True):
     cost_per_unit: Estimate | None
 
 
+class LossSplit(Part, frozen=True, kw_only=True):
+    """What is lost at a scale, dealt to the mechanisms that lose it."""
+
+    ranks: int
+    loss_share: Estimate
+    """Of the rate that the same ranks would have with all mechanisms switched off, 0–1."""
+    mechanisms: dict[str, Estimate]
+    """Mechanism → its part of the loss (Shapley value over all sets of them); they sum to it. Below 0 where it hides others."""
+
+
 class SpareCapacity(Part, frozen=True, kw_only=True):
     """Capacity in excess that hides a loss."""
 
@@ -1755,6 +1775,8 @@ class Surroundings(Part, frozen=True, kw_only=True):
 
     regimes: list[LossRegion]
     elasticities: list[Elasticity]
+    losses: list[LossSplit]
+    """On the scenario's own ranks, on half of the threshold, at it and at twice it."""
     spare_capacity: list[SpareCapacity]
     fabrics: list[FabricCost]
     growth: list[Growth]

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+from msgspec.structs import replace
 
 from taut.core.array_types import Floats, Ints
 from taut.project.fabric import topology
@@ -72,7 +73,9 @@ def net_of(s: Scenario) -> Net:
 
 @lru_cache(maxsize=512)
 def _cached_net(job: Job, fabric: Fabric) -> Net:
-    return Net(job, fabric)
+    net, still = Net(job, fabric), replace(fabric, tiers=tuple(replace(tier, jitter_us=0.0) for tier in fabric.tiers))
+    # Jitter changes no route: what is solved for one amount of it is solved for all.
+    return net if still == fabric else net.sharing_routes(_cached_net(job, still))
 
 
 class Net:
@@ -96,6 +99,11 @@ class Net:
         self._devices: dict[str, Ints] = {}
         self._here: dict[str, int] = {}
         self._paces: dict[tuple[str, str], Pace] = {}
+
+    def sharing_routes(self, other: Net) -> Net:
+        """The same net, which keeps what it solves together with another one, of the same job and links."""
+        self._devices, self._here, self._paces = other._devices, other._here, other._paces
+        return self
 
     def members(self, axis: str) -> int:
         """Ranks of one group."""

@@ -13,6 +13,7 @@ import numpy as np
 
 from taut.core.array_types import Floats
 from taut.core.errors import UsageError
+from taut.core.normal_score import normal_score
 from taut.project.noise import GRID, odds
 
 TAILS = ("lognormal", "pareto")
@@ -34,12 +35,9 @@ def through(quantiles: Mapping[float, float], tail: str = "lognormal") -> Floats
 
 def _score(x: Floats, tail: str) -> Floats:
     """Log odds as they are, or as normal scores."""
-    from scipy.special import ndtri
-
     if tail == "pareto":
         return x
-    lower, upper = odds(x)
-    return np.asarray(np.where(x < 0, ndtri(lower), -ndtri(upper)))
+    return normal_score(*odds(x))
 
 
 def percentile(table: Floats, chance: float) -> float:

@@ -123,6 +123,7 @@ class PoolForecast:
 class PoolWorkload(Workload[S]):
     """Requests or tasks on a pool of replicas."""
 
+    long_rates = True
     scenario: type[S]
 
     def parse(self, table: Mapping[str, Any], label: str, text: str) -> tuple[S, list[str]]:

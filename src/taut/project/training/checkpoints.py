@@ -7,7 +7,10 @@ the mean time between failures of many nodes is the one node's divided by their 
 
 from __future__ import annotations
 
-from math import exp, expm1, inf, isinf, log1p, sqrt
+from collections.abc import Sequence
+from math import exp, expm1, inf, isinf, log, log1p, sqrt
+
+import numpy as np
 
 NODE_DAYS = 1000
 DAY_S = 86400.0
@@ -33,6 +36,45 @@ def expected_s(
     # Daly 2006: (mtbf + down) · exp(restore / mtbf) · (exp(period / mtbf) - 1) for each period.
     each = (mtbf_s + down_s) * exp(restore_s / mtbf_s) * expm1(period_s / mtbf_s)
     return each * work_s / (period_s - save_s)
+
+
+def none_free(lines: float, offered: float) -> float:
+    """Erlang's loss formula: the share of the time in which all lines are taken.
+
+    ``offered`` is how many would be taken on average if there were no end of them.
+    """
+    if offered <= 0:
+        return 0.0 if lines > 0 else 1.0
+    if offered < lines + 1:
+        from scipy.special import gammaincc, gammaln
+
+        # offered^lines · exp(-offered) over the upper incomplete gamma function of lines + 1.
+        return float(exp(lines * log(offered) - offered - gammaln(lines + 1)) / gammaincc(lines + 1, offered))
+    # 1 / B = ∫ exp(-u) · (1 + u / offered)^lines du.
+    return float(1 / (WEIGHTS @ (1 + POINTS / offered) ** lines))
+
+
+def too_few(spares: int, offered: Sequence[tuple[int, float]]) -> float:
+    """Share of the time in which more nodes are broken than there are spares, and nothing more breaks until one is back.
+
+    ``offered`` is how many nodes break together, and how many such breaks would last at once on average. Erlang's formula where
+    nodes break one by one; else the recursion of Kaufman and Roberts, which is exact without spares, too.
+    """
+    if all(nodes == 1 for nodes, _ in offered):
+        return none_free(spares + 1, sum(calls for _, calls in offered))
+    # Weight of each number of broken nodes; those above the spares are reached from below only.
+    chance = [1.0]
+    for j in range(1, spares + max(nodes for nodes, _ in offered) + 1):
+        came = sum(calls * nodes * chance[j - nodes] for nodes, calls in offered if 0 <= j - nodes <= spares)
+        chance.append(came / j)
+        if chance[-1] > MOST:
+            chance = [one / MOST for one in chance]
+    return sum(chance[spares + 1 :]) / sum(chance)
+
+
+# Weights are scaled down before they leave the range of numbers.
+MOST = 1e200
+POINTS, WEIGHTS = np.polynomial.laguerre.laggauss(40)
 
 
 def best_s(save_s: float, mtbf_s: float) -> float:

@@ -20,20 +20,30 @@ from taut.project.noise import Slowness, table
 from taut.project.training import device_work as work
 from taut.project.training import policy_effects as effects
 from taut.project.training import training_indices as indices
-from taut.project.training.failures import JobHistories, domains, simulate_jobs
+from taut.project.training.failures import (
+    WORK_S,
+    JobHistories,
+    Kept,
+    KeptDraws,
+    domains,
+    kept_ratios,
+    nodes_of,
+    simulate_jobs,
+    spare_ranks,
+)
 from taut.project.training.grid import Grid, Sync
-from taut.project.training.model_error import class_of, factors, model_error, normal_quantiles
+from taut.project.training.model_error import EXACT, class_of, factors, model_error, normal_quantiles
 from taut.project.training.scenario import Scenario, gates, spread_experts
 from taut.project.training.step_plan import Plan, plan
-from taut.project.training.step_time import sending, split_work, without_noise
+from taut.project.training.step_time import pipeline_ns, sending, split_work, without_noise
 from taut.project.workload import Estimate
 from taut.result import types
 
 STEPS, SEED = 200, 0
 # Draws that a forecast takes if nobody says how many steps, about a second; and steps whatever that says.
 MOST_OPS, FEWEST_STEPS = 20_000_000, 40
-# Work over which failures are counted, and histories drawn.
-WORK_S, HISTORIES = 30 * 86400.0, 60
+# Histories drawn.
+HISTORIES = 60
 # A unit of delivered work is a million tokens.
 UNIT_TOKENS = 1e6
 
@@ -54,6 +64,8 @@ class Forecast:
     """What failures make of the job; None where none are given."""
     record: indices.StepRecord | None = None
     """What the first of these steps were made of; None where no step was simulated."""
+    expected: Kept | None = None
+    """What failures leave on average, where no histories were drawn for it."""
     best_ns: float | None = None
     """The step that throughput is measured by; None for the one without noise."""
 
@@ -69,13 +81,18 @@ class Forecast:
     @property
     def throughput_ratio(self) -> float:
         """Step without noise over the mean step, failures and gradients that do not count taken off; 1 at most."""
-        ratio = self.best / float(self.step_ns.mean()) * self.kept
+        ratio = self.best / float(self.step_ns.mean()) * self.useful
         return min(ratio * effects.batch_share(self.scenario), 1.0)
 
     @property
     def kept(self) -> float:
         """Share of its time that failures, checkpoints and restarts leave the job."""
-        return 1.0 if self.histories is None else self.histories.kept.mean
+        return self.histories.kept.mean if self.histories else self.expected.share if self.expected else 1.0
+
+    @property
+    def useful(self) -> float:
+        """The same, of work as if it had run at full speed: a cold, hot or slow machine takes longer for it."""
+        return self.histories.useful if self.histories else self.expected.useful if self.expected else 1.0
 
     @property
     def copied(self) -> float:
@@ -86,15 +103,18 @@ class Forecast:
     @property
     def tokens_per_s(self) -> float:
         """Tokens a second that count: failures and dropped gradients taken off."""
-        s = self.scenario
-        tokens = s.job.global_batch * s.model.sequence * effects.batch_share(s)
-        return tokens / (float(self.step_ns.mean()) * 1e-9) * self.kept
+        return self.tokens_per_s_of(self.scenario, float(self.step_ns.mean())) * self.useful
+
+    @staticmethod
+    def tokens_per_s_of(s: Scenario, step_ns: float) -> float:
+        """Tokens a second that count with steps of this length, failures left out."""
+        return s.job.global_batch * s.model.sequence * effects.batch_share(s) / (step_ns * 1e-9)
 
     @property
     def dominant(self) -> str:
         """The largest term that is not computing, where all of them together take more than that; else computing."""
         lost = {name: ns for name, ns in self.terms.items() if name != "compute"}
-        lost["failures"] = float(self.step_ns.mean()) * (1 / max(self.kept, 1e-9) - 1)
+        lost["failures"] = float(self.step_ns.mean()) * (1 / max(self.useful, 1e-9) - 1)
         return max(lost, key=lambda name: lost[name]) if self.terms["compute"] < sum(lost.values()) else "compute"
 
     @property
@@ -111,11 +131,12 @@ class Forecast:
         mean = float(self.step_ns.mean())
         error = model_error(class_of(s))
         steps, means = factors(self.step_ns / mean, error), factors(self._means(), error)
-        delivered = factors(np.outer(self._means(), self._per_kept()).ravel(), error)
+        given = self._given()
+        delivered = factors(np.outer(self._means(), self._per_kept()).ravel(), error, 1 / np.maximum(given.useful, 1e-9))
         flops = work.flops_per_step(s.model, s.job.global_batch, s.job) / (mean * self.ranks)
         units = s.job.global_batch * s.model.sequence / UNIT_TOKENS * effects.batch_share(s)
         price = s.device.price_per_hour
-        seconds = mean * 1e-9 / units / self.kept
+        seconds = mean * 1e-9 / units / self.useful
         cost = None if price is None else price / 3600 * seconds * self._paid()
         watts = network.whole(s)[1]
         joules = (self._watts() * self.ranks + (watts or 0.0)) * s.price.pue * seconds
@@ -128,14 +149,14 @@ class Forecast:
             tflops_per_device=flops / 1e3,
             mfu=flops / 1e3 / work.peak_tflops(s),
             effective_throughput_ratio=self.throughput_ratio,
-            availability=None if self.histories is None else Estimate(*self.histories.kept).as_result(),
+            availability=None if self.histories is None else self._availability(self.histories, given.share),
             cost_per_unit=cost,
             cost_per_unit_interval=None if cost is None else delivered.of(cost),
             currency=s.price.currency or None,
             energy_per_unit_j=joules,
             network_cost_per_unit=times(seconds, network.per_s(s)),
             network_w=watts,
-            movement_energy_per_unit_j=times(1 / units / self.kept, joules_moved(s)),
+            movement_energy_per_unit_j=times(1 / units / self.useful, joules_moved(s)),
             energy_cost_per_unit=times(joules / 3.6e6, s.price.kwh),
             kg_co2e_per_unit=times(joules / 3.6e6, s.price.kg_co2e_per_kwh),
             late_share=late,
@@ -174,9 +195,19 @@ class Forecast:
         """Time for what is kept of another history of failures, over that of their mean."""
         return np.ones(1) if self.histories is None else self.kept / np.maximum(self.histories.each_kept, 1e-9)
 
+    def _given(self) -> KeptDraws:
+        """What is kept with each draw of uncertain keys, over that of the scenario as it stands."""
+        seed = self.record.seed if self.record else SEED
+        return kept_ratios(self.scenario.failure, nodes_of(self.scenario), float(self.step_ns.mean()) * 1e-9, seed)
+
+    def _availability(self, histories: JobHistories, given: Floats) -> types.Estimate:
+        """What is kept, with the interval of another history under other values of what is uncertain."""
+        found = factors(1 / self._per_kept(), EXACT, given).of(histories.kept.mean)
+        return replace(found, hi=min(found.hi or 1.0, 1.0))
+
     def _paid(self) -> float:
         """Devices that are paid for: those that work, those that copies take, and spares."""
-        return self.ranks * (1 + self.copied) + self.scenario.failure.spares * self.scenario.fabric.node
+        return self.ranks * (1 + self.copied) + spare_ranks(self.scenario)
 
     def _late(self) -> float | None:
         """Share of the steps that take longer than promised; None without a promise."""
@@ -226,7 +257,7 @@ def forecast(
     every = s.job.steps_between_syncs
     record = indices.StepRecord(grid, Sync(effects.gate(s), every, p.sync_ns * every, p.optimiser_ns), seed, [])
     drawn = record.simulate(count, cores)
-    alone = float(without_noise(s, p).step(np.zeros(1), 0, 0).max())
+    alone = pipeline_ns(s, p)
     terms = step_terms(s, p, alone, float(drawn.mean()))
     return Forecast(
         s.job.world, drawn, alone + p.sync_ns + p.optimiser_ns, terms, s, _job_histories(s, float(drawn.mean()), seed), record

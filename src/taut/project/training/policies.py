@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from taut.core.errors import UsageError
 from taut.project.policy import Policy, Value, number, switch, whole_number
 from taut.project.training import device_work as work
+from taut.project.training.failures import nodes_of, spare_nodes
 from taut.project.training.scenario import MOST_STEPS, Scenario, contradictions
 
 # Of a policy that takes replicas or nodes.
@@ -55,7 +56,7 @@ def _few(s: Scenario) -> int:
 
 def _spares(s: Scenario) -> int:
     """One node of fifty, and one at least: an assumption."""
-    return s.failure.spares + max(1, -(-s.job.world // s.fabric.node) // 50)
+    return spare_nodes(s.failure, nodes_of(s)) + max(1, nodes_of(s) // 50)
 
 
 def _packed(s: Scenario) -> Scenario:

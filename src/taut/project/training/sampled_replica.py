@@ -2,35 +2,33 @@
 
 Replicas meet nobody between two synchronisations, so their times are draws from one distribution (what they differ by for
 good is drawn with each), and a step is the longest of as many as there are. One replica is simulated a few hundred times; the
-expected longest of any number is then a look-up. What failures leave is drawn as in the forecast.
+expected longest of any number is then a look-up. What failures leave is expected, not drawn (``failures.expected_kept``).
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
-from math import exp, log
 
 import numpy as np
 from msgspec.structs import replace
 
-from taut.core.array_types import Floats, Ints
-from taut.core.jit import expect, kernel
-from taut.project.noise import GRID, POINTS, REACH, Slowness, longest_mean, odds, table
+from taut.core.array_types import Floats
+from taut.core.jit import expect
+from taut.core.normal_score import normal_score, upper_score
+from taut.project.noise import GRID, POINTS, Slowness, longest_mean, odds, table
 from taut.project.training import policy_effects as effects
-from taut.project.training.failures import JobHistories, domains, nodes_of, simulate_jobs
-from taut.project.training.forecast import HISTORIES, WORK_S, Forecast, step_terms
-from taut.project.training.grid import Grid, Sync, op_key, replica_key, step_key, step_lengths
+from taut.project.training.failures import expected_kept, nodes_of
+from taut.project.training.forecast import Forecast, step_terms
+from taut.project.training.grid import Grid, Sync, step_lengths
 from taut.project.training.pipeline import program
-from taut.project.training.scenario import Failure, Noise, Scenario
+from taut.project.training.scenario import Noise, Scenario
 from taut.project.training.step_plan import Plan, plan
-from taut.project.training.step_time import split_work, without_noise
+from taut.project.training.step_time import pipeline_ns, split_work
 
 # Of a sample: schedule, pp, virtual pp, micro-batches, members of a group, steps between syncs, devices dealt by speed.
 Shape = tuple[str, int, int, int, int, int, bool]
 # Ops that a sample may take, and how many replicas are drawn whatever that says.
-OPS, FEWEST, MOST = 1_500_000, 250, 1 << 15
-# Parts of equal chance between which a draw is looked up; the first and the last are looked up in log odds.
-CELLS = 1 << 12
+OPS, FEWEST, MOST = 600_000, 250, 1 << 15
 # Draws from which the sum of a chunk's layers is known; a step has many of them, so their ends matter little.
 SUMS = 1 << 14
 # Replicas whose devices differ for good, where another gate than a barrier wants to know when each of them ends …
@@ -41,86 +39,31 @@ GATED, MEETINGS = 1 << 15, 20
 TAIL = 0.2
 # Normal score of the table's end.
 FARTHEST = 7.0
-# Failures that are enough to know their mean cost.
-FAILURES, FEWEST_HISTORIES = 2000, 3
-
-
-@kernel()
-def replica_times(
-    before: Ints,
-    needs: Ints,
-    stage: Ints,
-    cell: Ints,
-    fixed: Floats,
-    drawn: Floats,
-    which: Ints,
-    tables: Floats,
-    even: Floats,
-    slow: Floats,
-    step: int,
-    seed: int,
-    points: int,
-    reach: float,
-    out: Floats,
-) -> int:
-    """Add to ``out`` how long each replica takes for a step.
-
-    The recurrence of ``grid.simulate_step``; look-ups take logarithms only at the ends of a table.
-    """
-    n, cells = len(before), even.shape[1] - 1
-    end = np.empty(n)
-    key = step_key(seed, step)
-    scale = (points - 1) / (2 * reach)
-    for r in range(len(out)):
-        mine = replica_key(key, r)
-        longest = 0.0
-        for i in range(n):
-            t = 0.0
-            if before[i] >= 0:
-                t = end[before[i]]
-            u = needs[i]
-            if u >= 0:
-                t = max(t, end[u])
-            c = cell[i]
-            t += fixed[c]
-            if drawn[c] > 0:
-                x = (op_key(mine, i) + 0.5) / 4294967296.0
-                at = x * cells
-                k = int(at)
-                # Inside, cells of equal chance need no logarithm; the first and last cell hold the tails.
-                if 0 < k < cells - 1:
-                    part = at - k
-                    stray = even[which[c], k] + part * (even[which[c], k + 1] - even[which[c], k])
-                else:
-                    at = (np.log(x / (1 - x)) + reach) * scale
-                    k = min(int(at), points - 2)
-                    part = at - k
-                    stray = tables[which[c], k] + part * (tables[which[c], k + 1] - tables[which[c], k])
-                t += drawn[c] * slow[r, stage[i]] * stray
-            end[i] = t
-            longest = max(longest, t)
-        out[r] += longest
-    return n
 
 
 def rate(s: Scenario, seed: int, measured: Floats | None = None) -> float:
     """Tokens a second that count; ``measured`` are the residuals of a run, as in ``forecast``."""
-    return sketch(s, seed, measured).tokens_per_s
+    mean = expected_step_ns(s, plan(s), seed, measured)
+    return Forecast.tokens_per_s_of(s, mean) * expected_kept(s.failure, nodes_of(s), mean * 1e-9).useful
 
 
 def sketch(s: Scenario, seed: int = 0, measured: Floats | None = None) -> Forecast:
     """A forecast of mean values: every step takes the expected time."""
     p = plan(s)
-    mean = (gated_step_ns if _needs_history(s) else mean_step_ns)(s, p, seed, measured)
-    alone = float(without_noise(s, p).step(np.zeros(1), 0, 0).max())
+    mean, alone = expected_step_ns(s, p, seed, measured), pipeline_ns(s, p)
     return Forecast(
         s.job.world,
         np.array([mean]),
         alone + p.sync_ns + p.optimiser_ns,
         step_terms(s, p, alone, mean),
         s,
-        _job_histories(s, mean, seed),
+        expected=expected_kept(s.failure, nodes_of(s), mean * 1e-9),
     )
+
+
+def expected_step_ns(s: Scenario, p: Plan, seed: int, measured: Floats | None = None) -> float:
+    """Expected step at whatever gate."""
+    return (gated_step_ns if _needs_history(s) else mean_step_ns)(s, p, seed, measured)
 
 
 def _needs_history(s: Scenario) -> bool:
@@ -139,8 +82,6 @@ def _gate_ns(s: Scenario, quantiles: Floats) -> float:
 
     The first of some clones counts; of these nobody waits, or all do for the last, or for the last that is not dropped.
     """
-    from scipy.special import betainc
-
     clones, many = s.policy.clones, s.job.dp // s.policy.clones
     if clones > 1:
         late = -np.logaddexp(0, GRID) / clones  # log chance of each of them to be later
@@ -149,6 +90,8 @@ def _gate_ns(s: Scenario, quantiles: Floats) -> float:
         return longest_mean(quantiles, 1)
     if s.policy.gate == "barrier":
         return longest_mean(quantiles, many)
+    from scipy.special import betainc
+
     # P(the (many - dropped)-th of many draws comes before x) is a regularised incomplete beta function.
     edges = np.append(odds(GRID[:-1] + (GRID[1] - GRID[0]) / 2)[0], 1.0)
     dropped = s.policy.backup_replicas
@@ -222,26 +165,11 @@ def _cached_quantiles(
     many = min(max(OPS // (len(todo) * every), FEWEST), MOST)
     expect(many * every * len(todo))
     tables = np.stack([_table(_op_noise(noise), members, n, measured) for n in parts])
-    even = np.stack([np.interp(np.arange(CELLS + 1) / CELLS, odds(GRID)[0], one) for one in tables])
-    slowness, out = Slowness(noise, (many, pp, members), seed, by_speed), np.zeros(many)
+    sure, mean = (np.frombuffer(part).reshape(2, -1) for part in (fixed, drawn))
+    grid = Grid(todo, sure, mean, tables, 0.0, many, Slowness(noise, (many, pp, members), seed, by_speed))
+    zero, out = np.zeros(many), np.zeros(many)
     for step in range(every):
-        replica_times(
-            todo.before,
-            todo.needs,
-            todo.stage,
-            todo.cell,
-            np.frombuffer(fixed),
-            np.frombuffer(drawn),
-            np.repeat(np.arange(2), todo.chunks),
-            tables,
-            even,
-            slowness(step),
-            step,
-            seed,
-            POINTS,
-            REACH,
-            out,
-        )
+        out += grid.step(zero, step, seed).max(axis=1)
     return _extrapolated(np.sort(out / every))
 
 
@@ -260,35 +188,16 @@ def _extrapolated(values: Floats) -> Floats:
 
     A line is a normal end, a parabola an exponential one; one that would turn down is taken as a line.
     """
-    from scipy.special import ndtri, ndtri_exp
-
     n = len(values)
     chance = (np.arange(n) + 0.5) / n
     out = np.interp(GRID, np.log(chance) - np.log1p(-chance), values)
     few = int(n * TAIL)
-    x, y = ndtri(chance[-few:]), values[-few:]
+    x, y = normal_score(chance[-few:], 1 - chance[-few:]), values[-few:]
     # Least squares in normal scores: a straight line would be a normal tail.
     c, b, a = np.polyfit(x, y, 2)
     if b + 2 * c * FARTHEST < 0:
         c, (b, a) = 0.0, np.polyfit(x, y, 1)
     beyond = np.log(chance[-few]) - np.log1p(-chance[-few]) < GRID
-    z = -ndtri_exp(-np.log1p(np.exp(GRID[beyond])))
+    z = upper_score(-np.log1p(np.exp(GRID[beyond])))
     out[beyond] = np.maximum(a + b * z + c * z * z, values[-few])
     return out
-
-
-def _job_histories(s: Scenario, step_ns: float, seed: int) -> JobHistories | None:
-    """Job histories, if anything fails; steps that are about as long share them, because they matter little, or not at all."""
-    nodes = nodes_of(s)
-    per_s = sum(domain.per_s for domain in domains(s.failure, nodes))
-    if per_s == 0:
-        return None
-    many = int(min(max(FAILURES / (per_s * WORK_S), FEWEST_HISTORIES), HISTORIES))
-    # Rounding the step lets scales share their histories (an lru_cache); only warm-up and heat are counted in steps.
-    digits = 2 if s.failure.warmup_share or s.failure.heat_share else 0  # only what comes by and by is counted in steps
-    return _cached_histories(s.failure, nodes, s.fabric.node, exp(round(log(step_ns * 1e-9), digits)), many, seed)
-
-
-@lru_cache(maxsize=2048)
-def _cached_histories(failure: Failure, nodes: int, devices: int, step_s: float, many: int, seed: int) -> JobHistories:
-    return simulate_jobs(failure, nodes, devices, WORK_S, step_s=step_s, count=many, seed=seed)

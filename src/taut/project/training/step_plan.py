@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from math import gcd
 from typing import NamedTuple
 
 import numpy as np
@@ -41,7 +42,26 @@ def plan(s: Scenario, net: Net | None = None) -> Plan:
     """The step of a scenario."""
     if net is not None:
         return _planned(s, net)
+    if s.fabric.growth != 1:
+        return _grown(s)
     return _cached_plan(s.model, s.job, s.device, s.fabric, s.policy)
+
+
+def _grown(s: Scenario) -> Plan:
+    """The step with only a share of what transfers take longer than in the fewest replicas that hold all experts."""
+    j, fabric = s.job, replace(s.fabric, growth=1.0)
+    dp = j.ep // gcd(j.ep, j.cp)
+    alone = replace(j, dp=dp, global_batch=j.global_batch // j.dp * dp)
+    one, all_ = (plan(replace(s, job=job, fabric=fabric)) for job in (alone, j))
+
+    def between(first: Floats | float, then: Floats | float) -> Floats:
+        found: Floats = np.maximum(np.asarray(first) + s.fabric.growth * (np.asarray(then) - np.asarray(first)), 0.0)
+        return found
+
+    forward, backward = between(one.forward_ns, all_.forward_ns), between(one.backward_ns, all_.backward_ns)
+    transfers = between(one.transfer_ns, all_.transfer_ns)
+    hop, sync, hidden = (float(between(getattr(one, name), getattr(all_, name))) for name in ("hop_ns", "sync_ns", "hidden_ns"))
+    return Plan(forward, backward, transfers, all_.gates, hop, sync, hidden, all_.optimiser_ns)
 
 
 @lru_cache(maxsize=256)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
 from msgspec.structs import replace
@@ -151,8 +152,6 @@ def _outcome(s: AgentScenario, came: Floats, state: Ints, sums: Floats, totals: 
 
 def kernel_settings(s: AgentScenario, span_ns: float, replicas: int) -> Floats:
     """The settings of the kernel, in the order of SETTINGS."""
-    from scipy.special import ndtr
-
     a, t, q = s.agents, s.tools, s.quality
     places = min(a.concurrency * replicas / a.replicas if a.concurrency else np.inf, replicas * batch_of(s))
     own = {
@@ -163,7 +162,7 @@ def kernel_settings(s: AgentScenario, span_ns: float, replicas: int) -> Floats:
         "tool_failure": t.failure, "tool_timeout_ns": t.timeout_s * 1e9, "tool_attempts": s.tool_attempts,
         "tool_cached": t.cache_share, "tool_hedge_ns": -1.0 if t.hedge_s is None else t.hedge_s * 1e9,
         "speculation": t.speculation_share, "tool_p50_ns": t.p50_s * 1e9, "right": q.right, "fallback_right": q.fallback_right,
-        "passes_right": ndtr(q.separation - q.threshold), "passes_wrong": ndtr(-q.threshold),
+        "passes_right": NormalDist().cdf(q.separation - q.threshold), "passes_wrong": NormalDist().cdf(-q.threshold),
     }  # fmt: skip
     return settings_of(SETTINGS, a, pace(s), span_ns, own)
 
