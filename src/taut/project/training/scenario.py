@@ -241,6 +241,11 @@ class Tier(Strict, frozen=True):
     """Of groups that reach through this tier; hierarchical goes inside the node, across, inside; best is by size."""
     protocols: tuple[Protocol, ...] = ()
     """If given, the quickest of these for the size takes the algorithm's place."""
+    scale_nodes: tuple[Count, ...] = ()
+    """Nodes that a group lies on, ascending …"""
+    scale_shares: tuple[Annotated[float, Meta(gt=0, le=1)], ...] = ()
+    """… and the share of the rate that its collectives reach there; between two of them by the logarithm of nodes, beyond the
+    last as at the last. None given: all of it, on any number."""
     jitter_us: NotNegative = 0.0
     """How late the transfer of one member of a group ends on average (drawn exponentially); the last of them counts."""
     port_price: NotNegative | None = None
@@ -455,6 +460,8 @@ def contradictions(s: Scenario) -> Sequence[Contradiction]:
         (j.precision == "fp8" and s.device.fp8_tflops is None, "job.precision", f"{s.device.name} has no products in fp8",
          'set precision = "bf16", or device.fp8_tflops'),
         (m.sequence % j.cp != 0, "job.cp", f"cp {j.cp} does not divide the sequence of {m.sequence}", "choose a divisor"),
+        (any(len(t.scale_nodes) != len(t.scale_shares) or list(t.scale_nodes) != sorted(set(t.scale_nodes)) for t in tiers),
+         "fabric.scale_nodes", "not ascending, or not as many as scale_shares", "give a share for each number of nodes"),
         (not nested, "fabric.tiers", "the devices of a tier are no multiple of those of the tier inside it",
          "order the tiers from the inside out, each a multiple of the one before"),
         (f.topology == "torus" and (len(f.tiers) < 2 or prod(f.torus) < nodes), "fabric.torus",
