@@ -185,6 +185,9 @@ class Device(Strict, frozen=True):
     """Share of the peak that a large matrix product reaches. Default: as fitted on A100 steps, rounded."""
     gemm_half_depth: NotNegative = 150.0
     """Inner dimension at which a matrix product reaches half of that. Default: as fitted on A100 steps."""
+    attention_share: Annotated[float, Meta(gt=0, le=1)] = 0.7
+    """Share of what a large matrix product reaches that fused attention reaches, forward. Default: cuDNN's on an H200
+    (``bench/device.py --rest``); FlashAttention-2 has 0.46 on H100 (335 TFLOP/s, Dao 2023, arXiv:2307.08691)."""
     fp8_tflops: Positive | None = None
     """Peak of eight-bit floats; none if the device has no such products."""
     fp8_gemm_share: Share = 0.68
@@ -200,6 +203,9 @@ class Device(Strict, frozen=True):
     host_layer_us: NotNegative = 1000.0
     """Time the host takes to issue the forward pass of a layer: devices faster than that wait for it. Default: as
     fitted on A100 steps."""
+    overlap_slowdown: Share = 0.19
+    """How much longer work takes while a transfer goes on under it, as a share of the time that it does. Default: the mean over
+    A100, H100, MI210 and MI250 (Lee et al. 2025, arXiv:2507.03114)."""
     stall_w: NotNegative = 150.0
     """Power while it waits. Default: as published for H100."""
     load_w: NotNegative = 550.0
@@ -246,6 +252,11 @@ class Tier(Strict, frozen=True):
     """Of groups that reach through this tier; hierarchical goes inside the node, across, inside; best is by size."""
     protocols: tuple[Protocol, ...] = ()
     """If given, the quickest of these for the size takes the algorithm's place."""
+    scale_nodes: tuple[Count, ...] = ()
+    """Nodes that a group lies on, ascending …"""
+    scale_shares: tuple[Annotated[float, Meta(gt=0, le=1)], ...] = ()
+    """… and the share of the rate that its collectives reach there; between two of them by the logarithm of nodes, beyond the
+    last as at the last. None given: all of it, on any number."""
     jitter_us: NotNegative = 0.0
     """How late the transfer of one member of a group ends on average (drawn exponentially); the last of them counts."""
     port_price: NotNegative | None = None
@@ -497,6 +508,8 @@ def contradictions(s: Scenario) -> Sequence[Contradiction]:
         (j.precision == "fp8" and s.device.fp8_tflops is None, "job.precision", f"{s.device.name} has no products in fp8",
          'set precision = "bf16", or device.fp8_tflops'),
         (m.sequence % j.cp != 0, "job.cp", f"cp {j.cp} does not divide the sequence of {m.sequence}", "choose a divisor"),
+        (any(len(t.scale_nodes) != len(t.scale_shares) or list(t.scale_nodes) != sorted(set(t.scale_nodes)) for t in tiers),
+         "fabric.scale_nodes", "not ascending, or not as many as scale_shares", "give a share for each number of nodes"),
         (not nested, "fabric.tiers", "the devices of a tier are no multiple of those of the tier inside it",
          "order the tiers from the inside out, each a multiple of the one before"),
         (f.topology == "torus" and (len(f.tiers) < 2 or prod(f.torus) < nodes), "fabric.torus",
