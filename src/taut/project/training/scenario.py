@@ -185,6 +185,9 @@ class Device(Strict, frozen=True):
     """Share of the peak that a large matrix product reaches. Default: as fitted on A100 steps, rounded."""
     gemm_half_depth: NotNegative = 150.0
     """Inner dimension at which a matrix product reaches half of that. Default: as fitted on A100 steps."""
+    attention_share: Annotated[float, Meta(gt=0, le=1)] = 0.7
+    """Share of what a large matrix product reaches that fused attention reaches, forward. Default: cuDNN's on an H200
+    (``bench/device.py --rest``); FlashAttention-2 has 0.46 on H100 (335 TFLOP/s, Dao 2023, arXiv:2307.08691)."""
     fp8_tflops: Positive | None = None
     """Peak of eight-bit floats; none if the device has no such products."""
     fp8_gemm_share: Share = 0.68
@@ -200,6 +203,9 @@ class Device(Strict, frozen=True):
     host_layer_us: NotNegative = 1000.0
     """Time the host takes to issue the forward pass of a layer: devices faster than that wait for it. Default: as
     fitted on A100 steps."""
+    overlap_slowdown: Share = 0.19
+    """How much longer work takes while a transfer goes on under it, as a share of the time that it does. Default: the mean over
+    A100, H100, MI210 and MI250 (Lee et al. 2025, arXiv:2507.03114)."""
     stall_w: NotNegative = 150.0
     """Power while it waits. Default: as published for H100."""
     load_w: NotNegative = 550.0
@@ -246,6 +252,11 @@ class Tier(Strict, frozen=True):
     """Of groups that reach through this tier; hierarchical goes inside the node, across, inside; best is by size."""
     protocols: tuple[Protocol, ...] = ()
     """If given, the quickest of these for the size takes the algorithm's place."""
+    scale_nodes: tuple[Count, ...] = ()
+    """Nodes that a group lies on, ascending …"""
+    scale_shares: tuple[Annotated[float, Meta(gt=0, le=1)], ...] = ()
+    """… and the share of the rate that its collectives reach there; between two of them by the logarithm of nodes, beyond the
+    last as at the last. None given: all of it, on any number."""
     jitter_us: NotNegative = 0.0
     """How late the transfer of one member of a group ends on average (drawn exponentially); the last of them counts."""
     port_price: NotNegative | None = None
@@ -311,6 +322,24 @@ class Noise(Strict, frozen=True):
     """Standard deviation of a slow drift (heat), as a share of the work …"""
     drift_steps: Positive = 200.0
     """… and the steps over which it forgets itself."""
+    hiccups_per_1000_steps: Annotated[float, Meta(ge=0, le=1000)] = 0.0
+    """Hiccups that begin in 1000 steps of a rank …"""
+    hiccup_ms: NotNegative = 0.0
+    """… by how much one lengthens a step of those it hits, on average …"""
+    hiccup_spread: NotNegative = 0.0
+    """… the standard deviation of that, as a share of it (lognormal) …"""
+    hiccup_steps: Annotated[float, Meta(ge=1, le=1e6)] = 1.0
+    """… and the steps that one lasts on average."""
+    hiccups_together: Literal["rank", "host", "rack", "job"] = "rank"
+    """Whom a hiccup hits at once: a rank, or all ranks of a host, a rack (``failure.nodes_per_rack`` hosts) or the job …"""
+    hiccups_together_share: Share = 1.0
+    """… which this share of the hiccups does; the others hit one rank."""
+    periodic_every_s: NotNegative = 0.0
+    """From one regular pause to the next (garbage collection, telemetry); 0 for none …"""
+    periodic_ms: NotNegative = 0.0
+    """… how long one is …"""
+    periodic_together: Literal["rank", "host", "rack", "job"] = "rank"
+    """… and who pauses at once; others do at times of their own."""
 
 
 class Failure(Strict, frozen=True):
@@ -380,6 +409,9 @@ class Price(Strict, frozen=True):
     """Of all prices."""
     pue: Annotated[float, Meta(ge=1, le=100)] = 1.56
     """Energy of the site over energy of what computes. Default: mean of the industry (Uptime Institute, survey of 2024)."""
+    host_w: NotNegative = 350.0
+    """Power of a node without its accelerators (processors, memory, cards, fans), for each of them: a node of 8 H100 was seen
+    at 8.4 kW of the 10.2 kW it is rated at (Latif et al., arXiv:2412.08602), 8 × 700 W of it devices."""
     kwh: NotNegative | None = None
     """Money for a kWh."""
     kg_co2e_per_kwh: NotNegative | None = None
@@ -476,6 +508,8 @@ def contradictions(s: Scenario) -> Sequence[Contradiction]:
         (j.precision == "fp8" and s.device.fp8_tflops is None, "job.precision", f"{s.device.name} has no products in fp8",
          'set precision = "bf16", or device.fp8_tflops'),
         (m.sequence % j.cp != 0, "job.cp", f"cp {j.cp} does not divide the sequence of {m.sequence}", "choose a divisor"),
+        (any(len(t.scale_nodes) != len(t.scale_shares) or list(t.scale_nodes) != sorted(set(t.scale_nodes)) for t in tiers),
+         "fabric.scale_nodes", "not ascending, or not as many as scale_shares", "give a share for each number of nodes"),
         (not nested, "fabric.tiers", "the devices of a tier are no multiple of those of the tier inside it",
          "order the tiers from the inside out, each a multiple of the one before"),
         (f.topology == "torus" and (len(f.tiers) < 2 or prod(f.torus) < nodes), "fabric.torus",
@@ -485,6 +519,7 @@ def contradictions(s: Scenario) -> Sequence[Contradiction]:
         (weak and any(t.weak_share < 1 for t in tiers), "fabric.weak_share", "a weak cable needs others beside it",
          "give its tier two uplinks or more, in a tree or on rails"),
         *gates(s.policy, j), *_policy_contradictions(s),
+        *pause_contradictions(s.noise),
         (s.noise.distribution == "measured" and not s.noise.run, "noise.run", "measured noise needs a run folder", "name one"),
     )  # fmt: skip
 
@@ -551,6 +586,18 @@ def _job_contradictions(m: Model, j: Job) -> Sequence[Contradiction]:
          'set lora_matrices = ["query_key_value", "output"]'),
         (j.expert_imbalance > j.ep, "job.expert_imbalance",
          f"a rank of {j.ep} cannot have {j.expert_imbalance:g} times the mean", f"give {j.ep} at most"),
+    )  # fmt: skip
+
+
+def pause_contradictions(n: Noise) -> Sequence[Contradiction]:
+    """Hiccups and regular pauses that would do nothing."""
+    return (
+        ((n.hiccups_per_1000_steps > 0) != (n.hiccup_ms > 0), "noise.hiccup_ms", "hiccups have a rate and a length",
+         "set hiccups_per_1000_steps and hiccup_ms together"),
+        (n.hiccups_together != "rank" and n.hiccups_per_1000_steps == 0, "noise.hiccups_together", "there are no hiccups",
+         "set hiccups_per_1000_steps and hiccup_ms"),
+        ((n.periodic_every_s > 0) != (n.periodic_ms > 0), "noise.periodic_ms", "regular pauses have a period and a length",
+         "set periodic_every_s and periodic_ms together"),
     )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from taut.core.array_types import Floats
 from taut.project.noise import POINTS
+from taut.project.pauses import Law, laws
 from taut.project.training.grid import Grid
 from taut.project.training.pipeline import program
 from taut.project.training.scenario import Scenario
@@ -45,6 +46,12 @@ def step_ns(s: Scenario, p: Plan | None = None) -> float:
     """A step: the pipeline, the data-parallel synchronisation, the optimiser."""
     p = p or plan(s)
     return pipeline_ns(s, p) + p.sync_ns + p.optimiser_ns
+
+
+def pause_laws(s: Scenario, p: Plan) -> tuple[Law, ...]:
+    """The kinds of pauses of a scenario; how many regular ones fall into a step follows from the step without noise."""
+    host = s.fabric.node
+    return laws(s.noise, host, host * s.failure.nodes_per_rack, step_ns(s, p))
 
 
 def pipeline_ns(s: Scenario, p: Plan) -> float:
