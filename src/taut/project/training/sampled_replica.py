@@ -29,6 +29,8 @@ from taut.project.training.step_time import pipeline_ns, split_work
 Shape = tuple[str, int, int, int, int, int, bool]
 # Ops that a sample may take, and how many replicas are drawn whatever that says.
 OPS, FEWEST, MOST = 600_000, 250, 1 << 15
+# Ranks whose slowness is drawn for a sample: replicas of many ranks are drawn less often.
+RANKS = 1 << 16
 # Draws from which the sum of a chunk's layers is known; a step has many of them, so their ends matter little.
 SUMS = 1 << 14
 # Replicas whose devices differ for good, where another gate than a barrier wants to know when each of them ends …
@@ -162,7 +164,7 @@ def _cached_quantiles(
 ) -> Floats:
     schedule, pp, virtual_pp, micro_batches, members, every, by_speed = shape
     todo = program(schedule, pp, virtual_pp, micro_batches)
-    many = min(max(OPS // (len(todo) * every), FEWEST), MOST)
+    many = min(max(min(OPS // (len(todo) * every), RANKS // (pp * members)), FEWEST), MOST)
     expect(many * every * len(todo))
     tables = np.stack([_table(_op_noise(noise), members, n, measured) for n in parts])
     sure, mean = (np.frombuffer(part).reshape(2, -1) for part in (fixed, drawn))
