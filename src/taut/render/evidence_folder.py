@@ -21,6 +21,7 @@ from taut.render.analysis_screen import Screen, _print
 from taut.render.figure_table import change, number
 from taut.render.forecast_screen import threshold
 from taut.render.text import safe
+from taut.render.threshold_screen import made_by
 from taut.render.workload_words import Words, words_of
 from taut.result.types import ListedScenario, PolicyGain
 
@@ -115,7 +116,7 @@ def _lines(found: Mapping[str, Any]) -> Iterator[str]:
         yield from (f"- {words.index(name)}: {number(value)}" for name, value in found["indices"].items())
         yield ""
     if found["threshold"]:
-        yield from ("As it stands: " + threshold(found["threshold"], words.ranks), "")
+        yield from ("As it stands: " + threshold(found["threshold"], words.ranks) + made_by(found["threshold"]), "")
     if found.get("advice") is not None:
         yield from advice_page(found["advice"], found["sweep"] or ())
     yield from ("## Questions", "", "| question | number | which is | taken from |", "|---|---|---|---|")

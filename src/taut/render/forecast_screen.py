@@ -13,6 +13,7 @@ from taut.render.analysis_screen import Screen, _print
 from taut.render.figure_table import aligned, amount, cell, digits, in_blocks, number
 from taut.render.gains_screen import policy_parts
 from taut.render.text import count, duration, percent, safe
+from taut.render.threshold_screen import what_makes_it
 from taut.render.workload_words import Words, middle_of, words_of
 from taut.result.types import Estimate, Forecast, Part, ProjectResult, Regime, Threshold, TokenBudget
 
@@ -29,6 +30,7 @@ def render_forecasts(result: ProjectResult, screen: Screen) -> str:
     parts += [_bound(rows, screen, words), _times_at(rows, screen, words)]
     parts += [*_takes(rows, screen, words), *_budget(rows, screen)]
     parts += [_terms(rows, screen, words)]
+    parts += what_makes_it(result.threshold)
     parts += policy_parts(result, words, screen)
     parts += [part for about in result.envelope or () for part in _rows(about, getattr(result.envelope, about), screen)]
     parts += _separated(result)

@@ -1606,9 +1606,9 @@ class Threshold(Part, frozen=True, kw_only=True):
     """The largest scale tried."""
     in_range: bool | None
     before: Side | UnsetType | None = UNSET
-    """At half of that scale."""
+    """At the scale asked that is nearest to half of it."""
     after: Side | UnsetType | None = UNSET
-    """At twice that scale."""
+    """At the one nearest to twice of it."""
     curve: list[CurvePoint] | UnsetType = UNSET
     without: dict[str, int | None] | UnsetType = UNSET
     """Mechanism → where it lies with that switched off; None where no limit is found then up to ``tried``."""
@@ -1772,14 +1772,15 @@ class Elasticity(Part, frozen=True, kw_only=True):
     cost_per_unit: Estimate | None
 
 
-class LossSplit(Part, frozen=True, kw_only=True):
+class MechanismLoss(Part, frozen=True, kw_only=True):
     """What is lost at a scale, dealt to the mechanisms that lose it."""
 
     ranks: int
+    mechanism: str
+    """``all`` for the whole loss, which the others sum to."""
     loss_share: Estimate
-    """Of the rate that the same ranks would have with all mechanisms switched off, 0–1."""
-    mechanisms: dict[str, Estimate]
-    """Mechanism → its part of the loss (Shapley value over all sets of them); they sum to it. Below 0 where it hides others."""
+    """Of the rate that the same ranks would have with all mechanisms switched off, 0–1: of one mechanism its Shapley value over
+    all sets of them, below 0 where it hides others."""
 
 
 class SpareCapacity(Part, frozen=True, kw_only=True):
@@ -1863,7 +1864,7 @@ class Surroundings(Part, frozen=True, kw_only=True):
 
     regimes: list[LossRegion]
     elasticities: list[Elasticity]
-    losses: list[LossSplit]
+    losses: list[MechanismLoss]
     """On the scenario's own ranks, on half of the threshold, at it and at twice it."""
     spare_capacity: list[SpareCapacity]
     fabrics: list[FabricCost]

@@ -27,8 +27,12 @@ TILE = 128, 256
 WHOLE_WAVES = 0.5
 # Kernels of a layer's forward pass that are no product; those of its attention core.
 ELEMENTWISE, ATTENTION = 8, 3
-# Bytes an optimiser step reads and writes for a parameter: gradient, master copy, two moments, the copy in half precision.
-OPTIMISER_BYTES = 36
+# Bytes an optimiser step reads and writes for a parameter: gradient, master copy, two moments, the copy in half precision;
+# and the gradient once more for its norm.
+OPTIMISER_BYTES = 40
+# Measured, validation/h200_rest.json: the backward pass of fused attention over its forward pass; bytes that loss and softmax
+# move for a logit in one direction, in full precision and kernel by kernel.
+ATTENTION_BACKWARD, LOSS_BYTES = 2.8, 24
 # Bytes that the optimiser keeps for a parameter: master copy and two moments in full precision.
 STATE_BYTES = 12
 # Bytes of a number of a product in fp8; those that a cast from half precision moves for each; and those of the two copies of
@@ -36,8 +40,8 @@ STATE_BYTES = 12
 EIGHT, CAST_BYTES, COPIES_BYTES = 1, 3, 2
 # Products of experts, one for each in a single kernel, against one product of that size (validation/h200_eight_bit.json,
 # ``python bench/device.py --compare``): the share of its rate that they reach, and the rows of unfilled tiles that an
-# expert adds where tokens are dealt unevenly.
-GROUPED_SHARE, GROUPED_ROWS = 0.94, 112
+# expert adds where tokens are dealt unevenly. In fp8 the share is less (validation/h200_rest.json).
+GROUPED_SHARE, GROUPED_SHARE_FP8, GROUPED_ROWS = 0.94, 0.89, 112
 
 
 def gemm_ns(d: Device, rows: int, columns: int, depth: int, batch: int = 1, *, eight_bit: bool = False) -> float:
@@ -64,7 +68,8 @@ def linear_ns(s: Scenario, rows: int, columns: int, depth: int) -> float:
 def grouped_ns(s: Scenario, rows: int, columns: int, depth: int, experts: int) -> float:
     """One product for each expert, with so many rows each on average and unevenly dealt."""
     d, eight_bit = s.device, s.job.precision == "fp8"
-    took = gemm_ns(d, rows + GROUPED_ROWS, columns, depth, experts, eight_bit=eight_bit) / GROUPED_SHARE
+    share = GROUPED_SHARE_FP8 if eight_bit else GROUPED_SHARE
+    took = gemm_ns(d, rows + GROUPED_ROWS, columns, depth, experts, eight_bit=eight_bit) / share
     return took + (_cast_ns(d, rows * depth * experts) if eight_bit else 0.0)
 
 
@@ -156,11 +161,13 @@ class Layer:
     """Time the host needs to issue it."""
     frozen_ns: float = 0.0
     """Products of weights that are not trained: the backward pass has no gradients of them to compute."""
+    beyond_ns: float = 0.0
+    """What the backward pass takes beyond twice the forward pass: fused attention, and adding up gradients."""
 
     def backward_ns(self, recompute: str) -> float:
         """Backward pass: every product twice, and what was not kept once more."""
         again = {"none": 0.0, "selective": self.attention_ns, "full": self.forward_ns}[recompute]
-        return 2 * self.forward_ns - self.frozen_ns + again
+        return 2 * self.forward_ns - self.frozen_ns + self.beyond_ns + again
 
     def issued_ns(self, recompute: str) -> float:
         """Time the host needs for the backward pass."""
@@ -179,7 +186,24 @@ def layer(s: Scenario) -> Layer:
     rest = moved_ns(d, _elementwise_bytes(m, j, tokens)) + _elementwise_kernels(m) * d.kernel_us * 1e3
     adapters = sum(_adapter_ns(s, one) for one in adapted(m, j))
     forward = products + adapters + ordered + rest + core
-    return Layer(forward, core, d.host_layer_us * 1e3, products if j.lora_rank else 0.0)
+    beyond = (ATTENTION_BACKWARD - 2) * core * m.flash_attention + _added_up_ns(s)
+    return Layer(forward, core, d.host_layer_us * 1e3, products if j.lora_rank else 0.0, beyond)
+
+
+def _added_up_ns(s: Scenario) -> float:
+    """What a layer's gradients and weights move through memory beside its products, for every micro-batch.
+
+    Gradients are added to those of the micro-batches before: the sum is read and written instead of a product in half precision
+    being written. Fully sharded weights are copied out of the buffer they were gathered in, for each pass, and gradients into
+    the one they are scattered from.
+    """
+    m, j = s.model, s.job
+    if j.sharding in ("zero3", "hsdp"):
+        each = 2 * 2 * HALF + HALF + j.gradient_bytes
+    else:
+        each = 2 * j.gradient_bytes - HALF if j.micro_batches > 1 else 0
+    held = (layer_parameters(m) - expert_parameters(m) * (1 - 1 / j.ep)) / j.tp
+    return 0.0 if j.lora_rank else moved_ns(s.device, each * held)
 
 
 def _rows(one: Matrix, m: Model, j: Job) -> int:
@@ -237,7 +261,7 @@ def _attention_ns(s: Scenario) -> float:
     m, j, d = s.model, s.job, s.device
     batch, queries = j.micro_batch * m.heads // j.tp, m.sequence // j.cp
     if m.flash_attention:
-        reached = d.peak_tflops * 1e3 * d.gemm_share * 0.7
+        reached = d.peak_tflops * 1e3 * d.gemm_share * d.attention_share
         return 1.0 * batch * queries * m.sequence * (query_width(m) + value_width(m)) / reached + d.kernel_us * 1e3
     scores = gemm_ns(d, queries, m.sequence, query_width(m), batch)
     products = scores + gemm_ns(d, queries, value_width(m), m.sequence, batch)
@@ -272,8 +296,8 @@ def head_ns(s: Scenario) -> tuple[float, float]:
     """Logits and loss of one micro-batch on the last stage, forward and backward."""
     m, j, d = s.model, s.job, s.device
     tokens = tokens_of(m, j)
-    product, moved = gemm_ns(d, tokens, m.vocab // j.tp, m.hidden), moved_ns(d, 4 * HALF * tokens * m.vocab / j.tp)
-    return product + moved, (1 if j.lora_rank else 2) * product + 2 * moved
+    product, moved = gemm_ns(d, tokens, m.vocab // j.tp, m.hidden), moved_ns(d, LOSS_BYTES * tokens * m.vocab / j.tp)
+    return product + moved, (1 if j.lora_rank else 2) * product + moved
 
 
 def layer_parameters(m: Model) -> float:

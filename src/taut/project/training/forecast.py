@@ -17,6 +17,7 @@ from taut.project.fabric import equipment as network
 from taut.project.fabric.traffic import joules as joules_moved
 from taut.project.figures import over, power_at_load, times
 from taut.project.noise import Slowness, table
+from taut.project.pauses import Pauses
 from taut.project.time_groups import bound_by, grouped, largest_term
 from taut.project.training import device_work as work
 from taut.project.training import policy_effects as effects
@@ -37,7 +38,7 @@ from taut.project.training.grid import Grid, Sync
 from taut.project.training.model_error import EXACT, class_of, factors, model_error, normal_quantiles
 from taut.project.training.scenario import Scenario, gates, spread_experts
 from taut.project.training.step_plan import Plan, plan
-from taut.project.training.step_time import pipeline_ns, sending, split_work, without_noise
+from taut.project.training.step_time import pause_laws, pipeline_ns, sending, split_work, without_noise
 from taut.project.workload import Estimate
 from taut.result import types
 
@@ -294,10 +295,11 @@ def with_noise(s: Scenario, p: Plan, seed: int, measured: Floats | None = None) 
         without_noise(s, p).program,
         *split_work(p),
         tables,
-        0.0,
+        p.late_ns,
         j.dp,
         slownesses[0],
         effects.copy_threshold(s, tables, slownesses[1], seed),
+        Pauses(kinds, (j.dp, j.pp, members), seed) if (kinds := pause_laws(s, p)) else None,
     )
 
 

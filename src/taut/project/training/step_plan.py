@@ -30,11 +30,13 @@ class Plan:
     gates: tuple[int, int]
     """Rendezvous inside one chunk, forward and backward: tensor, context and expert parallel groups meet there."""
     hop_ns: float
-    """From one stage to the next, as long as it does not hide under work."""
+    """From one stage to the next, as long as the sender is busy with it …"""
+    late_ns: float
+    """… and as long as it takes beyond that, while the sender goes on: whoever needs it waits."""
     sync_ns: float
     """Data-parallel synchronisation that does not hide under the backward pass; with local steps, the share of one."""
     hidden_ns: float
-    """What of it does."""
+    """What of it does, less what it slows the work that it hides under."""
     optimiser_ns: float
 
 
@@ -52,16 +54,25 @@ def _grown(s: Scenario) -> Plan:
     j, fabric = s.job, replace(s.fabric, growth=1.0)
     dp = j.ep // gcd(j.ep, j.cp)
     alone = replace(j, dp=dp, global_batch=j.global_batch // j.dp * dp)
-    one, all_ = (plan(replace(s, job=job, fabric=fabric)) for job in (alone, j))
+    one, whole = (plan(replace(s, job=job, fabric=fabric)) for job in (alone, j))
 
-    def between(first: Floats | float, then: Floats | float) -> Floats:
-        found: Floats = np.maximum(np.asarray(first) + s.fabric.growth * (np.asarray(then) - np.asarray(first)), 0.0)
-        return found
+    share = s.fabric.growth
 
-    forward, backward = between(one.forward_ns, all_.forward_ns), between(one.backward_ns, all_.backward_ns)
-    transfers = between(one.transfer_ns, all_.transfer_ns)
-    hop, sync, hidden = (float(between(getattr(one, name), getattr(all_, name))) for name in ("hop_ns", "sync_ns", "hidden_ns"))
-    return Plan(forward, backward, transfers, all_.gates, hop, sync, hidden, all_.optimiser_ns)
+    def between(name: str) -> Floats:
+        first, then = np.asarray(getattr(one, name)), np.asarray(getattr(whole, name))
+        return np.asarray(np.maximum(first + share * (then - first), 0.0))
+
+    return Plan(
+        between("forward_ns"),
+        between("backward_ns"),
+        between("transfer_ns"),
+        whole.gates,
+        float(between("hop_ns")),
+        float(between("late_ns")),
+        float(between("sync_ns")),
+        float(between("hidden_ns")),
+        whole.optimiser_ns,
+    )
 
 
 @lru_cache(maxsize=256)
@@ -84,7 +95,7 @@ def _planned(s: Scenario, net: Net) -> Plan:
     sync = sum(net.ns(*one) for one in sync_transfers(s, net)) / j.steps_between_syncs
     # Under the last micro-batch's backward pass, and with priorities under the first forward pass of the next step.
     under = float(backwards.max()) + (float(forwards.max()) if s.policy.priority else 0.0)
-    hidden = min(sync, j.overlap_share * under * j.virtual_pp)
+    hidden = _hides(s, sync, j.overlap_share * under * j.virtual_pp)
     pressed = _compressed_ns(s, net) / j.steps_between_syncs
     hop = net.ns(*stage_transfer(s)) if j.pp > 1 else 0.0
     return Plan(
@@ -92,7 +103,8 @@ def _planned(s: Scenario, net: Net) -> Plan:
         backwards,
         transfers,
         (gates * each, gates * whole),
-        hop - min(hop * j.pipeline_overlap_share, float(forwards.max())),
+        hop * (1 - j.pipeline_overlap_share),
+        hop * j.pipeline_overlap_share,
         sync - hidden + pressed,
         hidden,
         work.optimiser_ns(s),
@@ -131,12 +143,17 @@ def _layer_times(s: Scenario, net: Net, recompute: str) -> LayerTimes:
     """A layer of which nothing, the core of attention, or all is computed again; then its transfers come again too."""
     one, times = work.layer(s), 2 if recompute == "full" else 1
     whole, may_hide = _layer_transfers_ns(s, net)
-    there = whole - min(may_hide, one.forward_ns)
-    back = whole * times - min(may_hide * times, one.backward_ns(recompute))
+    there = whole - _hides(s, may_hide, one.forward_ns)
+    back = whole * times - _hides(s, may_hide * times, one.backward_ns(recompute))
     forward = max(one.forward_ns + there, one.host_ns)
     backward = max(one.backward_ns(recompute) + back, one.issued_ns(recompute))
     gather = _gathered_ns(s, net, forward, backward)
     return LayerTimes(forward + gather[0], backward + gather[1], (there + gather[0], back + gather[1]))
+
+
+def _hides(s: Scenario, transfer: float, under: float) -> float:
+    """What of a transfer hides under work, less what it slows this work."""
+    return min(transfer, under) * (1 - s.device.overlap_slowdown)
 
 
 def _layer_transfers_ns(s: Scenario, net: Net) -> tuple[float, float]:
@@ -236,7 +253,8 @@ def stage_transfer(s: Scenario) -> Transfer:
 def _gathered_ns(s: Scenario, net: Net, forward: float, backward: float) -> tuple[float, float]:
     """Gathers and scatters of a layer that do not hide: ``overlap_share`` of the pass may hide the next layer's."""
     there, back = (sum(_sharded_ns(s, net, one) for one in way) for way in sharding_transfers(s))
-    return there - min(there, s.job.overlap_share * forward), back - min(back, s.job.overlap_share * backward)
+    share = s.job.overlap_share
+    return there - _hides(s, there, share * forward), back - _hides(s, back, share * backward)
 
 
 def _sharded_ns(s: Scenario, net: Net, one: Transfer) -> float:
