@@ -137,6 +137,11 @@ class Job(Strict, frozen=True):
     """Matrices with an adapter: those of attention (into and out of it) and of the feed-forward block."""
     expert_imbalance: Times = 1.0
     """Tokens of the busiest rank of an ep group over their mean. Default: even, an assumption; measure it where you can."""
+    sent_once_a_node: bool = False
+    """Whether a token is sent once to each node that has experts of it, and handed on inside (as DeepEP does); else to each of
+    its experts."""
+    expert_nodes: Some = 0
+    """Most nodes that the experts of a token lie on (routing that is limited so); 0 for any. With sent_once_a_node."""
     overlap_share: Share = 0.0
     """Share of a pass under which data-parallel transfers may hide."""
     tensor_overlap_share: Share = 0.0
@@ -537,6 +542,8 @@ def _job_contradictions(m: Model, j: Job) -> Sequence[Contradiction]:
          "names no matrix, or one twice", "name each matrix with an adapter once"),
         (j.lora_rank > 0 and m.experts > 0 and bool(of_blocks), "job.lora_matrices", "adapters of experts are not modelled",
          'set lora_matrices = ["query_key_value", "output"]'),
+        (j.expert_nodes > 0 and not j.sent_once_a_node, "job.expert_nodes", "does nothing where every expert is sent to",
+         "set sent_once_a_node = true"),
         (j.expert_imbalance > j.ep, "job.expert_imbalance",
          f"a rank of {j.ep} cannot have {j.expert_imbalance:g} times the mean", f"give {j.ep} at most"),
     )  # fmt: skip
