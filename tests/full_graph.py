@@ -168,7 +168,7 @@ def _layers(shape: Shape, grid: Grid, steps: int, seed: int, one: Any) -> Any:
 
 def _works(s: Scenario, shape: Shape, grid: Grid, p: Plan, rows: Rows, took: Any) -> Any:
     """Work of every row, ns. What a grid's op takes holds its transfers, and its send where that keeps the sender busy."""
-    busy_ns = p.hop_ns if grid.hop_ns == 0 else 0.0
+    busy_ns = p.hop_ns if grid.hop_ns == p.late_ns else 0.0
     moved = p.transfer_ns.ravel()[grid.program.cell] / shape.parts
     sent = np.where(grid.program.gives, busy_ns, 0.0) / shape.parts
     out = np.zeros(len(rows.op))

@@ -155,13 +155,13 @@ def test_a_limit_that_only_some_draws_have_is_open_at_its_end(times: float) -> N
 
 def test_shapley_values_sum_to_the_loss() -> None:
     rows = split(TOY, Losses(), [16, 256, 4096, 256], DEFAULT)
-    assert [row.ranks for row in rows] == [16, 256, 4096]
-    for row in rows:
-        parts = row.mechanisms
-        assert sum(one.value for one in parts.values()) == pytest.approx(row.loss_share.value, abs=1e-12)
-        both, slow, steep = 1 / (1 + 1e-3 * row.ranks) / (1 + 1e-8 * row.ranks**2), 1e-3 * row.ranks, 1e-8 * row.ranks**2
-        alone, last = 1 - 1 / (1 + slow), 1 / (1 + steep) - both
-        assert parts["slow"].value == pytest.approx((alone + last) / 2, rel=0.01)
+    assert [(row.ranks, row.mechanism) for row in rows] == [(n, m) for n in (16, 256, 4096) for m in ("all", "slow", "steep")]
+    for ranks in (16, 256, 4096):
+        lost = {row.mechanism: row.loss_share.value for row in rows if row.ranks == ranks}
+        assert lost["slow"] + lost["steep"] == pytest.approx(lost["all"], abs=1e-12)
+        slow, steep = 1e-3 * ranks, 1e-8 * ranks**2
+        first, last = 1 - 1 / (1 + slow), 1 / (1 + steep) - 1 / (1 + slow) / (1 + steep)
+        assert lost["slow"] == pytest.approx((first + last) / 2, rel=0.01)
 
 
 @pytest.fixture(scope="module")

@@ -162,6 +162,7 @@ def test_more_jitter_stops_paying_sooner(one: Scenario) -> None:
 
 def test_failures_that_outrun_the_spares_end_it_and_are_named() -> None:
     gpt = parse(*load("gpt-175b")[:1], "gpt-175b")[0]
+    gpt = change(gpt, failure=change(gpt.failure, spares=8, ranges=()))
     found = threshold(WORKLOAD, gpt)
     assert found.ranks is not None
     assert found.before is not None

@@ -20,7 +20,7 @@ from taut.project.marginal_gain import Curve, Rule, crossing, spread
 from taut.project.policy import S
 from taut.project.workload import Estimate, Sampling, Workload
 from taut.result import types
-from taut.result.types import LossSplit, Threshold
+from taut.result.types import MechanismLoss, Threshold
 
 # Seeds of what is compared with the same seeds: fewer than of a threshold tell as much.
 WITHOUT_SEEDS, ELASTICITY_SEEDS, SPLIT_SEEDS = 2, 3, 3
@@ -28,6 +28,9 @@ WITHOUT_SEEDS, ELASTICITY_SEEDS, SPLIT_SEEDS = 2, 3, 3
 STEP = 0.1
 # A mechanism makes a threshold where its absence moves it by at least this factor.
 MOVES = 1.1
+
+# What all of them lose together.
+WHOLE = "all"
 
 Mechanisms: TypeAlias = Mapping[str, Callable[[S, float], S]]
 
@@ -58,26 +61,32 @@ def without(around: Around[S], mechanisms: Mechanisms[S]) -> dict[str, int | Non
     Without a loss the limit lies further out: scales are asked from the threshold on, up to the first that does not pay, and
     downwards only where that is the first.
     """
+    scales, s = sorted(around.points), around.curve.scenario
+    # The same few seeds say something else than all of them; how far each mechanism moves it they agree on.
+    usual = crossing(around.points, around.least)[0] - _end(around, scales, around.asked(s, WITHOUT_SEEDS))
     out: dict[str, int | None] = {}
-    scales = sorted(around.points)
     for name, scale in mechanisms.items():
-        curve = around.asked(scale(around.curve.scenario, 0.0), WITHOUT_SEEDS)
-        found: dict[int, Floats] = {}
-        i = max(around.last_paid, 0)
-        while 0 <= i < len(scales):
-            back = around.decision.gain(curve, scales[i])
-            if back is None:
-                break
-            found[scales[i]] = back
-            lowest = min(found) == scales[i]
-            if back[0] >= 1 and len(found) > 1 and lowest:
-                break  # came down to where it pays
-            if back[0] < 1 and (not lowest or i == 0):
-                break  # went up to where it does not
-            i += 1 if back[0] >= 1 else -1
-        end = crossing(found, around.least)[0] if found else np.inf
-        out[name] = None if end == np.inf else round(exp(end))
+        end = _end(around, scales, around.asked(scale(s, 0.0), WITHOUT_SEEDS))
+        out[name] = None if end == np.inf else max(round(exp(end + (usual if np.isfinite(usual) else 0.0))), around.least)
     return out
+
+
+def _end(around: Around[S], scales: list[int], curve: Curve[S]) -> float:
+    """Log scale at which rates stop paying, asked from the threshold on; infinite where they pay as far as was tried."""
+    found: dict[int, Floats] = {}
+    i = max(around.last_paid, 0)
+    while 0 <= i < len(scales):
+        back = around.decision.gain(curve, scales[i])
+        if back is None:
+            break
+        found[scales[i]] = back
+        lowest = min(found) == scales[i]
+        if back[0] >= 1 and len(found) > 1 and lowest:
+            break  # came down to where it pays
+        if back[0] < 1 and (not lowest or i == 0):
+            break  # went up to where it does not
+        i += 1 if back[0] >= 1 else -1
+    return float(crossing(found, around.least)[0]) if found else np.inf
 
 
 def elasticities(around: Around[S], mechanisms: Mechanisms[S]) -> dict[str, types.Estimate | None]:
@@ -122,7 +131,7 @@ def made_by(found: Threshold) -> str | None:
     return name if far[name] >= MOVES else None
 
 
-def split(kind: Workload[S], s: S, scales: Iterable[int], how: Sampling) -> list[LossSplit]:
+def split(kind: Workload[S], s: S, scales: Iterable[int], how: Sampling) -> list[MechanismLoss]:
     """What is lost at each scale, dealt to the mechanisms by their Shapley values over all sets of them that are on.
 
     Lost is the share of the rate that the same ranks would have with all of them off; the values sum to it exactly.
@@ -143,14 +152,8 @@ def split(kind: Workload[S], s: S, scales: Iterable[int], how: Sampling) -> list
         if best is None or any(rate is None for rate in rates.values()):
             continue
         lost = {on: 1 - rate / best for on, rate in rates.items() if rate is not None}
-        values = {name: _shapley(name, names, lost) for name in names}
-        rows.append(
-            LossSplit(
-                ranks=ranks,
-                loss_share=_estimate(lost[frozenset(names)]),
-                mechanisms={name: _estimate(value) for name, value in values.items()},
-            )
-        )
+        values = {WHOLE: lost[frozenset(names)], **{name: _shapley(name, names, lost) for name in names}}
+        rows += [MechanismLoss(ranks=ranks, mechanism=name, loss_share=_estimate(value)) for name, value in values.items()]
     return rows
 
 

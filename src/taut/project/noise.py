@@ -27,13 +27,18 @@ CELLS = 1 << 12
 DRAWN = 1 << 16
 EULER = 0.5772156649015329
 # Keys of ``[noise]`` that are amplitudes.
-SCALED_KEYS = ("spread", "times", "step_spread", "ranks_spread", "drift_share")
+SCALED_KEYS = ("spread", "times", "step_spread", "ranks_spread", "drift_share", "hiccup_ms", "periodic_ms")
 
 
 def scaled(noise: Noise, times: float) -> Noise:
     """Noise with its amplitudes multiplied; 0 is none."""
     kind = "none" if times == 0 else noise.distribution
     return replace(noise, distribution=kind, **{name: getattr(noise, name) * times for name in SCALED_KEYS})
+
+
+def without_pauses(noise: Noise) -> Noise:
+    """Noise of work alone."""
+    return replace(noise, hiccups_per_1000_steps=0.0, hiccup_ms=0.0, periodic_every_s=0.0, periodic_ms=0.0)
 
 
 def quantile(noise: Noise, chance: Floats, upper: Floats, measured: Floats | None = None) -> Floats:
@@ -96,7 +101,12 @@ def table(
     """Quantiles at GRID of the mean of so many parts, each the longest of so many ranks; sums are known from so many draws."""
     if measured is not None:
         return _summed(noise, members, parts, seed, measured, drawn)
-    return _cached_table(replace(noise, step_spread=0.0, ranks_spread=0.0, drift_share=0.0), members, parts, seed, drawn).copy()
+    return _cached_table(of_ops(noise), members, parts, seed, drawn).copy()
+
+
+def of_ops(noise: Noise) -> Noise:
+    """What of the noise belongs to single ops: the rest changes no table."""
+    return Noise(noise.distribution, noise.spread, noise.tail, times=noise.times)
 
 
 @lru_cache(maxsize=64)
@@ -147,6 +157,21 @@ def longest_mean(quantiles: Floats, members: float) -> float:
     edges = np.append(GRID[:-1] + (GRID[1] - GRID[0]) / 2, np.inf)
     below = np.exp(-members * np.log1p(np.exp(-edges)))
     return float(quantiles @ np.diff(below, prepend=0.0))
+
+
+def with_jumps(x: Floats) -> Floats:
+    """Values in order, and just before each: a distribution that jumps there does not begin to rise before."""
+    return np.unique(np.concatenate([x, x * (1 - 1e-12)]))
+
+
+def mixture(body: Floats, other: Floats, share: float) -> Floats:
+    """The table of a variable that is drawn from another table with this chance."""
+    x = with_jumps(np.concatenate([body, other]))
+    (low, high), (other_low, other_high) = (odds(np.interp(x, one, GRID, left=-4 * REACH)) for one in (body, other))
+    # Both sides are mixed, so that neither loses its digits.
+    low, high = (1 - share) * low + share * other_low, (1 - share) * high + share * other_high
+    found: Floats = np.interp(GRID, np.log(np.maximum(low, 1e-300)) - np.log(np.maximum(high, 1e-300)), x)
+    return found
 
 
 def _smooth(values: Floats) -> Floats:

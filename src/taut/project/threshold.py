@@ -20,7 +20,7 @@ from taut.project.mechanisms import Around, elasticities, made_by, without
 from taut.project.policy import S
 from taut.project.training.model_error import CHANCES, EXACT, factors
 from taut.project.workload import DEFAULT, Sampling, Workload
-from taut.result.types import CurvePoint, IntervalParts, Side, Threshold
+from taut.result.types import CurvePoint, Forecast, IntervalParts, Side, Threshold
 
 # The largest scale tried; more where larger ones are asked for.
 MOST_RANKS = 1 << 16
@@ -73,7 +73,7 @@ class Search(Generic[S]):
         rows = [CurvePoint(ranks=a * sqrt(2), marginal_return=float(points[a][0]) * decision.share) for a in sorted(points)]
         lo, hi, parts = self._interval(found)
         if found[0] == inf:
-            known = _side(curve, self.tried, self.least)[1]
+            known = _in_range(curve, self.tried)
             return Threshold(
                 ranks=None, lo=lo, hi=None, parts=parts, rule=decision.text, tried=self.tried, in_range=known, before=None,
                 after=None, curve=rows,
@@ -86,9 +86,9 @@ class Search(Generic[S]):
             parts=parts,
             rule=decision.text,
             tried=self.tried,
-            in_range=_side(curve, ranks, self.least)[1],
-            before=_side(curve, ranks * 0.5, self.least)[0],
-            after=_side(curve, ranks * 2.0, self.least)[0],
+            in_range=_in_range(curve, round(ranks)),
+            before=_dominates(curve, ranks * 0.5),
+            after=_dominates(curve, ranks * 2.0),
             curve=rows,
         )
 
@@ -185,9 +185,28 @@ def _between(points: dict[int, Floats], found: float, least: int) -> int | None:
     return middle if at[i - 1] < middle < at[i] else None
 
 
-def _side(curve: Curve[S], ranks: float, least: int) -> tuple[Side, bool | None]:
-    """What dominates at about so many ranks, and whether the fabric is known to be that large."""
-    kind, whole = curve.kind, max(round(ranks / least), 1) * least
-    near = next((n for n in (whole, *sorted(curve.known, key=lambda n: abs(n - whole))) if curve.rates(n) is not None), whole)
-    made = kind.sketch(kind.at(curve.scenario, near), replace(curve.how, count=None)).entry()
-    return Side(ranks=near, dominant=made.dominant, terms=made.terms if isinstance(made.terms, dict) else None), made.in_range
+def _side(curve: Curve[S], ranks: float) -> Forecast:
+    """What is known of the scale nearest to so many ranks that was asked."""
+    kind = curve.kind
+    asked = [n for n, rates in curve.known.items() if rates is not None] or [kind.smallest(curve.scenario)]
+    near = min(asked, key=lambda n: abs(log(n / ranks)))
+    return kind.sketch(kind.at(curve.scenario, near), replace(curve.how, count=None)).entry()
+
+
+def _dominates(curve: Curve[S], ranks: float) -> Side:
+    """What dominates at about so many ranks."""
+    made = _side(curve, ranks)
+    return Side(ranks=made.ranks, dominant=made.dominant, terms=made.terms if isinstance(made.terms, dict) else None)
+
+
+def _in_range(curve: Curve[S], ranks: float) -> bool:
+    """Whether the fabric is known to be that large: as of the scales asked below it and above."""
+    asked = sorted(n for n, rates in curve.known.items() if rates is not None)
+    above, below = [n for n in asked if n >= ranks], [n for n in asked if n <= ranks]
+    if above and _side(curve, above[0]).in_range:
+        return True
+    if not below or not _side(curve, below[-1]).in_range:
+        return False
+    least = curve.kind.smallest(curve.scenario)
+    whole = max(round(ranks / least), 1) * least
+    return curve.rates(whole) is None or _side(curve, whole).in_range

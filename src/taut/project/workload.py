@@ -84,6 +84,10 @@ class Workload(Protocol[S]):
     """
 
     name: str
+    noun: str = "rank"
+    """What an accelerator is called."""
+    piece: str = "step"
+    """What it does again and again."""
     policies: Mapping[str, Policy[S]]
     seeds: int = 4
     """How often a rate is drawn for the threshold and the reserve: fewer where it takes long, with wider intervals."""

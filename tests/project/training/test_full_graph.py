@@ -40,6 +40,8 @@ JOBS = [
     {"schedule": "interleaved", "pp": 4, "virtual_pp": 2, "dp": 2, "tp": 2},
     {"schedule": "interleaved", "pp": 2, "virtual_pp": 3, "dp": 3, "steps_between_syncs": 2},
     {"schedule": "interleaved", "virtual_pp": 2, "dp": 2, "sharding": "zero3"},
+    {"schedule": "1f1b", "pp": 3, "dp": 2, "tp": 2, "first_stage_layers": 1, "last_stage_layers": 1},
+    {"schedule": "interleaved", "pp": 2, "virtual_pp": 2, "dp": 2, "pipeline_overlap_share": 0.7},
 ]
 
 

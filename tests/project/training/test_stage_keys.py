@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from taut.core.errors import InputRefused
 from taut.project.fabric.groups import net_of
@@ -15,7 +17,8 @@ from taut.project.fabric.traffic import traffic
 from taut.project.projection import project_table
 from taut.project.training import device_work as work
 from taut.project.training.pipeline import deal_layers, deal_recomputed
-from taut.project.training.scenario import Scenario, parse
+from taut.project.training.sampled_replica import sketch
+from taut.project.training.scenario import Noise, Scenario, parse
 from taut.project.training.step_plan import layer_transfers, plan, stage_transfer, sync_transfers
 from taut.project.training.step_time import sending, step_ns
 from taut.project.workload import Sampling
@@ -95,7 +98,6 @@ def test_memory_is_that_of_the_stage_that_needs_most() -> None:
         (12, {"last_stage_layers": 3}, "job.last_stage_layers: leaves 9 of 12 layers to 0 other stages"),
         (12, {"recompute_layers": 2}, 'job.recompute_layers: does nothing with recompute = "none"; set recompute = "full"'),
         (12, {"pp": 4, "recompute": "full", "recompute_layers": 4}, "4 layers, and no stage has more than 3; lower it"),
-        (12, {"pp": 4, "pipeline_overlap_share": 0.5}, "job.pipeline_overlap_share: with 1f1b the next op waits"),
         (12, {"tp": 4, "tensor_overlap_share": 1.5}, "job.tensor_overlap_share: expected `float` <= 1.0"),
     ],
 )
@@ -164,13 +166,28 @@ def test_hops_hide_by_a_share() -> None:
     keys = {"pp": 4, "global_batch": 8, **INTERLEAVED}
     shown, hidden = made(16, **keys), made(16, **keys, pipeline_overlap_share=0.9)
     whole = net_of(shown).ns(*stage_transfer(shown))
-    assert plan(shown).hop_ns == whole
-    assert plan(hidden).hop_ns == pytest.approx(0.1 * whole)
+    assert (plan(shown).hop_ns, plan(shown).late_ns) == (whole, 0)
+    assert (plan(hidden).hop_ns, plan(hidden).late_ns) == pytest.approx((0.1 * whole, 0.9 * whole))
     assert sending(plan(hidden)).sum() == pytest.approx(0.1 * sending(plan(shown)).sum())
-    assert step_ns(hidden) < step_ns(shown)
+
+
+@pytest.mark.parametrize("keys", [{"schedule": "1f1b"}, INTERLEAVED])
+def test_hops_that_hide_still_come_late(keys: dict[str, Any]) -> None:
+    """Filling and emptying the pipeline waits for a hop between any two chunks, whoever sends."""
+    s = made(16, pp=4, global_batch=64, **keys, pipeline_overlap_share=1.0)
+    p = plan(s)
+    waited = step_ns(s, p) - step_ns(s, dataclasses.replace(p, late_ns=0.0))
+    assert waited == pytest.approx(2 * (len(p.forward_ns) - 1) * p.late_ns)
+    assert step_ns(s) < step_ns(made(16, pp=4, global_batch=64, **keys))
 
 
 def test_the_busiest_stage_sets_the_synchronisation() -> None:
     s = made(13, pp=4, dp=4)
     held = max(4 * work.layer_parameters(s.model), 3 * work.layer_parameters(s.model) + 32000 * 4096)
     assert [one.size for one in sync_transfers(s, net_of(s))] == [2 * held]
+
+
+def test_sampled_replicas_wait_for_late_hops_too() -> None:
+    s = made(16, pp=4, dp=8, global_batch=64, **INTERLEAVED, pipeline_overlap_share=1.0)
+    quiet = replace(s, noise=Noise(distribution="none", step_spread=0.0, ranks_spread=0.0))
+    assert sketch(quiet).step_ns[0] == pytest.approx(step_ns(s), rel=1e-6)

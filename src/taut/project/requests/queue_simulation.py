@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from msgspec.structs import replace
@@ -129,6 +130,7 @@ def spread_arrivals(at_s: Floats, factor: float) -> Floats:
     return np.asarray(spread - min(spread[0], 0.0))
 
 
+@lru_cache(maxsize=64)
 def noise_tables(n: Noise, tp: int) -> Floats:
     """Quantiles of an iteration's work over its mean, of what its step adds (longest of tp devices each), and of a drift."""
     quiet = n.distribution == "none" or n.step_spread == 0

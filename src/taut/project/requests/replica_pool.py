@@ -19,7 +19,9 @@ class ReplicaPool(Strict, frozen=True, kw_only=True):
     """Replicas of a model, and what becomes of attempts that fail."""
 
     replicas: Count
+    """Replicas of the model."""
     tp: Count = 1
+    """Devices that every layer of a replica is cut into."""
     max_batch: Count
     """Most requests or calls that a server works on at once."""
     load: Literal["fixed", "per replica"] = "per replica"
@@ -56,6 +58,7 @@ class PoolScenario(Strict, frozen=True, kw_only=True):
     device: Device
     fabric: Fabric
     name: str = "scenario"
+    """What the scenario is called."""
     noise: Noise = Noise()
     price: Price = Price()
     about: About = About()
@@ -101,7 +104,7 @@ def kv_bytes(m: Model) -> float:
 def replicas_on(pool: ReplicaPool, ranks: int) -> tuple[int, float]:
     """(replicas on these ranks, factor of the load that they get)."""
     if ranks % pool.devices:
-        raise UsageError(f"{ranks} ranks: a replica takes {pool.devices} (tp × pp); give a multiple of it")
+        raise UsageError(f"{ranks} accelerators: a replica takes {pool.devices} (tp × pp); give a multiple of it")
     replicas = ranks // pool.devices
     return replicas, 1.0 if pool.shares_load else replicas / pool.replicas
 
@@ -115,5 +118,7 @@ def pool_contradictions(s: PoolScenario, table: str, deadline: str) -> Iterator[
     yield room < m.sequence, "device.memory_gb", why, f"raise {table}.tp, or lower model.sequence"
     measured = s.noise.distribution == "measured"
     yield measured, "noise.distribution", f"{table} takes no noise from runs", "give a distribution"
+    pauses = s.noise.hiccups_per_1000_steps > 0 or s.noise.periodic_every_s > 0
+    yield pauses, "noise.hiccups_per_1000_steps", f"[{table}] has no pauses of ranks", f"give {table}.stall_s, or none"
     wrong_key = s.price.step_deadline_ms is not None
     yield wrong_key, "price.step_deadline_ms", f"[{table}] has a deadline of its own", f"give {deadline}"

@@ -8,9 +8,7 @@ the mean time between failures of many nodes is the one node's divided by their 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import exp, expm1, inf, isinf, log, log1p, sqrt
-
-import numpy as np
+from math import exp, expm1, inf, isinf, log1p, sqrt
 
 NODE_DAYS = 1000
 DAY_S = 86400.0
@@ -38,20 +36,18 @@ def expected_s(
     return each * work_s / (period_s - save_s)
 
 
-def none_free(lines: float, offered: float) -> float:
+def none_free(lines: int, offered: float) -> float:
     """Erlang's loss formula: the share of the time in which all lines are taken.
 
     ``offered`` is how many would be taken on average if there were no end of them.
     """
     if offered <= 0:
-        return 0.0 if lines > 0 else 1.0
-    if offered < lines + 1:
-        from scipy.special import gammaincc, gammaln
-
-        # offered^lines · exp(-offered) over the upper incomplete gamma function of lines + 1.
-        return float(exp(lines * log(offered) - offered - gammaln(lines + 1)) / gammaincc(lines + 1, offered))
-    # 1 / B = ∫ exp(-u) · (1 + u / offered)^lines du.
-    return float(1 / (WEIGHTS @ (1 + POINTS / offered) ** lines))
+        return 0.0 if lines else 1.0
+    # One over it grows by a factor and by one with each line.
+    over = 1.0
+    for k in range(1, lines + 1):
+        over = 1 + over * k / offered
+    return 1 / over
 
 
 def too_few(spares: int, offered: Sequence[tuple[int, float]]) -> float:
@@ -74,7 +70,6 @@ def too_few(spares: int, offered: Sequence[tuple[int, float]]) -> float:
 
 # Weights are scaled down before they leave the range of numbers.
 MOST = 1e200
-POINTS, WEIGHTS = np.polynomial.laguerre.laggauss(40)
 
 
 def best_s(save_s: float, mtbf_s: float) -> float:

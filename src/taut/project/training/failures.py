@@ -70,6 +70,11 @@ def nodes_of(s: Scenario) -> int:
     return ceil(s.job.world / s.fabric.node)
 
 
+def interruptions_per_day(s: Scenario) -> float:
+    """Failures a day that stop the job while it runs; 0 where nothing is said to fail."""
+    return sum(domain.per_s for domain in domains(s.failure, nodes_of(s))) * DAY_S
+
+
 def spare_nodes(f: Failure, nodes: int) -> int:
     """Nodes held ready for a job on so many: as given, else the share of them, where anything fails."""
     if f.spares is not None:

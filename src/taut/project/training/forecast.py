@@ -15,8 +15,10 @@ from taut.core.array_types import Floats
 from taut.core.errors import InputRefused, UsageError
 from taut.project.fabric import equipment as network
 from taut.project.fabric.traffic import joules as joules_moved
-from taut.project.figures import times
+from taut.project.figures import over, power_at_load, times
 from taut.project.noise import Slowness, table
+from taut.project.pauses import Pauses
+from taut.project.time_groups import bound_by, grouped, largest_term
 from taut.project.training import device_work as work
 from taut.project.training import policy_effects as effects
 from taut.project.training import training_indices as indices
@@ -26,6 +28,7 @@ from taut.project.training.failures import (
     Kept,
     KeptDraws,
     domains,
+    interruptions_per_day,
     kept_ratios,
     nodes_of,
     simulate_jobs,
@@ -35,7 +38,7 @@ from taut.project.training.grid import Grid, Sync
 from taut.project.training.model_error import EXACT, class_of, factors, model_error, normal_quantiles
 from taut.project.training.scenario import Scenario, gates, spread_experts
 from taut.project.training.step_plan import Plan, plan
-from taut.project.training.step_time import pipeline_ns, sending, split_work, without_noise
+from taut.project.training.step_time import pause_laws, pipeline_ns, sending, split_work, without_noise
 from taut.project.workload import Estimate
 from taut.result import types
 
@@ -112,10 +115,13 @@ class Forecast:
 
     @property
     def dominant(self) -> str:
-        """The largest term that is not computing, where all of them together take more than that; else computing."""
-        lost = {name: ns for name, ns in self.terms.items() if name != "compute"}
-        lost["failures"] = float(self.step_ns.mean()) * (1 / max(self.useful, 1e-9) - 1)
-        return max(lost, key=lambda name: lost[name]) if self.terms["compute"] < sum(lost.values()) else "compute"
+        """The largest term of the group that the scale is bound by."""
+        return largest_term(self.terms, self.groups)
+
+    @property
+    def groups(self) -> dict[str, float | None]:
+        """Where all time goes: compute, interconnect, synchronisation, recovery."""
+        return grouped(self.terms, self.useful if self.histories or self.expected else None)
 
     @property
     def in_range(self) -> bool:
@@ -139,8 +145,8 @@ class Forecast:
         seconds = mean * 1e-9 / units / self.useful
         cost = None if price is None else price / 3600 * seconds * self._paid()
         watts = network.whole(s)[1]
-        joules = (self._watts() * self.ranks + (watts or 0.0)) * s.price.pue * seconds
-        late, penalty = self._late(), s.price.penalty
+        joules = ((self._watts() + s.price.host_w) * self.ranks + (watts or 0.0)) * s.price.pue * seconds
+        late, penalty, per_day = self._late(), s.price.penalty, interruptions_per_day(s)
         return types.Forecast(
             ranks=self.ranks,
             step_ns=types.Quantiles(p10=mean * steps.lo, p50=float(np.median(self.step_ns)), p90=mean * steps.hi),
@@ -170,6 +176,12 @@ class Forecast:
             terms={name: ns / mean for name, ns in self.terms.items()},
             dominant=self.dominant,
             in_range=self.in_range,
+            groups=self.groups,
+            bound=bound_by(self.groups),
+            interruptions_per_day=per_day or None,
+            mtbf_h=over(24.0, per_day),
+            paid_ranks=self._paid(),
+            power_at_load=power_at_load(self.ranks, effects.capped_device(s).load_w, watts, s.price),
         )
 
     def indices(self) -> dict[str, Estimate | None]:
@@ -283,10 +295,11 @@ def with_noise(s: Scenario, p: Plan, seed: int, measured: Floats | None = None) 
         without_noise(s, p).program,
         *split_work(p),
         tables,
-        0.0,
+        p.late_ns,
         j.dp,
         slownesses[0],
         effects.copy_threshold(s, tables, slownesses[1], seed),
+        Pauses(kinds, (j.dp, j.pp, members), seed) if (kinds := pause_laws(s, p)) else None,
     )
 
 

@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf
+from typing import NamedTuple
 
 import numpy as np
 
@@ -81,6 +82,9 @@ def simulate_step(
     even: Floats,
     hop: Floats,
     slow: Floats,
+    turn: Ints,
+    added: Floats,
+    hit: Ints,
     begin: Floats,
     late: float,
     first: int,
@@ -95,13 +99,14 @@ def simulate_step(
     (``ends``, ``work``, ``copied``; replicas × stages). Returns how many ops were copied.
 
     Op i takes fixed + drawn × its look-up in a table × what its stage is slower by; if it needs another op it waits for
-    that one's end and ``hop``. One that takes more than ``late`` times its mean is begun again by the same stage of the
+    that one's end and ``hop``. Pauses of a stage are ``added`` to the op whose turn is ``hit``; where there are none, both
+    are empty. One that takes more than ``late`` times its mean is begun again by the same stage of the
     next replica, and whoever is first counts.
     """
     n, cells = len(before), even.shape[1] - 1
     end = np.empty(n)
     key = step_key(seed, step)
-    copies = 0
+    copies, pauses = 0, len(added) > 0
     for r in range(first, last):
         mine = replica_key(key, r)
         for i in range(n):
@@ -113,7 +118,9 @@ def simulate_step(
             if u >= 0:
                 t = max(t, end[u] + hop[i])
             c, st = cell[i], stage[i]
-            took = fixed[c]
+            took, more = fixed[c], 0.0
+            if pauses and turn[i] == hit[r, st]:
+                more = added[r, st]
             if drawn[c] > 0:
                 # ``look_up`` written out where it needs no logarithm: a call would take longer than all the rest.
                 bits, row = op_key(mine, i), which[c]
@@ -123,7 +130,7 @@ def simulate_step(
                     ratio = even[row, k] + (at - k) * (even[row, k + 1] - even[row, k])
                 else:
                     ratio = look_up(bits, row, tables, even)
-                ratio *= slow[r, st]
+                ratio = ratio * slow[r, st] + more / drawn[c]
                 # Speculative execution: the copy starts when the op is late, and the earlier end counts.
                 if ratio > late:
                     again = look_up(op_key(mine, n + i), which[c], tables, even)
@@ -131,11 +138,27 @@ def simulate_step(
                     ratio = late + again
                     copied[r, st] += drawn[c] * again
                     copies += 1
-                work[r, st] += drawn[c] * ratio
-                took += drawn[c] * ratio
+                more = drawn[c] * ratio
+            work[r, st] += more
+            took += more
             end[i] = t + took
             ends[r, st] = end[i]
     return copies
+
+
+Paused = tuple[Floats, Floats]
+"""What pauses add to a step, and where in it they lie (0 to 1); replicas × stages."""
+
+
+NOBODY = np.zeros((0, 0))
+
+
+class Strays(NamedTuple):
+    """What makes a step of groups longer beside their draws; arrays of replicas × stages."""
+
+    slow: Floats
+    """How many times as long as usual a group takes."""
+    pauses: Paused | None = None
 
 
 @dataclass(frozen=True)
@@ -147,8 +170,7 @@ class SimulatedStep:
     """What was drawn: work without transfers, up to where a copy was quicker."""
     copied: Floats
     """What copies of late ops took, on other devices."""
-    slow: Floats
-    """How many times as long as usual a group took."""
+    strays: Strays
 
 
 @dataclass(frozen=True)
@@ -168,6 +190,8 @@ class Grid:
     """Of a step: replicas × stages, how many times as long as usual a tensor-parallel group takes."""
     late: float = inf
     """Times its mean that an op may take before another group begins it too."""
+    pauses: Callable[[int], Paused] | None = None
+    """Of a step: what pauses add; None where nobody pauses."""
 
     @cached_property
     def even(self) -> Floats:
@@ -182,14 +206,18 @@ class Grid:
 
     def step(self, begin: Floats, step: int, seed: int, pool: ThreadPoolExecutor | None = None, parts: int = 1) -> Floats:
         """When every stage of every replica ends its ops in one step: replicas × stages."""
-        return self.simulate(begin, step, seed, self.slowness([step])[0], pool, parts).ends
+        return self.simulate(begin, step, seed, self.strays(step), pool, parts).ends
+
+    def strays(self, step: int) -> Strays:
+        """What makes a step of groups longer beside their draws; steps are asked for in order."""
+        return Strays(self.slowness([step])[0], None if self.pauses is None else self.pauses(step))
 
     def simulate(
         self,
         begin: Floats,
         step: int,
         seed: int,
-        slow: Floats,
+        strays: Strays,
         pool: ThreadPoolExecutor | None = None,
         parts: int = 1,
         some: tuple[int, int] | None = None,
@@ -197,6 +225,7 @@ class Grid:
         """One step with what it was made of; of all replicas, or of some."""
         p = self.program
         ends, work, copied = np.zeros((3, self.replicas, p.stages))
+        added, where = strays.pauses or (NOBODY, NOBODY)
         args = (
             p.before,
             p.needs,
@@ -208,7 +237,10 @@ class Grid:
             self.tables,
             self.even,
             np.where(p.takes, self.hop_ns, 0.0),
-            slow,
+            strays.slow,
+            p.turn,
+            added,
+            (where * p.ops_of_stage).astype(np.int64) if len(where) else NOBODY.astype(np.int64),
             begin,
             self.late,
         )
@@ -221,7 +253,7 @@ class Grid:
             return int(simulate_step(*args, cuts[k], cuts[k + 1], step, seed, ends, work, copied))
 
         list((pool.map if pool else map)(part, range(parts)))
-        return SimulatedStep(ends, work, copied, slow)
+        return SimulatedStep(ends, work, copied, strays)
 
 
 @dataclass(frozen=True)
@@ -314,7 +346,7 @@ def steps(
 
     def ends() -> Iterator[Floats]:
         for k in range(count):
-            made = grid.simulate(zero, k, seed, grid.slowness([k])[0], pool if threads else None, 4 * cores)
+            made = grid.simulate(zero, k, seed, grid.strays(k), pool if threads else None, 4 * cores)
             if seen is not None:
                 seen(made)
             yield made.ends

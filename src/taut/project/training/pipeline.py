@@ -14,6 +14,7 @@ import numpy as np
 
 from taut.core.array_types import Ints, Mask
 from taut.core.errors import UsageError
+from taut.core.ids import occurrence
 from taut.core.jit import kernel
 
 FORWARD, BACKWARD = 0, 1
@@ -42,6 +43,16 @@ class Program:
     def cell(self) -> Ints:
         """Of each op, direction and chunk in one number."""
         return self.direction * self.chunks + self.chunk
+
+    @cached_property
+    def turn(self) -> Ints:
+        """Of each op, how many come before it on its stage."""
+        return occurrence(self.stage)
+
+    @cached_property
+    def ops_of_stage(self) -> Ints:
+        """Ops of each stage."""
+        return np.bincount(self.stage, minlength=self.stages)
 
     @cached_property
     def takes(self) -> Mask:

@@ -151,7 +151,7 @@ class Job(Strict, frozen=True):
     expert_overlap_share: Share = 0.0
     """Share of expert-parallel transfers that may hide under the products of their layer."""
     pipeline_overlap_share: Share = 0.0
-    """Share of a hop to the next stage that may hide under the work of a chunk; with 1f1b it cannot."""
+    """Share of a hop to the next stage that the sender does not wait for; who receives does, which schedules may hide."""
     gather_striped: bool = True
     """Whether gathers of sharded parameters use all ports of a node; early implementations used one."""
     scaling: Literal["weak", "strong"] = "weak"
@@ -179,43 +179,53 @@ class Device(Strict, frozen=True):
     """An accelerator: peak, what of it is reached, memory, power and price."""
 
     name: str
+    """What the device is called."""
     peak_tflops: Positive
+    """Peak of matrix products in half precision, dense."""
     memory_gb: Positive
+    """Memory, 10⁹ bytes."""
     memory_gb_per_s: Positive
+    """Peak bandwidth of that memory."""
     gemm_share: Share = 0.8
-    """Share of the peak that a large matrix product reaches."""
+    """Share of the peak that a large matrix product reaches. Default: as fitted on A100 steps, rounded."""
     gemm_half_depth: NotNegative = 150.0
-    """Inner dimension at which a matrix product reaches half of that."""
+    """Inner dimension at which a matrix product reaches half of that. Default: as fitted on A100 steps."""
     attention_share: Annotated[float, Meta(gt=0, le=1)] = 0.7
     """Share of what a large matrix product reaches that fused attention reaches, forward. Default: cuDNN's on an H200
     (``bench/device.py --rest``); FlashAttention-2 has 0.46 on H100 (335 TFLOP/s, Dao 2023, arXiv:2307.08691)."""
     fp8_tflops: Positive | None = None
     """Peak of eight-bit floats; none if the device has no such products."""
     fp8_gemm_share: Share = 0.68
-    """Share of ``fp8_tflops`` that a large matrix product of eight-bit floats reaches."""
+    """Share of ``fp8_tflops`` that a large matrix product of eight-bit floats reaches. Default: measured on an H200."""
     fp8_gemm_half_depth: NotNegative = 240.0
-    """Inner dimension at which a matrix product of eight-bit floats reaches half of that."""
+    """Inner dimension at which such a product reaches half of that. Default: measured on an H200."""
     processors: Count = 108
-    """Multiprocessors that the tiles of a product are dealt to."""
+    """Multiprocessors that the tiles of a product are dealt to. Default: those of an A100."""
     memory_share: Share = 0.75
-    """Share of the memory bandwidth that element-wise work reaches."""
+    """Share of the memory bandwidth that element-wise work reaches. Default: as fitted on A100 steps."""
     kernel_us: NotNegative = 5.0
-    """Time a kernel takes whatever it does."""
+    """Time a kernel takes whatever it does. Default: an assumption; shipped devices have measured ones."""
     host_layer_us: NotNegative = 1000.0
-    """Time the host takes to issue the forward pass of a layer: devices faster than that wait for it."""
+    """Time the host takes to issue the forward pass of a layer: devices faster than that wait for it. Default: as
+    fitted on A100 steps."""
     overlap_slowdown: Share = 0.19
     """How much longer work takes while a transfer goes on under it, as a share of the time that it does. Default: the mean over
     A100, H100, MI210 and MI250 (Lee et al. 2025, arXiv:2507.03114)."""
     stall_w: NotNegative = 150.0
+    """Power while it waits. Default: as published for H100."""
     load_w: NotNegative = 550.0
+    """Power while it computes. Default: as published for H100."""
     price_per_hour: NotNegative | None = None
+    """Money for an hour of it; none: unpriced."""
 
 
 class Protocol(Strict, frozen=True):
     """One way in which a library moves data through a tier: what is quick to begin reaches less of the bandwidth."""
 
     name: str
+    """What the protocol is called."""
     algorithm: Literal["ring", "tree", "halving-doubling", "in-switch"] = "ring"
+    """How its members pass data on; in-switch: switches add up."""
     start_us: NotNegative = 0.0
     """Time of a collective whatever its members and its size."""
     latency_times: NotNegative = 1.0
@@ -228,6 +238,7 @@ class Tier(Strict, frozen=True):
     """One level of a fabric: so many devices reach each other through it."""
 
     name: str
+    """What the tier is called."""
     devices: Count
     """Devices below one switch (or island) of this tier; of rails: below all the rail switches side by side."""
     gb_per_s: Positive
@@ -267,8 +278,10 @@ class Fabric(Strict, frozen=True):
     """What joins the devices: tiers from the inside out. More devices than the outermost holds: islands of it are joined."""
 
     name: str
+    """What the fabric is called."""
     tiers: Annotated[tuple[Tier, ...], Meta(min_length=1)]
     topology: Literal["fat-tree", "rail-optimised", "rail-only", "dragonfly", "torus"] = "fat-tree"
+    """How the switches of the tiers are joined."""
     torus: tuple[Count, ...] = ()
     """Nodes along each dimension of a torus."""
     placement: Literal["packed", "scattered"] = "packed"
@@ -292,6 +305,7 @@ class Noise(Strict, frozen=True):
     """How work varies: relative to its mean, op by op, rank by rank, and slowly."""
 
     distribution: Literal["none", "gaussian", "lognormal", "exponential", "gumbel", "pareto", "measured"] = "lognormal"
+    """Of the work of an op: what it strays from its mean by; measured: as in a finished run."""
     spread: NotNegative = 0.02
     """Standard deviation of an op's work, as a share of it (pareto: not used). Default: passes of a layer's products on an H200
     under load stray by 1.0, 2.1 and 2.7 % (``bench/device.py --rest``)."""
@@ -316,6 +330,24 @@ class Noise(Strict, frozen=True):
     """Standard deviation of a slow drift (heat), as a share of the work …"""
     drift_steps: Positive = 200.0
     """… and the steps over which it forgets itself."""
+    hiccups_per_1000_steps: Annotated[float, Meta(ge=0, le=1000)] = 0.0
+    """Hiccups that begin in 1000 steps of a rank …"""
+    hiccup_ms: NotNegative = 0.0
+    """… by how much one lengthens a step of those it hits, on average …"""
+    hiccup_spread: NotNegative = 0.0
+    """… the standard deviation of that, as a share of it (lognormal) …"""
+    hiccup_steps: Annotated[float, Meta(ge=1, le=1e6)] = 1.0
+    """… and the steps that one lasts on average."""
+    hiccups_together: Literal["rank", "host", "rack", "job"] = "rank"
+    """Whom a hiccup hits at once: a rank, or all ranks of a host, a rack (``failure.nodes_per_rack`` hosts) or the job …"""
+    hiccups_together_share: Share = 1.0
+    """… which this share of the hiccups does; the others hit one rank."""
+    periodic_every_s: NotNegative = 0.0
+    """From one regular pause to the next (garbage collection, telemetry); 0 for none …"""
+    periodic_ms: NotNegative = 0.0
+    """… how long one is …"""
+    periodic_together: Literal["rank", "host", "rack", "job"] = "rank"
+    """… and who pauses at once; others do at times of their own."""
 
 
 class Failure(Strict, frozen=True):
@@ -324,33 +356,40 @@ class Failure(Strict, frozen=True):
     device_per_1000_node_days: FailureRate = 0.0
     """Failures of a device, its memory, its link: the node is taken out with it."""
     node_per_1000_node_days: FailureRate = 0.0
+    """Failures of a host or its network card: the node is taken out with it."""
     software_per_1000_node_days: FailureRate = 0.0
     """Failures that stop the job and break no node."""
     rack_per_1000_rack_days: FailureRate = 0.0
+    """Outages of a rack, with all its nodes."""
     switch_per_1000_switch_days: FailureRate = 0.0
+    """Outages of a switch, with the racks below it."""
     pod_per_1000_pod_days: FailureRate = 0.0
+    """Outages of a pod, with all its racks."""
     nodes_per_rack: Count = 4
+    """Nodes of a rack. Default: an assumption."""
     racks_per_switch: Count = 1
     """Racks that lose their network with a switch."""
     racks_per_pod: Count = 16
+    """Racks that go out with a pod. Default: an assumption."""
     detect_s: Seconds = 120.0
-    """From a failure until it is known and the job stopped."""
+    """From a failure until it is known and the job stopped. Default: an assumption."""
     repair_hours: Annotated[float, Meta(ge=0, le=1e6)] = 12.0
-    """Mean time until a broken node is back …"""
+    """Mean time until a broken node is back … Default: an assumption."""
     outage_hours: Annotated[float, Meta(ge=0, le=1e6)] = 4.0
-    """… and until a rack, switch or pod is."""
+    """… and until a rack, switch or pod is. Default: an assumption."""
     spares: Some | None = None
     """Nodes held ready; where not given, ``spares_share`` says how many."""
     spares_share: Share = 0.05
-    """Nodes held ready as a share of the job's, so that they grow with it, where anything fails. Of A100 and H100 nodes 5 % had
-    to be held for failures to be hidden (Cui et al., arXiv:2503.11901)."""
+    """Nodes held ready as a share of the job's, so that they grow with it, where anything fails. Default: of A100 and H100
+    nodes 5 % had to be held for failures to be hidden (Cui et al., arXiv:2503.11901)."""
     reschedule_s: Seconds = 180.0
-    """From having its nodes until the job reads its checkpoint."""
+    """From having its nodes until the job reads its checkpoint. Default: an assumption."""
     restore_s: Seconds = 120.0
-    """Reading the checkpoint, if storage serves everybody at full speed …"""
+    """Reading the checkpoint, if storage serves everybody at full speed … Default: an assumption."""
     restore_nodes: Some = 0
     """… which it does for so many nodes; more share it. 0 for as many as there are."""
     checkpoint_s: Seconds = 0.0
+    """Writing a checkpoint."""
     checkpoint_overlap: Share = 0.0
     """Share of a checkpoint that hides under work (1 for asynchronous); it counts only when it is written in whole."""
     checkpoint_every_s: Seconds = 0.0
@@ -375,11 +414,18 @@ class Price(Strict, frozen=True):
     """Rates; what is not given stays unpriced."""
 
     currency: str = ""
+    """Of all prices."""
     pue: Annotated[float, Meta(ge=1, le=100)] = 1.56
+    """Energy of the site over energy of what computes. Default: mean of the industry (Uptime Institute, survey of 2024)."""
+    host_w: NotNegative = 350.0
+    """Power of a node without its accelerators (processors, memory, cards, fans), for each of them: a node of 8 H100 was seen
+    at 8.4 kW of the 10.2 kW it is rated at (Latif et al., arXiv:2412.08602), 8 × 700 W of it devices."""
     kwh: NotNegative | None = None
+    """Money for a kWh."""
     kg_co2e_per_kwh: NotNegative | None = None
+    """Carbon of a kWh, kg of CO₂ equivalents."""
     amortisation_years: Positive = 4.0
-    """Years over which a network is paid off."""
+    """Years over which a network is paid off. Default: an assumption."""
     step_deadline_ms: NotNegative | None = None
     """A promise: steps that take longer …"""
     penalty: NotNegative | None = None
@@ -426,6 +472,7 @@ class Scenario(Strict, frozen=True):
     device: Device
     fabric: Fabric
     name: str = "scenario"
+    """What the scenario is called."""
     noise: Noise = Noise()
     failure: Failure = Failure()
     policy: Policies = Policies()
@@ -480,6 +527,7 @@ def contradictions(s: Scenario) -> Sequence[Contradiction]:
         (weak and any(t.weak_share < 1 for t in tiers), "fabric.weak_share", "a weak cable needs others beside it",
          "give its tier two uplinks or more, in a tree or on rails"),
         *gates(s.policy, j), *_policy_contradictions(s),
+        *pause_contradictions(s.noise),
         (s.noise.distribution == "measured" and not s.noise.run, "noise.run", "measured noise needs a run folder", "name one"),
     )  # fmt: skip
 
@@ -525,8 +573,6 @@ def _stage_contradictions(m: Model, j: Job) -> Sequence[Contradiction]:
          f'does nothing with recompute = "{j.recompute}"', 'set recompute = "full", or take it out'),
         (0 < most < j.recompute_layers, "job.recompute_layers",
          f"{j.recompute_layers} layers, and no stage has more than {most}", "lower it, or set 0 for all"),
-        (j.pipeline_overlap_share > 0 and j.schedule == "1f1b" and j.pp > 1, "job.pipeline_overlap_share",
-         "with 1f1b the next op waits for every hop", 'set schedule = "interleaved", or 0'),
     )  # fmt: skip
 
 
@@ -550,6 +596,18 @@ def _job_contradictions(m: Model, j: Job) -> Sequence[Contradiction]:
          "set sent_once_a_node = true"),
         (j.expert_imbalance > j.ep, "job.expert_imbalance",
          f"a rank of {j.ep} cannot have {j.expert_imbalance:g} times the mean", f"give {j.ep} at most"),
+    )  # fmt: skip
+
+
+def pause_contradictions(n: Noise) -> Sequence[Contradiction]:
+    """Hiccups and regular pauses that would do nothing."""
+    return (
+        ((n.hiccups_per_1000_steps > 0) != (n.hiccup_ms > 0), "noise.hiccup_ms", "hiccups have a rate and a length",
+         "set hiccups_per_1000_steps and hiccup_ms together"),
+        (n.hiccups_together != "rank" and n.hiccups_per_1000_steps == 0, "noise.hiccups_together", "there are no hiccups",
+         "set hiccups_per_1000_steps and hiccup_ms"),
+        ((n.periodic_every_s > 0) != (n.periodic_ms > 0), "noise.periodic_ms", "regular pauses have a period and a length",
+         "set periodic_every_s and periodic_ms together"),
     )  # fmt: skip
 
 

@@ -30,7 +30,9 @@ class Plan:
     gates: tuple[int, int]
     """Rendezvous inside one chunk, forward and backward: tensor, context and expert parallel groups meet there."""
     hop_ns: float
-    """From one stage to the next, as long as it does not hide under work."""
+    """From one stage to the next, as long as the sender is busy with it …"""
+    late_ns: float
+    """… and as long as it takes beyond that, while the sender goes on: whoever needs it waits."""
     sync_ns: float
     """Data-parallel synchronisation that does not hide under the backward pass; with local steps, the share of one."""
     hidden_ns: float
@@ -52,16 +54,25 @@ def _grown(s: Scenario) -> Plan:
     j, fabric = s.job, replace(s.fabric, growth=1.0)
     dp = j.ep // gcd(j.ep, j.cp)
     alone = replace(j, dp=dp, global_batch=j.global_batch // j.dp * dp)
-    one, all_ = (plan(replace(s, job=job, fabric=fabric)) for job in (alone, j))
+    one, whole = (plan(replace(s, job=job, fabric=fabric)) for job in (alone, j))
 
-    def between(first: Floats | float, then: Floats | float) -> Floats:
-        found: Floats = np.maximum(np.asarray(first) + s.fabric.growth * (np.asarray(then) - np.asarray(first)), 0.0)
-        return found
+    share = s.fabric.growth
 
-    forward, backward = between(one.forward_ns, all_.forward_ns), between(one.backward_ns, all_.backward_ns)
-    transfers = between(one.transfer_ns, all_.transfer_ns)
-    hop, sync, hidden = (float(between(getattr(one, name), getattr(all_, name))) for name in ("hop_ns", "sync_ns", "hidden_ns"))
-    return Plan(forward, backward, transfers, all_.gates, hop, sync, hidden, all_.optimiser_ns)
+    def between(name: str) -> Floats:
+        first, then = np.asarray(getattr(one, name)), np.asarray(getattr(whole, name))
+        return np.asarray(np.maximum(first + share * (then - first), 0.0))
+
+    return Plan(
+        between("forward_ns"),
+        between("backward_ns"),
+        between("transfer_ns"),
+        whole.gates,
+        float(between("hop_ns")),
+        float(between("late_ns")),
+        float(between("sync_ns")),
+        float(between("hidden_ns")),
+        whole.optimiser_ns,
+    )
 
 
 @lru_cache(maxsize=256)
@@ -92,7 +103,8 @@ def _planned(s: Scenario, net: Net) -> Plan:
         backwards,
         transfers,
         (gates * each, gates * whole),
-        hop - min(hop * j.pipeline_overlap_share, float(forwards.max())),
+        hop * (1 - j.pipeline_overlap_share),
+        hop * j.pipeline_overlap_share,
         sync - hidden + pressed,
         hidden,
         work.optimiser_ns(s),

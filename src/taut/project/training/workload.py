@@ -131,12 +131,12 @@ class Training(Workload[Scenario]):
         return sketch(s, how.seed, how.residuals)
 
     def value_and_cost(self, s: Scenario) -> tuple[float | None, float | None]:
-        """Of a token a second, and of a second of the job: its devices and spares, and their energy at load."""
+        """Of a token a second, and of a second of the job: its devices and spares, and the energy of nodes at load."""
         value, price, energy = s.price.value_per_unit, s.device.price_per_hour, s.price.kwh or 0.0
         if price is None:
             return None, None
         held = s.job.world + spare_ranks(s)
-        joules = s.job.world * s.device.load_w * s.price.pue
+        joules = s.job.world * (s.device.load_w + s.price.host_w) * s.price.pue
         return None if value is None else value / UNIT_TOKENS, held * price / 3600 + joules / 3.6e6 * energy
 
     def check_memory(self, s: Scenario, label: str, text: str) -> str | None:

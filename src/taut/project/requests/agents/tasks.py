@@ -57,10 +57,10 @@ def call_sizes(s: AgentScenario) -> Floats:
     return out
 
 
-def call_ns(s: AgentScenario, phase: int, running: int = 0, turn: int = 0) -> float:
-    """Time of a call beside others that run in the pool, without noise, ns."""
+def call_ns(s: AgentScenario, phase: int, running: int = 0, turn: int = 0, settings: Floats | None = None) -> float:
+    """Time of a call beside others that run in the pool, without noise, ns; ``settings`` of the kernel, if known."""
     prompt, generated = call_sizes(s)[phase]
-    settings = kernel_settings(s, 1.0, s.agents.replicas)
+    settings = kernel_settings(s, 1.0, s.agents.replicas) if settings is None else settings
     prompt += s.agents.context_per_turn * turn
     return float(at.call_ns.plain(settings, pace(s).base, float(prompt), float(generated), running))
 
@@ -81,7 +81,8 @@ def phases(s: AgentScenario) -> list[tuple[int, int]]:
 def alone_ns(s: AgentScenario) -> float:
     """A task in an idle pool in which nothing goes wrong, tools at their median."""
     tools = s.agents.turns * s.tools.p50_s * 1e9 * (s.tools.count > 0)
-    return tools + sum(call_ns(s, phase, turn=turn) for phase, turn in phases(s))
+    settings = kernel_settings(s, 1.0, s.agents.replicas)
+    return tools + sum(call_ns(s, phase, turn=turn, settings=settings) for phase, turn in phases(s))
 
 
 def simulate(s: AgentScenario, tasks: int, seed: int) -> AgentOutcome:

@@ -68,6 +68,7 @@ class ServingWorkload(PoolWorkload[ServingScenario]):
     """Replicas of a model that answer requests."""
 
     name = "serving"
+    piece = "request"
     scenario = ServingScenario
     policies = POLICIES
     seeds = 3
@@ -77,7 +78,7 @@ class ServingWorkload(PoolWorkload[ServingScenario]):
         v = s.serving
         replicas, load = replicas_on(v, ranks)
         if replicas * v.pp < max(v.fan_out, 2 if v.prefill_share else 1):
-            raise UsageError(f"{ranks} ranks: {replicas} replicas are too few for {v.fan_out} parts of a request")
+            raise UsageError(f"{ranks} accelerators: {replicas} replicas are too few for {v.fan_out} parts of a request")
         return replace(s, serving=replace(v, replicas=replicas), arrivals=replace(s.arrivals, per_s=s.per_s * load))
 
     def forecast(self, s: ServingScenario, how: Sampling) -> PoolForecast:
