@@ -143,7 +143,10 @@ def _added_up_ns(s: Scenario) -> float:
         each = 2 * 2 * HALF + HALF + j.gradient_bytes
     else:
         each = 2 * j.gradient_bytes - HALF if j.micro_batches > 1 else 0
-    held = (layer_parameters(m) - expert_parameters(m) * (1 - 1 / j.ep)) / j.tp
+    experts = expert_parameters(m) / j.ep
+    if j.sharding == "zero3" and j.dp * j.cp == j.ep:  # experts that nobody else holds are not gathered
+        experts *= 2 * j.gradient_bytes / each
+    held = (layer_parameters(m) - expert_parameters(m) + experts) / j.tp
     return 0.0 if j.lora_rank else moved_ns(s.device, each * held)
 
 
