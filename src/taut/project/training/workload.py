@@ -11,10 +11,10 @@ from msgspec.structs import replace
 from taut.core.array_types import Floats
 from taut.core.errors import InputRefused
 from taut.project.noise import RunNoise, scaled
-from taut.project.training.device_work import memory_gb, memory_parts_gb
 from taut.project.training.failures import domains, kept_ratios, nodes_of, spare_ranks
 from taut.project.training.forecast import UNIT_TOKENS, Forecast, at, forecast
 from taut.project.training.policies import POLICIES
+from taut.project.training.rank_memory import memory_gb, memory_parts_gb
 from taut.project.training.sampled_replica import rate, sketch
 from taut.project.training.scenario import Scenario, parse, place
 from taut.project.workload import Sampling, Workload
