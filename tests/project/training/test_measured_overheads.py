@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from taut.project.training import device_work as work
 from taut.project.training.scenario import Scenario, parse
-from taut.project.training.step_plan import plan
+from taut.project.training.step_plan import layer_transfers, plan
 from taut.read.scenario_file import load_parts
 
 MODEL = {"layers": 4, "hidden": 4096, "heads": 32, "sequence": 4096, "vocab": 32000, "dropout": False}
@@ -63,3 +63,15 @@ def test_slower_attention_is_a_key_of_the_device() -> None:
     half = replace(s, device=replace(s.device, attention_share=s.device.attention_share / 2))
     kernel = s.device.kernel_us * 1e3
     assert work.layer(half).attention_ns - kernel == pytest.approx(2 * (work.layer(s).attention_ns - kernel))
+
+
+def test_a_token_may_be_sent_once_to_each_node_of_its_experts() -> None:
+    model = {"experts": 64, "experts_per_token": 8}
+
+    def sent(**job: Any) -> float:
+        s = made(model, global_batch=256, dp=64, ep=64, **job)
+        return next(one.size for one in layer_transfers(s) if one.axis == "ep") / (2 * 4096 * 4096)
+
+    assert sent() == 8
+    assert sent(sent_once_a_node=True) == pytest.approx(8 * (1 - (7 / 8) ** 8))
+    assert sent(sent_once_a_node=True, expert_nodes=4) == 4

@@ -184,8 +184,19 @@ def layer_transfers(s: Scenario) -> list[Transfer]:
     if j.cp > 1:
         out.append(Transfer("all-gather", "cp", work.HALF * work.tokens_of(m, j) * work.kv_width(m) * j.cp / j.tp))
     if m.experts and j.ep > 1:
-        out += 2 * [Transfer("all-to-all", "ep", size * m.experts_per_token * j.expert_imbalance / j.tp)]
+        out += 2 * [Transfer("all-to-all", "ep", size * _copies_sent(s) * j.expert_imbalance / j.tp)]
     return out
+
+
+def _copies_sent(s: Scenario) -> float:
+    """Copies of a token that leave for experts: one for each of them, or for each of their nodes if it is handed on there."""
+    j, copies = s.job, float(s.model.experts_per_token)
+    nodes = j.ep * j.tp / s.fabric.node
+    if not j.sent_once_a_node or nodes <= 1:
+        return copies
+    # Nodes that are met by as many draws as there are experts of a token.
+    met = nodes * float(1 - (1 - 1 / nodes) ** copies)
+    return min(met, float(j.expert_nodes or met))
 
 
 def _tensor_transfers(s: Scenario) -> list[Transfer]:
