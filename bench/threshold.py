@@ -142,7 +142,7 @@ def main() -> None:
         found = [threshold(WORKLOAD, s, Sampling(seed=seed)) for seed in range(asked.seeds)]
         took = (time.process_time() - begun) / asked.seeds
         place, lo, hi = (np.array([getattr(one, key) for one in found], float) for key in ("ranks", "lo", "hi"))
-        inside = (lo[:, None] <= place) & (place <= np.where(np.isnan(hi), np.inf, hi)[:, None])
+        inside = (np.where(np.isnan(lo), 0, lo)[:, None] <= place) & (place <= np.where(np.isnan(hi), np.inf, hi)[:, None])
         share = inside[~np.eye(len(place), dtype=bool)].mean()
         first = found[0]
         sides = [side["dominant"] if side else None for side in (first.before, first.after)]

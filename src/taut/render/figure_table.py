@@ -176,4 +176,4 @@ TALL = 2
 
 def _words(cells: Sequence[str]) -> bool:
     """Whether a column holds words rather than figures."""
-    return not any(char.isdigit() for one in cells for char in one)
+    return any(one[:1].isalpha() for one in cells) and not any(char.isdigit() for one in cells for char in one)

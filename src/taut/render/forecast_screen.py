@@ -30,7 +30,8 @@ def render_forecasts(result: ProjectResult, screen: Screen) -> str:
     parts += [_bound(rows, screen, words), _times_at(rows, screen, words)]
     parts += [*_takes(rows, screen, words), *_budget(rows, screen)]
     parts += [_terms(rows, screen, words)]
-    parts += what_makes_it(result.threshold)
+    limit = what_makes_it(result.threshold)
+    parts += [Text("What makes the limit", style="bold"), *limit] if limit else []
     parts += policy_parts(result, words, screen)
     parts += [part for about in result.envelope or () for part in _rows(about, getattr(result.envelope, about), screen)]
     parts += _separated(result)

@@ -99,7 +99,7 @@ def _limit(ranks: int | None, tried: int) -> str:
 
 def _each_scale(compared: Sequence[PolicyComparison], words: Words) -> ConsoleRenderable:
     """What the policies change at each scale."""
-    priced = all(side.cost_per_unit is not None for one in compared for side in (one.forecast.without, one.forecast.with_))
+    priced = any(side.cost_per_unit is not None for one in compared for side in (one.forecast.without, one.forecast.with_))
     cost = (words.cost([one.forecast.without for one in compared]), "with") if priced else ()
     rows = []
     for one in compared:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from msgspec import UNSET
 from rich.console import ConsoleRenderable
 from rich.text import Text
 
 from taut.render.analysis_screen import Screen, _print
-from taut.render.figure_table import aligned, amount, digits
+from taut.render.figure_table import aligned, amount, digits, in_blocks
 from taut.render.forecast_screen import threshold
 from taut.render.text import count, duration, middle, percent, safe
 from taut.render.workload_words import Words, words_of
@@ -26,8 +27,10 @@ def render_two(result: TwoScenarios, screen: Screen) -> str:
     words = words_of(one.workload)
     names = _names(one, other, max((screen.width - LABEL - RATIO - 6) // 2, 8))
     parts: list[ConsoleRenderable] = [Text(_headline(result, words), style="bold"), Text("\n".join(_limits(result, words)))]
+    if len(result.ratios) > 1:
+        parts.append(_over_scales(result, names, words, screen))
     for pair in result.ratios:
-        parts += [Text(_scale(pair, names, words), style="bold"), _table(pair, names, words)]
+        parts += [Text(_scale(pair, names, words), style="bold"), _table(pair, names, words, _tokens(result))]
     parts.append(Text("\n".join(_notes(result)), style="dim"))
     return _print([x for i, part in enumerate(parts) for x in ([Text()] if i else []) + [part]], screen)
 
@@ -49,7 +52,7 @@ def _headline(result: TwoScenarios, words: Words) -> str:
     if rate.ratio is not None:
         parts.append(f"{names[1]} delivers {_more(rate.ratio)} {words.rate} {'as' if _same(rate.ratio) else 'than'} {names[0]}")
     if cost and cost.ratio is not None:
-        parts.append(f"{words.unit} costs {_more(cost.ratio)}")
+        parts.append(f"the cost of {words.unit} is {'the same' if _same(cost.ratio) else _more(cost.ratio)}")
     text = "; ".join(parts) or f"{names[0]} and {names[1]} have no figure in common"
     return f"{text} ({_scale(pair, names, words)})."
 
@@ -87,9 +90,42 @@ def _scale(pair: ScalePair, names: tuple[str, str], words: Words) -> str:
     return ", ".join(said)
 
 
-def _table(pair: ScalePair, names: tuple[str, str], words: Words) -> ConsoleRenderable:
+def _tokens(result: TwoScenarios) -> str:
+    """The tokens that were asked for, as people say them."""
+    found = result.scenarios[0].forecasts[0].budget
+    return "" if found is UNSET else amount(found.tokens)
+
+
+def _over_scales(result: TwoScenarios, names: tuple[str, str], words: Words, screen: Screen) -> ConsoleRenderable:
+    """What both deliver, what a unit costs and what binds them, a row for each scale."""
+    pairs = sorted(result.ratios, key=lambda pair: pair.ranks[0] or pair.ranks[1] or 0)
+    scales = f"{words.ranks}s"
+    cells = {scales: [f"{pair.ranks[0] or pair.ranks[1] or 0:,}" for pair in pairs]}
+    for key, called in ((pairs[0].figures[0].figure, words.rate), ("cost_per_unit", "cost")):
+        found = [_of(pair, key) for pair in pairs]
+        for side, name in enumerate(names):
+            cells[f"{called} {name}"] = [_cell(one, one.values[side]) for one in found]
+        cells[f"{called}, ratio"] = ["–" if one.ratio is None else f"{one.ratio:.2f}" for one in found]
+    cells["bound by"] = [_either(_of(pair, "bound")) for pair in pairs]
+    known = {name: column for name, column in cells.items() if set(column) != {"–"}}
+    return in_blocks(known, screen.width, [scales])
+
+
+def _of(pair: ScalePair, key: str) -> FigureRatio:
+    """One figure of both; unknown where neither has it."""
+    unknown = FigureRatio(figure=key, values=(None, None), ratio=None)
+    return next((one for one in pair.figures if one.figure == key), unknown)
+
+
+def _either(one: FigureRatio) -> str:
+    """A word for both, or one for each."""
+    first, second = (_cell(one, value) for value in one.values)
+    return first if first == second else f"{first} / {second}"
+
+
+def _table(pair: ScalePair, names: tuple[str, str], words: Words, tokens: str) -> ConsoleRenderable:
     """Figures of both; what neither knows is left out."""
-    labels = _labels(pair, words)
+    labels = _labels(pair, words, tokens)
     rows = []
     for one in pair.figures:
         if one.figure in labels and any(value is not None for value in one.values):
@@ -98,7 +134,7 @@ def _table(pair: ScalePair, names: tuple[str, str], words: Words) -> ConsoleRend
     return aligned(("figure", *names, "ratio"), rows)
 
 
-def _labels(pair: ScalePair, words: Words) -> Mapping[str, str]:
+def _labels(pair: ScalePair, words: Words, tokens: str) -> Mapping[str, str]:
     """Key of a figure → what it is called here."""
     found = next((one.values for one in pair.figures if one.figure == "currency"), (None, None))
     currencies = {str(value) for value in found if value}
@@ -110,8 +146,8 @@ def _labels(pair: ScalePair, words: Words) -> Mapping[str, str]:
         **({} if money or not currencies else {"currency": "currency"}),
         "cost_per_unit": f"cost of {words.unit}{money}", "energy_per_unit_j": f"kWh of {words.unit}",
         "kg_co2e_per_unit": f"kg CO2e of {words.unit}", "total_w": "MW at load", "interruptions_per_day": "interruptions a day",
-        "mtbf_h": "MTBF, h", "days": "days for the tokens", "cost": f"cost of the tokens{money}",
-        "energy_mwh": "MWh for the tokens", "t_co2e": "t CO2e for the tokens",
+        "mtbf_h": "MTBF, h", "days": f"days for {tokens} tokens", "cost": f"cost of {tokens} tokens{money}",
+        "energy_mwh": f"MWh for {tokens} tokens", "t_co2e": f"t CO2e for {tokens} tokens",
     }  # fmt: skip
 
 

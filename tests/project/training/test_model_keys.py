@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from taut.core.errors import InputRefused
 from taut.project.fabric.groups import net_of
+from taut.project.fabric.traffic import traffic
 from taut.project.requests.iteration_time import pace_of
 from taut.project.requests.replica_pool import kv_bytes
 from taut.project.training import device_work as work
@@ -128,6 +129,20 @@ def test_servers_keep_latents() -> None:
     assert pace_of(latent, s.device, s.fabric, 1, 1, 8).kv_ns < pace_of(ordinary, s.device, s.fabric, 1, 1, 8).kv_ns
 
 
+def test_servers_know_dense_layers_and_shared_experts() -> None:
+    s = made({**SMALL, **EXPERTS, "ffn": 4096, "shared_experts": 1})
+
+    def base(**keys: int) -> float:
+        return float(pace_of(replace(s.model, **keys), s.device, s.fabric, 1, 1, 8).base[10])
+
+    dense = {"experts": 0, "experts_per_token": 0, "expert_ffn": 0, "shared_experts": 0}
+    assert base(dense_layers=1) == pytest.approx(0.25 * base(**dense) + 0.75 * base())
+    d = s.device
+    products = 4 * (work.gemm_ns(d, 1024, 1024, 1024) + work.gemm_ns(d, 1024, 1024, 512))
+    moved = 4 * 2 * 2 * 1024 * 512 / (d.memory_gb_per_s * d.memory_share)
+    assert base() - base(shared_experts=0) == pytest.approx(products + moved)
+
+
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
@@ -203,6 +218,7 @@ def test_the_busiest_rank_of_experts_sets_the_pace() -> None:
     assert work.layer(odd).forward_ns - work.layer(even).forward_ns == pytest.approx(products + moved)
     sizes = [[one.size for one in layer_transfers(s)] for s in (even, odd)]
     assert sizes[1] == [1.5 * size for size in sizes[0]]
+    assert traffic(odd) == traffic(even), "all ranks together send as much"
     assert work.memory_gb(odd) > work.memory_gb(even)
     assert "job.expert_imbalance: a rank of 4 cannot have 5 times the mean" in refused(model, **keys, expert_imbalance=5)
     assert "job.expert_imbalance" in refused(SMALL, expert_imbalance=1.1)

@@ -57,7 +57,9 @@ def _step(s: Scenario, net: Net) -> Iterator[tuple[Transfer, float]]:
     j = s.job
     layers, again = chunk_layers(s.model, j)
     for k, kind in enumerate(kinds(s.model)):
-        of_kind, passes = replace(s, model=kind), float(layers[:, k].sum()) / j.pp * j.micro_batches
+        # Uneven ranks of experts take longer, but all together send as much.
+        of_kind = replace(s, model=kind, job=replace(j, expert_imbalance=1.0))
+        passes = float(layers[:, k].sum()) / j.pp * j.micro_batches
         for one in layer_transfers(of_kind):
             yield one, 2 * passes + float(again[:, k].sum()) / j.pp * j.micro_batches
         for way in sharding_transfers(of_kind):

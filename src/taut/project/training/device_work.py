@@ -332,24 +332,25 @@ def kind_layers(m: Model) -> list[int]:
     return [m.dense_layers, m.layers - m.dense_layers] if m.dense_layers else [m.layers]
 
 
-@lru_cache(maxsize=256)
 def chunk_layers(m: Model, j: Job) -> tuple[Ints, Ints]:
     """Layers of each chunk and kind, and those of them that are recomputed in full."""
     dealt = deal_layers(m.layers, j.pp, j.virtual_pp, (j.first_stage_layers, j.last_stage_layers))
-    count, again = np.array(dealt), np.zeros(len(dealt), dtype=np.int64)
-    if j.recompute == "full":
-        again = np.array(deal_recomputed(dealt, j.pp, j.recompute_layers)) if j.recompute_layers else count
-    begin = np.cumsum(count) - count
-    # The first layers of a chunk are the ones that are recomputed, the first layers of all the dense ones.
-    return _by_kind(m, begin, count), _by_kind(m, begin, again)
+    again = dealt
+    if j.recompute != "full":
+        again = (0,) * len(dealt)
+    elif j.recompute_layers:
+        again = deal_recomputed(dealt, j.pp, j.recompute_layers)
+    return _by_kind(dealt, dealt, m.dense_layers), _by_kind(dealt, again, m.dense_layers)
 
 
-def _by_kind(m: Model, begin: Ints, count: Ints) -> Ints:
-    """Layers begin … begin + count by kind: chunks × kinds."""
-    if not m.dense_layers:
-        return count[:, None]
-    dense = np.clip(m.dense_layers - begin, 0, count)
-    return np.stack([dense, count - dense], axis=1)
+@lru_cache(maxsize=256)
+def _by_kind(dealt: tuple[int, ...], count: tuple[int, ...], dense_layers: int) -> Ints:
+    """The first so many layers of each chunk by kind: chunks × kinds. The first layers of all are the dense ones."""
+    many = np.array(count)
+    if not dense_layers:
+        return many[:, None]
+    dense = np.clip(dense_layers - np.cumsum(dealt) + np.array(dealt), 0, many)
+    return np.stack([dense, many - dense], axis=1)
 
 
 def on_stages(per_chunk: Ints, j: Job) -> Ints:
@@ -460,7 +461,8 @@ def flops_per_step(m: Model, global_batch: int, job: Job | None = None) -> float
 def memory_parts_gb(s: Scenario) -> dict[str, float]:
     """What the busiest rank must hold, part by part; beside it a library and the allocator take some."""
     m, j = s.model, s.job
-    held, trained, sharers = _held(s), _trained(s), _sharers(s)[:, None]
+    held, sharers = _held(s), _sharers(s)[:, None]
+    trained = _trained(s) if j.lora_rank else held
     held = held + trained if j.lora_rank else held
     part = (trained / sharers).sum(axis=0)
     weight = HALF + (COPIES_BYTES if j.precision == "fp8" else 0)
