@@ -109,7 +109,7 @@ def drawn(name: str, count: int) -> None:
         inside += (found.lo or 0) <= there[-1] <= (found.hi or float("inf"))
     low, high = np.quantile(there, (0.1, 0.9), method="nearest")
     print(
-        f"| {name} | {found.ranks:,} ({found.lo:,}–{found.hi or 'open'}) | {exact.lo:,}–{exact.hi:,} "
+        f"| {name} | {found.ranks:,} ({found.lo:,}–{f'{found.hi:,}' if found.hi else 'open'}) | {exact.lo:,}–{exact.hi:,} "
         f"| {low:,.0f}–{high:,.0f} | {inside / count:.0%} |", flush=True,
     )  # fmt: skip
 
@@ -142,7 +142,7 @@ def main() -> None:
         found = [threshold(WORKLOAD, s, Sampling(seed=seed)) for seed in range(asked.seeds)]
         took = (time.process_time() - begun) / asked.seeds
         place, lo, hi = (np.array([getattr(one, key) for one in found], float) for key in ("ranks", "lo", "hi"))
-        inside = (lo[:, None] <= place) & (place <= np.where(np.isnan(hi), np.inf, hi)[:, None])
+        inside = (np.where(np.isnan(lo), 0, lo)[:, None] <= place) & (place <= np.where(np.isnan(hi), np.inf, hi)[:, None])
         share = inside[~np.eye(len(place), dtype=bool)].mean()
         first = found[0]
         sides = [side["dominant"] if side else None for side in (first.before, first.after)]

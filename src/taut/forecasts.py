@@ -19,7 +19,7 @@ from taut.read.scenario_file import load
 from taut.result.types import ProjectResult, TwoScenarios
 
 if TYPE_CHECKING:
-    from taut.core.array_types import Floats
+    from taut.project.noise import RunNoise
 
 
 class Question(TypedDict, total=False):
@@ -64,7 +64,7 @@ def project(
         table, text = load(named)
         if gpu_hour is not None:
             table = with_gpu_hour(table, *gpu_hour)
-        return project_table(table, str(named), text, asked, how, measured=_residuals, stage=progress)
+        return project_table(table, str(named), text, asked, how, measured=_noise, stage=progress)
 
     if other is None:
         return one(scenario, asked)
@@ -90,11 +90,13 @@ def project_run(run: str | Path, *, ranks: Sequence[int] = (), same_hosts: bool 
         return from_run(learn(opened.graph), indices, opened.result.regime, scales, same_hosts=same_hosts, seed=seed)
 
 
-def _residuals(run: str) -> Floats:
-    """How the work of a finished run strays from its reference."""
+def _noise(run: str) -> RunNoise:
+    """How the work of a finished run strays from its reference, and its hiccups."""
     from taut.core.tables import Kind
+    from taut.project.measured.scaled_run import noise_of
     from taut.project.noise import residuals
     from taut.stored import open_run
 
     opened = open_run(run)
-    return residuals(opened.graph.work_ns, opened.reference_ns, opened.graph.ops.kind == Kind.COMPUTE)
+    ratios = residuals(opened.graph.work_ns, opened.reference_ns, opened.graph.ops.kind == Kind.COMPUTE)
+    return noise_of(opened.graph, ratios)

@@ -9,11 +9,11 @@ import msgspec
 import numpy as np
 import pytest
 
-import full_graph
 from taut.project.noise import table
 from taut.project.policy import Policy
 from taut.project.strict_toml import About
 from taut.project.threshold import threshold
+from taut.project.training import full_graph
 from taut.project.training.forecast import with_noise
 from taut.project.training.sampled_replica import rate
 from taut.project.training.scenario import Noise, Scenario, parse

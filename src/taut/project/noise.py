@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import exp, log1p, pi, sqrt
+from typing import NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
@@ -65,6 +66,15 @@ def quantile(noise: Noise, chance: Floats, upper: Floats, measured: Floats | Non
     # A lognormal variable of mean 1 and coefficient of variation c has sigma² = log(1 + c²), mu = -sigma² / 2.
     wide = log1p(c * c)
     return np.exp(sqrt(wide) * z - wide / 2)
+
+
+class RunNoise(NamedTuple):
+    """What a scenario may take from a measured run."""
+
+    residuals: Floats
+    """Work over its reference, hiccups left out."""
+    hiccups: Noise | None = None
+    """The keys of its hiccups; None where it has none that could be told."""
 
 
 def residuals(work_ns: Numbers, reference_ns: Floats, compute: Mask) -> Floats:

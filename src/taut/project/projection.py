@@ -9,8 +9,8 @@ from typing import Any
 
 from msgspec import UNSET, UnsetType, structs
 
-from taut.core.array_types import Floats
 from taut.core.errors import InputRefused, UsageError
+from taut.project.noise import RunNoise
 from taut.project.policy import S
 from taut.project.policy_gains import policy_gains
 from taut.project.questions import questions
@@ -47,12 +47,12 @@ def project_table(
     asked: Asked = NOTHING_ELSE,
     how: Sampling = DEFAULT,
     *,
-    measured: Callable[[str], Floats] | None = None,
+    measured: Callable[[str], RunNoise] | None = None,
     stage: Callable[[str], None] | None = None,
 ) -> ProjectResult:
     """What ``taut project`` prints: a scenario at its own scale or at others, and beside itself with policies.
 
-    ``measured`` reads the residuals of a run folder, for scenarios whose noise was measured. ``stage`` is called with what is
+    ``measured`` reads the noise of a run folder, for scenarios whose noise was measured. ``stage`` is called with what is
     being computed.
     """
     kind = workload_of(table, label)
@@ -61,7 +61,8 @@ def project_table(
     if asked.tokens is not None and kind.name != "training":
         raise UsageError(f"--tokens is the length of a training run; {label} is a scenario of {kind.name}")
     s, defaults = kind.parse(table, label, text)
-    how = replace(how, residuals=kind.noise_from_run(s, measured, label, text))
+    s, residuals = kind.noise_from_run(s, measured, label, text)
+    how = replace(how, residuals=residuals)
     placed, warned = _held(kind, [kind.at(s, n) for n in asked.ranks or [kind.ranks(s)]], label, text)
     scales = [kind.ranks(one) for one in placed]
     standing = Standing(kind, s, how, max(scales), explain=True)

@@ -17,6 +17,7 @@ from taut.result import types
 
 if TYPE_CHECKING:
     from taut.core.array_types import Floats
+    from taut.project.noise import RunNoise
 
 
 class Estimate(NamedTuple):
@@ -160,9 +161,14 @@ class Workload(Protocol[S]):
         """Refuse what the devices cannot hold; a line where they may not."""
         return None
 
-    def noise_from_run(self, s: S, measured: Callable[[str], Floats] | None, label: str, text: str) -> Floats | None:
-        """Residuals of the run that the scenario names for its noise, read with ``measured``; None where it names none."""
-        return None
+    def noise_from_run(
+        self, s: S, measured: Callable[[str], RunNoise] | None, label: str, text: str
+    ) -> tuple[S, Floats | None]:
+        """(the scenario with the hiccups of the run that it names for its noise, read with ``measured``; residuals of it).
+
+        None where it names none.
+        """
+        return s, None
 
     def has_fixed_demand(self, s: S) -> bool:
         """Whether however many ranks there are share a given demand; else each brings its own."""

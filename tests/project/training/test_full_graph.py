@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import full_graph
 from taut.core.errors import UsageError
 from taut.core.tables import Verb
 from taut.diagnose.detectors import Evidence, diagnose
@@ -20,6 +19,7 @@ from taut.export import perfetto
 from taut.graph import Graph, link
 from taut.ledger import charge
 from taut.project.noise import table
+from taut.project.training import full_graph
 from taut.project.training.grid import Grid, Sync, steps
 from taut.project.training.scenario import Device, Fabric, Job, Model, Noise, Scenario, Tier
 from taut.project.training.step_plan import Plan, plan

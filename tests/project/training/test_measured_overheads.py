@@ -8,8 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from taut.project.training import device_work as work
+from taut.project.training import model_shape
 from taut.project.training.scenario import Scenario, parse
-from taut.project.training.step_plan import plan
+from taut.project.training.step_plan import layer_transfers, plan
 from taut.read.scenario_file import load_parts
 
 MODEL = {"layers": 4, "hidden": 4096, "heads": 32, "sequence": 4096, "vocab": 32000, "dropout": False}
@@ -35,12 +36,12 @@ def test_fused_attention_takes_more_than_twice_as_long_back() -> None:
 def test_gradients_of_several_micro_batches_are_added_up(bytes_: int, moved: int) -> None:
     one, several = (made(global_batch=n, gradient_bytes=bytes_) for n in (1, 4))
     assert beyond(one) == 0
-    assert beyond(several) == pytest.approx(work.moved_ns(several.device, moved * work.layer_parameters(several.model)))
+    assert beyond(several) == pytest.approx(work.moved_ns(several.device, moved * model_shape.layer_parameters(several.model)))
 
 
 def test_fully_sharded_weights_are_copied_for_each_pass_and_gradients_once() -> None:
     s = made(dp=4, sharding="zero3", gradient_bytes=4)
-    assert beyond(s) == pytest.approx(work.moved_ns(s.device, (4 + 4 + 2 + 4) * work.layer_parameters(s.model)))
+    assert beyond(s) == pytest.approx(work.moved_ns(s.device, (4 + 4 + 2 + 4) * model_shape.layer_parameters(s.model)))
 
 
 def test_what_hides_slows_the_work_that_it_hides_under() -> None:
@@ -63,3 +64,15 @@ def test_slower_attention_is_a_key_of_the_device() -> None:
     half = replace(s, device=replace(s.device, attention_share=s.device.attention_share / 2))
     kernel = s.device.kernel_us * 1e3
     assert work.layer(half).attention_ns - kernel == pytest.approx(2 * (work.layer(s).attention_ns - kernel))
+
+
+def test_a_token_may_be_sent_once_to_each_node_of_its_experts() -> None:
+    model = {"experts": 64, "experts_per_token": 8}
+
+    def sent(**job: Any) -> float:
+        s = made(model, global_batch=256, dp=64, ep=64, **job)
+        return next(one.size for one in layer_transfers(s) if one.axis == "ep") / (2 * 4096 * 4096)
+
+    assert sent() == 8
+    assert sent(sent_once_a_node=True) == pytest.approx(8 * (1 - (7 / 8) ** 8))
+    assert sent(sent_once_a_node=True, expert_nodes=4) == 4

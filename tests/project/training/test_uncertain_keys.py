@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import sqrt
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -124,3 +125,9 @@ def test_draws_of_what_is_kept_lie_around_that_of_the_scenario_as_it_is() -> Non
     assert found.useful.tolist() == found.share.tolist(), "no warm-up, no heat"
     assert kept_ratios(replace(f, ranges=()), 2048).share.tolist() == [1.0]
     assert kept_ratios(parsed(device_per_1000_node_days=0.0), 2048).share.tolist() == [1.0], "nothing fails"
+
+
+def test_the_documentation_has_the_default_ranges() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "availability.md").read_text(encoding="utf-8")
+    for key, (ends, source) in DEFAULTS.items():
+        assert f"| `{key}` | {getattr(Failure(), key):g} | {ends[0]:g}–{ends[1]:g} | {source} |" in text

@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from taut.core.array_types import Floats
 from taut.project.fabric.groups import Net, net_of
-from taut.project.training.device_work import chunk_layers, kinds
+from taut.project.training.model_shape import kinds
+from taut.project.training.rank_memory import chunk_layers
 from taut.project.training.scenario import Scenario
 from taut.project.training.step_plan import Transfer, layer_transfers, sharding_transfers, stage_transfer, sync_transfers
 from taut.result.types import Traffic
@@ -57,7 +58,9 @@ def _step(s: Scenario, net: Net) -> Iterator[tuple[Transfer, float]]:
     j = s.job
     layers, again = chunk_layers(s.model, j)
     for k, kind in enumerate(kinds(s.model)):
-        of_kind, passes = replace(s, model=kind), float(layers[:, k].sum()) / j.pp * j.micro_batches
+        # Uneven ranks of experts take longer, but all together send as much.
+        of_kind = replace(s, model=kind, job=replace(j, expert_imbalance=1.0))
+        passes = float(layers[:, k].sum()) / j.pp * j.micro_batches
         for one in layer_transfers(of_kind):
             yield one, 2 * passes + float(again[:, k].sum()) / j.pp * j.micro_batches
         for way in sharding_transfers(of_kind):

@@ -20,6 +20,7 @@ from taut.project.noise import Slowness, table
 from taut.project.pauses import Pauses
 from taut.project.time_groups import bound_by, grouped, largest_term
 from taut.project.training import device_work as work
+from taut.project.training import full_graph, model_shape
 from taut.project.training import policy_effects as effects
 from taut.project.training import training_indices as indices
 from taut.project.training.failures import (
@@ -139,7 +140,7 @@ class Forecast:
         steps, means = factors(self.step_ns / mean, error), factors(self._means(), error)
         given = self._given()
         delivered = factors(np.outer(self._means(), self._per_kept()).ravel(), error, 1 / np.maximum(given.useful, 1e-9))
-        flops = work.flops_per_step(s.model, s.job.global_batch, s.job) / (mean * self.ranks)
+        flops = model_shape.flops_per_step(s.model, s.job.global_batch, s.job) / (mean * self.ranks)
         units = s.job.global_batch * s.model.sequence / UNIT_TOKENS * effects.batch_share(s)
         price = s.device.price_per_hour
         seconds = mean * 1e-9 / units / self.useful
@@ -269,6 +270,8 @@ def forecast(
     every = s.job.steps_between_syncs
     record = indices.StepRecord(grid, Sync(effects.gate(s), every, p.sync_ns * every, p.optimiser_ns), seed, [])
     drawn = record.simulate(count, cores)
+    if full_graph.holds(s, p, count):
+        drawn = full_graph.step_lengths(s, with_noise(s, p, seed, measured), count, seed, p)
     alone = pipeline_ns(s, p)
     terms = step_terms(s, p, alone, float(drawn.mean()))
     return Forecast(

@@ -34,6 +34,8 @@ from taut.project.training.step_time import pause_laws, pipeline_ns, split_work
 Shape = tuple[str, int, int, int, int, int, bool, float]
 # Ops that a sample may take, and how many replicas are drawn whatever that says.
 OPS, FEWEST, MOST = 600_000, 250, 1 << 15
+# Ranks whose slowness is drawn for a sample: replicas of many ranks are drawn less often.
+RANKS = 1 << 16
 # Draws from which the sum of a chunk's layers is known; a step has many of them, so their ends matter little.
 SUMS = 1 << 14
 # Replicas whose devices differ for good, where another gate than a barrier wants to know when each of them ends …
@@ -227,7 +229,8 @@ class Sample:
     def sizes(self) -> tuple[int, int, int]:
         """How often it is simulated; its stages; members of a group."""
         _, pp, virtual_pp, micro_batches, members, every, _, _ = self.shape
-        return min(max(OPS // (2 * pp * virtual_pp * micro_batches * every), FEWEST), MOST), pp, members
+        most = min(OPS // (2 * pp * virtual_pp * micro_batches * every), RANKS // (pp * members))
+        return min(max(most, FEWEST), MOST), pp, members
 
     def means(self, paused: Paused | None = None) -> Floats:
         """Mean steps between two synchronisations, with such pauses (steps × replicas × stages)."""

@@ -137,6 +137,11 @@ class Job(Strict, frozen=True):
     """Matrices with an adapter: those of attention (into and out of it) and of the feed-forward block."""
     expert_imbalance: Times = 1.0
     """Tokens of the busiest rank of an ep group over their mean. Default: even, an assumption; measure it where you can."""
+    sent_once_a_node: bool = False
+    """Whether a token is sent once to each node that has experts of it, and handed on inside (as DeepEP does); else to each of
+    its experts."""
+    expert_nodes: Some = 0
+    """Most nodes that the experts of a token lie on (routing that is limited so); 0 for any. With sent_once_a_node."""
     overlap_share: Share = 0.0
     """Share of a pass under which data-parallel transfers may hide."""
     tensor_overlap_share: Share = 0.0
@@ -302,7 +307,8 @@ class Noise(Strict, frozen=True):
     distribution: Literal["none", "gaussian", "lognormal", "exponential", "gumbel", "pareto", "measured"] = "lognormal"
     """Of the work of an op: what it strays from its mean by; measured: as in a finished run."""
     spread: NotNegative = 0.02
-    """Standard deviation of an op's work, as a share of it (pareto: not used). Default: an assumption."""
+    """Standard deviation of an op's work, as a share of it (pareto: not used). Default: passes of a layer's products on an H200
+    under load stray by 1.0, 2.1 and 2.7 % (``bench/device.py --rest``)."""
     tail: Annotated[float, Meta(gt=1, le=1000)] = 3.0
     """Exponent of a pareto distribution."""
     run: str = ""
@@ -310,10 +316,12 @@ class Noise(Strict, frozen=True):
     times: NotNegative = 1.0
     """How many times as far as pareto or measured noise says an op's work varies."""
     step_spread: NotNegative = 0.01
-    """Standard deviation of what all ops of a rank in one step have in common, as a share of them. Default: an
-    assumption."""
+    """Standard deviation of what all ops of a rank in one step have in common, as a share of them. Default: rounded; a hundred
+    such passes stray by 0.2 to 1.1 %; steps of benchmarks on 128 to 256 devices by 0.05 to 0.5 % (NVIDIA/dgxc-benchmarking),
+    as ranks of 0.1 to 1.4 % have it."""
     ranks_spread: NotNegative = 0.005
-    """Standard deviation of what ranks differ by for good, as a share of their work. Default: an assumption."""
+    """Standard deviation of what ranks differ by for good, as a share of their work. Default: an assumption; one job of 8 or 16
+    devices on other nodes of its cluster has been seen to differ by 0.01 to 1.3 %."""
     slow_share: Share = 0.0
     """Share of the devices of an older generation …"""
     slow_factor: Times = 1.0
@@ -584,6 +592,8 @@ def _job_contradictions(m: Model, j: Job) -> Sequence[Contradiction]:
          "names no matrix, or one twice", "name each matrix with an adapter once"),
         (j.lora_rank > 0 and m.experts > 0 and bool(of_blocks), "job.lora_matrices", "adapters of experts are not modelled",
          'set lora_matrices = ["query_key_value", "output"]'),
+        (j.expert_nodes > 0 and not j.sent_once_a_node, "job.expert_nodes", "does nothing where every expert is sent to",
+         "set sent_once_a_node = true"),
         (j.expert_imbalance > j.ep, "job.expert_imbalance",
          f"a rank of {j.ep} cannot have {j.expert_imbalance:g} times the mean", f"give {j.ep} at most"),
     )  # fmt: skip

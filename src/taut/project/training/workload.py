@@ -10,11 +10,11 @@ from msgspec.structs import replace
 
 from taut.core.array_types import Floats
 from taut.core.errors import InputRefused
-from taut.project.noise import scaled
-from taut.project.training.device_work import memory_gb, memory_parts_gb
+from taut.project.noise import RunNoise, scaled
 from taut.project.training.failures import domains, kept_ratios, nodes_of, spare_ranks
 from taut.project.training.forecast import UNIT_TOKENS, Forecast, at, forecast
 from taut.project.training.policies import POLICIES
+from taut.project.training.rank_memory import memory_gb, memory_parts_gb
 from taut.project.training.sampled_replica import rate, sketch
 from taut.project.training.scenario import Scenario, parse, place
 from taut.project.workload import Sampling, Workload
@@ -155,15 +155,20 @@ class Training(Workload[Scenario]):
             raise InputRefused(place(label, text, "device.memory_gb"), shown, remedy)
         return f"memory: {shown}" if needs > NEAR_LIMIT * has else None
 
-    def noise_from_run(self, s: Scenario, measured: Callable[[str], Floats] | None, label: str, text: str) -> Floats | None:
-        """Residuals of the run in ``noise.run``."""
+    def noise_from_run(
+        self, s: Scenario, measured: Callable[[str], RunNoise] | None, label: str, text: str
+    ) -> tuple[Scenario, Floats | None]:
+        """Residuals of the run in ``noise.run``, and its hiccups where the scenario gives none."""
         if s.noise.distribution != "measured":
-            return None
-        residuals = measured(s.noise.run) if measured is not None else np.empty(0)
+            return s, None
+        residuals, hiccups = measured(s.noise.run) if measured is not None else (np.empty(0), None)
         if len(residuals) < FEWEST:
             why = f"noise.run: {len(residuals)} ops with a reference are too few to draw from"
             raise InputRefused(place(label, text, "noise.run"), why, "name a run of several ranks and steps")
-        return residuals
+        if hiccups is not None and s.noise.hiccups_per_1000_steps == 0:
+            keys = {name: getattr(hiccups, name) for name in hiccups.__struct_fields__ if name.startswith("hiccup")}
+            s = replace(s, noise=replace(s.noise, **keys))
+        return s, residuals
 
 
 WORKLOAD = Training()
