@@ -67,6 +67,7 @@ class Training(Workload[Scenario]):
 
     name = "training"
     policies = POLICIES
+    places_each_policy = True
 
     def parse(self, table: Mapping[str, Any], label: str, text: str) -> tuple[Scenario, list[str]]:
         """The scenario in a table."""
@@ -129,6 +130,10 @@ class Training(Workload[Scenario]):
     def sketch(self, s: Scenario, how: Sampling) -> Forecast:
         """Expected steps instead of drawn ones."""
         return sketch(s, how.seed, how.residuals)
+
+    def sketches_well(self, s: Scenario) -> bool:
+        """Where no late work is copied: what copies take is counted in drawn steps only."""
+        return s.policy.copy_after == 0
 
     def value_and_cost(self, s: Scenario) -> tuple[float | None, float | None]:
         """Of a token a second, and of a second of the job: its devices and spares, and the energy of nodes at load."""
