@@ -62,6 +62,17 @@ def test_a_run_without_a_finding_and_without_a_doubt_is_healthy() -> None:
     assert "ordinary variation" in verdict.text
 
 
+def test_ranks_unequal_for_good_are_structural_beyond_what_devices_differ_by() -> None:
+    """Nobody is accused; what dealing work by speed would save is said, and beyond 4 % it is the class."""
+    rng = np.random.default_rng(11)
+    level, noise = rng.standard_normal(16), 0.01 * rng.standard_normal((40, 16))
+    told = [analyze(barriers(100 * MS * (1 + noise + spread * level), 5 * MS)).result for spread in (0.04, 0.1)]
+    assert [one.findings for one in told] == [[], []]
+    assert [one.verdict.kind for one in told] == ["healthy", "structural"]
+    assert "as devices of one model may be: work dealt by speed would save" in told[0].verdict.text
+    assert "more than devices of one model are" in told[1].verdict.text
+
+
 def test_a_run_that_only_transfers_is_not_called_healthy() -> None:
     work = 10 * MS * (1 + 0.01 * np.random.default_rng(7).standard_normal((20, 8)))
     verdict = analyze(barriers(work, 50 * MS)).result.verdict

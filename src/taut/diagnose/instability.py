@@ -1,9 +1,9 @@
 """Structural instability: loss at gates that nobody carries, which a policy recovers and no repair does.
 
-With the other findings mended, the regime is not stable, what strays cost is worth listing, and the 95 % upper bound of the
-share that the largest rank, the largest host or all transfers have of that cost is below one half. A null that is not rejected
-proves nothing, so the share is bounded; with too few episodes for that nothing is claimed, and ``Undecided`` says how many
-steps would tell.
+With the other findings mended, the regime is not stable, what strays cost is worth listing, and nobody carries half of it: the
+95 % upper bound of what a rank, a host or all transfers cause, beyond what they would if they were like the others, is below
+one half. A null that is not rejected proves nothing, so that share is bounded; with too few episodes for that nothing is
+claimed, and ``Undecided`` says how many steps would tell.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ MODE, TRANSFERS = "structural instability", "transfers"
 LEAST_EPISODES = 10.0
 """Episodes of equal cost that it takes to say that nobody carries it."""
 CARRIES = 0.5
-"""Whoever causes this share of the cost carries it."""
+"""Whoever causes this share of the cost, beyond its part as one of all ranks, carries it."""
 FALSE = 0.05
 """Chance of an upper bound that is too low, and of a host that is taken for the cause."""
 CULPRIT = 0.01
 """Chance of a rank or host that is taken for the culprit of irregular delays."""
-FEW_HOSTS = 0.25
-"""A host with more than this share of the ranks cannot be bounded by one half: it is compared with its share of the ranks."""
 MOST_CULPRITS = 3
 """Ranks or hosts that are late time and again, and are taken out one after the other."""
 SEVERAL = 5
 """Ranks that were each late for a short while: who of so many is at fault cannot be told if anybody is."""
 PASSING = 8
-"""A rank that is late for at most one in so many steps of the run is late for a short while."""
+"""A rank that is late for at most one in so many steps of the run is late for a short while …"""
+ONCE_OR_TWICE = 2
+"""… which it may be so often, and far apart."""
 LOCAL_STEPS = 4
 """Steps from one meeting to the next of the policy that the finding is priced with: an assumption; ``taut whatif --advice``
 tries others."""
@@ -60,12 +60,24 @@ class Carrier:
 
     name: str
     share: float
-    bound: float
+    at_most: float
     """Upper bound of the share, 95 %."""
     rows: Ints
     """Its ranks, as indices; none for transfers."""
     chance: float
     """Of so large a share where all ranks are alike, corrected."""
+    alike: float
+    """The share of the ranks that it is."""
+
+    @property
+    def caused(self) -> float:
+        """What of the cost mending it would take away."""
+        return beyond_alike(self.share, self.alike)
+
+    @property
+    def bound(self) -> float:
+        """Upper bound of that, 95 %."""
+        return beyond_alike(self.at_most, self.alike)
 
 
 @dataclass(frozen=True)
@@ -121,10 +133,15 @@ def instability(evidence: Evidence, others: Sequence[Finding], pays: float = PAY
 
 
 def _passes(evidence: Evidence, finding: Finding) -> bool:
-    """Whether a finding is about ranks that are late for a short while."""
+    """Whether a finding is about ranks that are late once or twice, for a short while."""
     first, last = np.searchsorted(evidence.graph.steps, finding.steps)
-    short = PASSING * (last - first + 1) <= len(evidence.graph.steps)
-    return bool(finding.ranks) and not finding.links and short and finding.mode == "straggler cascade"
+    late = int(last - first + 1)
+    if finding.saved_ns is not None:
+        held_up = finding.saved_ns > LISTED_SHARE * np.median(evidence.observed.window_ns)
+        some = int(np.count_nonzero(np.diff(held_up.astype(np.int8), prepend=0) > 0))
+        late = int(np.count_nonzero(held_up)) if some <= ONCE_OR_TWICE else late
+    few = PASSING * late <= len(evidence.graph.steps)
+    return bool(finding.ranks) and not finding.links and few and finding.mode == "straggler cascade"
 
 
 def _nobody(evidence: Evidence, others: Sequence[Finding], pays: float) -> Finding | Undecided | None:
@@ -151,14 +168,14 @@ def _nobody(evidence: Evidence, others: Sequence[Finding], pays: float) -> Findi
         more = int(np.ceil(len(g.steps) * (LEAST_EPISODES / max(telling, 1.0) - 1)))
         return Undecided(price, telling, max(more, 1))
     carried = _carries_most(g, host, origin, cost, telling)
-    if carried.share >= CARRIES and len(carried.rows) and carried.chance < CULPRIT:
+    if carried.caused >= CARRIES and len(carried.rows) and carried.chance < CULPRIT:
         return _culprit(evidence, found, carried, others)
     if carried.name == TRANSFERS and carried.share >= CARRIES:
         return None
     if (price.lo or 0.0) < LISTED_SHARE:
         return None
     if carried.bound >= CARRIES:
-        return Undecided(price, telling, _steps_to_bound(carried.share, telling, len(g.steps)))
+        return Undecided(price, telling, _steps_to_bound(carried, telling, len(g.steps)))
     policy = _policy(evidence, others, float(found.wall_ns.sum()))
     structure = Structure(
         loss_share=price,
@@ -217,12 +234,9 @@ def _carries_most(graph: Graph, host: Ints, origin: Ints, cost: Floats, telling:
     moved, worst = float(cost[~ranks].sum()) / whole, int(by_rank.argmax())
 
     def carrier(name: str, share: float, rows: Ints, tested: int) -> Carrier:
-        expected = len(rows) / len(graph.ranks)
-        chance = min(1.0, tested * binomial_tail(share, telling, expected)) if len(rows) else 1.0
-        # A host with many of the ranks cannot be bounded by one half: it carries what is more than its share of the ranks.
-        bounded = expected <= FEW_HOSTS or len(rows) == 1
-        bound = upper_bound(share, telling) if bounded else 1.0 if chance < FALSE else 0.0
-        return Carrier(name, share, bound, rows, chance)
+        alike = len(rows) / len(graph.ranks)
+        chance = min(1.0, tested * binomial_tail(share, telling, alike)) if len(rows) else 1.0
+        return Carrier(name, share, upper_bound(share, telling), rows, chance, alike)
 
     rank = rank_label(int(graph.ranks[worst]), graph.members)
     found = [carrier(rank, float(by_rank[worst]), np.array([worst]), len(by_rank)),
@@ -232,7 +246,7 @@ def _carries_most(graph: Graph, host: Ints, origin: Ints, cost: Floats, telling:
         found += [carrier(f"host {names[host == h][0]}", float(by_host[h]), np.flatnonzero(host == h), len(by_host))
                   for h in np.flatnonzero(by_host)]  # fmt: skip
     # Of a host and its one rank that has it all, the rank.
-    return max(found, key=lambda one: (one.bound if one.bound < CARRIES else CARRIES + one.share, -len(one.rows)))
+    return max(found, key=lambda one: (one.bound if one.bound < CARRIES else CARRIES + one.caused, -len(one.rows)))
 
 
 def _culprit(evidence: Evidence, found: Strays, carried: Carrier, others: Sequence[Finding]) -> Finding | None:
@@ -266,6 +280,11 @@ def _culprit(evidence: Evidence, found: Strays, carried: Carrier, others: Sequen
     )
 
 
+def beyond_alike(share: float, alike: float) -> float:
+    """What of a share is more than it would be if these ranks, which are ``alike`` of all, were like the others."""
+    return max((share - alike) / (1 - alike), 0.0) if alike < 1 else 0.0
+
+
 def upper_bound(share: float, episodes: float) -> float:
     """95 % upper bound of a share of so many episodes of equal cost (Clopper and Pearson)."""
     from scipy.special import betaincinv
@@ -282,10 +301,10 @@ def binomial_tail(share: float, episodes: float, expected: float) -> float:
     return 1.0 if hits <= 0 else float(betainc(hits, episodes - hits + 1, expected))
 
 
-def _steps_to_bound(share: float, telling: float, steps: int) -> int:
-    """How many steps more would bound such a share below one half."""
+def _steps_to_bound(carried: Carrier, telling: float, steps: int) -> int:
+    """How many steps more would bound such a share."""
     for times in np.geomspace(1.1, 1000, 40):
-        if upper_bound(share, telling * times) < CARRIES:
+        if beyond_alike(upper_bound(carried.share, telling * times), carried.alike) < CARRIES:
             return int(np.ceil(steps * (times - 1)))
     return steps * 1000
 
@@ -375,7 +394,7 @@ def _because(s: Structure) -> str:
     text = (
         f"waiting for whoever is late costs {_per_cent(s.loss_share)} of the wall clock, {s.amplification:.0f} times what "
         f"ranks are late on average; nobody carries it ({s.carried.name} most, {100 * s.carried.share:.0f} % of it, "
-        f"surely below {100 * s.carried.bound:.0f} %)"
+        f"surely below {100 * s.carried.at_most:.0f} %)"
     )
     if s.origins is not None:
         o = s.origins

@@ -85,13 +85,19 @@ class Workload(Protocol[S]):
     """
 
     name: str
+    noun: str = "rank"
+    """What an accelerator is called."""
+    piece: str = "step"
+    """What it does again and again."""
     policies: Mapping[str, Policy[S]]
     seeds: int = 4
     """How often a rate is drawn for the threshold and the reserve: fewer where it takes long, with wider intervals."""
     long_rates: bool = False
     """Whether a rate takes so long that threads are worth their while."""
     has_advice: bool = False
-    """Whether ``--advice`` applies."""
+    """Whether ``--advice`` applies; then policies are tried one by one only with it."""
+    places_each_policy: bool = False
+    """Whether regime and threshold of each policy alone are quick enough to be always sought."""
 
     def parse(self, table: Mapping[str, Any], label: str, text: str) -> tuple[S, list[str]]:
         """The scenario, and the keys that took their defaults; refuses with the line."""
@@ -113,6 +119,15 @@ class Workload(Protocol[S]):
         """Useful work a second, failures and waiting taken off; called often. Not called where there is an own regime."""
         raise AssertionError(f"{self.name} has a regime of its own")
 
+    def mechanisms(self, s: S) -> Mapping[str, Callable[[S, float], S]]:
+        """What takes work away as a job grows, by name: the scenario with so many times of it, 0 to switch it off."""
+        return {}
+
+    def uncertain_rates(self, s: S, how: Sampling) -> Floats | None:
+        """The rate with each joint draw of what the scenario gives as a range, over that with their middle values; None where
+        nothing is given so."""
+        return None
+
     def ideal(self, s: S) -> S:
         """The scenario without jitter and without failures."""
         return self.scale_jitter(s, 0.0)
@@ -133,6 +148,10 @@ class Workload(Protocol[S]):
     def sketch(self, s: S, how: Sampling) -> Answer:
         """A forecast of mean values, as fast as ``rate`` where the workload has one."""
         return self.forecast(s, how)
+
+    def sketches_well(self, s: S) -> bool:
+        """Whether a sketch says of rates, costs and energy what a forecast does, to a few thousandths."""
+        return False
 
     def value_and_cost(self, s: S) -> tuple[float | None, float | None]:
         """What a unit of ``rate`` is worth for a second, and what the scenario costs a second; None for what is not given."""

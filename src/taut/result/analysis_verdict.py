@@ -11,6 +11,7 @@ from taut.core.tables import Kind
 from taut.diagnose.failed_spans import failed_spans, failed_text
 from taut.diagnose.finding import Finding as Diagnosed
 from taut.diagnose.instability import Structure
+from taut.diagnose.unequal_ranks import Unequal, unequal_ranks
 from taut.graph import Graph
 from taut.result.computed import Computed
 from taut.result.no_gate import why_no_gate
@@ -68,7 +69,11 @@ def analysis_verdict(a: Computed, explained: float, controlled: ControlResult | 
         )
     else:
         doubts = quiet_doubts(a, share)
-        text, kind = " ".join([_quiet(a, share, not doubts), *doubts]), "unknown" if doubts else "healthy"
+        # Whoever is slower for good is waited for: without waiting nothing is to be dealt otherwise.
+        apart = unequal_ranks(g) if share["jitter wait"] + share["fault wait"] >= 100 * LISTED_SHARE / 2 else None
+        said = [] if apart is None else [_unequal(apart)]
+        text = " ".join([_quiet(a, share, not doubts and not said), *said, *doubts])
+        kind = "unknown" if doubts else "structural" if apart is not None and not apart.ordinary else "healthy"
     failed = failed_spans(g.trace)
     if failed:  # what fails comes before what is slow
         text, kind = f"{failed_text(failed)} {text}", "component" if kind == "healthy" else kind
@@ -227,6 +232,13 @@ def _quiet(a: Computed, share: dict[str, float], ordinary: bool) -> str:
     elif ordinary:
         text += ", all of it ordinary variation or structure"
     return text + "."
+
+
+def _unequal(u: Unequal) -> str:
+    """Ranks of like work that take unlike times for good, and what dealing work by speed would save."""
+    as_usual = ", as devices of one model may be" if u.ordinary else ", more than devices of one model are"
+    spread, saved = (100 * one.value for one in (u.spread, u.saved_share))
+    return f"Ranks are unequal for good by {spread:.0f} %{as_usual}: work dealt by speed would save up to {saved:.0f} %."
 
 
 def _worst_stage(a: Computed) -> str:

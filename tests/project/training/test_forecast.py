@@ -13,8 +13,9 @@ from msgspec.structs import replace
 from taut.cli import main
 from taut.core.errors import InputRefused, UsageError
 from taut.project.projection import project_table
-from taut.project.training.device_work import memory_gb, parameters
 from taut.project.training.forecast import at, forecast
+from taut.project.training.model_shape import parameters
+from taut.project.training.rank_memory import memory_gb
 from taut.project.training.scenario import Scenario, parse
 from taut.project.training.step_time import step_ns
 from taut.project.workload import Sampling
@@ -112,7 +113,7 @@ def test_noise_is_drawn_from_a_finished_run(tmp_path: Path) -> None:
 def test_a_job_that_does_not_fit_its_devices_is_refused() -> None:
     table, text = load("gpt-175b")
     table["job"] = {**table["job"], "tp": 1, "pp": 1, "dp": 1536}
-    with pytest.raises(InputRefused, match=r"a rank of 1,536 needs .* GB, A100 .* has 80 \(weights 349.2, .*\); raise job.tp"):
+    with pytest.raises(InputRefused, match=r"a rank of 1,536 needs .* GB, A100 .* has 80 \(weights 350.4, .*\); raise job.tp"):
         project_table(table, "gpt-175b", text)
 
 

@@ -165,7 +165,7 @@ def test_spares_and_copies_are_paid_for(gpt: Scenario) -> None:
         for s in (priced, POLICIES["spares"].apply(priced, 104), POLICIES["speculative"].apply(priced, 0.5))
     )
     assert spare["cost_per_unit"] * spare["tokens_per_s"] == pytest.approx(
-        plain["cost_per_unit"] * plain["tokens_per_s"] * (192 + 104) / (192 + 8)
+        plain["cost_per_unit"] * plain["tokens_per_s"] * (192 + 104) / (192 + 10)
     )
     assert copied["extra_work_share"] > 0
     assert copied["cost_per_unit"] * copied["tokens_per_s"] > plain["cost_per_unit"] * plain["tokens_per_s"]

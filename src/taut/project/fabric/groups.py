@@ -201,8 +201,17 @@ class Net:
     def _protocol_ns(self, verb: str, axis: str, size: float, one: Protocol) -> float:
         pace = self.pace(axis, verb if verb in ("send", "all-to-all") else one.algorithm)
         rate, latency = pace.gb_per_s * one.bandwidth_share, pace.latency_us * one.latency_times
+        rate *= 1.0 if verb == "send" else self.scale_share(axis, pace.level)
         took = time_ns(verb, one.algorithm, self.members(axis), size, rate, latency)
         return (one.start_us + self.late_us(verb, axis, pace.level)) * 1e3 + took
+
+    def scale_share(self, axis: str, level: int) -> float:
+        """Share of the rate that collectives of a group keep on as many nodes as it lies on."""
+        tier = self.fabric.tiers[min(level, self.topology.depth - 1)]
+        if not tier.scale_nodes:
+            return 1.0
+        nodes = self.members(axis) / self.members_per_node(axis)
+        return float(np.interp(np.log(nodes), np.log(tier.scale_nodes), tier.scale_shares))
 
     def late_us(self, verb: str, axis: str, level: int) -> float:
         """How late the last of a group's members is; of a send there is but one."""

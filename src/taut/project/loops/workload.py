@@ -171,6 +171,8 @@ class LoopsWorkload(Workload[Scenario]):
     """A pool of replicas and the controllers that act on it."""
 
     name = "loops"
+    noun = "accelerator"
+    piece = "request"
     policies = POLICIES
     has_advice = True
 

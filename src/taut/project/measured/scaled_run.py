@@ -28,6 +28,7 @@ from taut.project.measured.residuals import TAILS, Residuals, lateness
 from taut.project.measured.transfer_growth import Transfers, verb_of
 from taut.project.measured.widened_graph import Widened
 from taut.project.noise import RunNoise
+from taut.project.time_groups import bound_by, grouped, largest_term
 from taut.replay.blame import blame
 from taut.replay.reference import across
 from taut.replay.timeline import Batch, Change, batch, replay
@@ -70,8 +71,8 @@ class Forecast:
 
     @property
     def dominant(self) -> str:
-        """The largest of the terms."""
-        return max(self.terms_ns, key=lambda term: self.terms_ns[term])
+        """The largest term of the group that the scale is bound by."""
+        return largest_term(self.terms_ns, grouped(self.terms_ns))
 
     def entry(self) -> types.Forecast:
         """Its part of the result; what a trace does not say is None."""
@@ -92,6 +93,8 @@ class Forecast:
             terms_ns=self.terms_ns,
             in_range=self.in_range,
             beyond=list(self.beyond),
+            groups=grouped(self.terms_ns),
+            bound=bound_by(grouped(self.terms_ns)),
         )
 
 

@@ -10,27 +10,42 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil
 
-from taut.project.training.scenario import Device, Job, Model, Scenario, state_shards
+from taut.project.training.model_shape import (
+    EIGHT,
+    HALF,
+    Matrix,
+    activated,
+    adapted,
+    dense_matrices,
+    expert_ffn,
+    expert_parameters,
+    latents_gathered,
+    layer_parameters,
+    query_width,
+    tokens_of,
+    value_width,
+)
+from taut.project.training.rank_memory import sharded_parameters
+from taut.project.training.scenario import Device, Job, Model, Scenario
 
-# Bytes of a number in half precision.
-HALF = 2
 # Rows and columns of a product that one processor computes at once.
 TILE = 128, 256
 # Of what an unfilled last wave would lose by counting, this share is really lost: the rest is hidden or split up.
 WHOLE_WAVES = 0.5
 # Kernels of a layer's forward pass that are no product; those of its attention core.
 ELEMENTWISE, ATTENTION = 8, 3
-# Bytes an optimiser step reads and writes for a parameter: gradient, master copy, two moments, the copy in half precision.
-OPTIMISER_BYTES = 36
-# Bytes that the optimiser keeps for a parameter: master copy and two moments in full precision.
-STATE_BYTES = 12
-# Bytes of a number of a product in fp8; those that a cast from half precision moves for each; and those of the two copies of
-# a weight (one transposed) that are kept beside the one in half precision.
-EIGHT, CAST_BYTES, COPIES_BYTES = 1, 3, 2
+# Bytes an optimiser step reads and writes for a parameter: gradient, master copy, two moments, the copy in half precision;
+# and the gradient once more for its norm.
+OPTIMISER_BYTES = 40
+# Measured, validation/h200_rest.json: the backward pass of fused attention over its forward pass; bytes that loss and softmax
+# move for a logit in one direction, in full precision and kernel by kernel.
+ATTENTION_BACKWARD, LOSS_BYTES = 2.8, 24
+# Bytes that a cast from half precision to fp8 moves for a number.
+CAST_BYTES = 3
 # Products of experts, one for each in a single kernel, against one product of that size (validation/h200_eight_bit.json,
 # ``python bench/device.py --compare``): the share of its rate that they reach, and the rows of unfilled tiles that an
-# expert adds where tokens are dealt unevenly.
-GROUPED_SHARE, GROUPED_ROWS = 0.94, 112
+# expert adds where tokens are dealt unevenly. In fp8 the share is less (validation/h200_rest.json).
+GROUPED_SHARE, GROUPED_SHARE_FP8, GROUPED_ROWS = 0.94, 0.89, 112
 
 
 def gemm_ns(d: Device, rows: int, columns: int, depth: int, batch: int = 1, *, eight_bit: bool = False) -> float:
@@ -57,7 +72,8 @@ def linear_ns(s: Scenario, rows: int, columns: int, depth: int) -> float:
 def grouped_ns(s: Scenario, rows: int, columns: int, depth: int, experts: int) -> float:
     """One product for each expert, with so many rows each on average and unevenly dealt."""
     d, eight_bit = s.device, s.job.precision == "fp8"
-    took = gemm_ns(d, rows + GROUPED_ROWS, columns, depth, experts, eight_bit=eight_bit) / GROUPED_SHARE
+    share = GROUPED_SHARE_FP8 if eight_bit else GROUPED_SHARE
+    took = gemm_ns(d, rows + GROUPED_ROWS, columns, depth, experts, eight_bit=eight_bit) / share
     return took + (_cast_ns(d, rows * depth * experts) if eight_bit else 0.0)
 
 
@@ -84,11 +100,15 @@ class Layer:
     """The part of it that selective recomputation repeats."""
     host_ns: float
     """Time the host needs to issue it."""
+    frozen_ns: float = 0.0
+    """Products of weights that are not trained: the backward pass has no gradients of them to compute."""
+    beyond_ns: float = 0.0
+    """What the backward pass takes beyond twice the forward pass: fused attention, and adding up gradients."""
 
     def backward_ns(self, recompute: str) -> float:
         """Backward pass: every product twice, and what was not kept once more."""
         again = {"none": 0.0, "selective": self.attention_ns, "full": self.forward_ns}[recompute]
-        return 2 * self.forward_ns + again
+        return 2 * self.forward_ns - self.frozen_ns + self.beyond_ns + again
 
     def issued_ns(self, recompute: str) -> float:
         """Time the host needs for the backward pass."""
@@ -96,165 +116,102 @@ class Layer:
 
 
 def layer(s: Scenario) -> Layer:
-    """Forward pass of one layer."""
+    """Forward pass of one layer; of a mixture, of one that has experts."""
     m, j, d = s.model, s.job, s.device
-    tokens, wide = tokens_of(m, j), m.hidden // m.heads
-    products = linear_ns(s, tokens, (m.hidden + 2 * _kv(m) * wide) // j.tp, m.hidden)
-    products += linear_ns(s, tokens, m.hidden, m.hidden // j.tp)
-    products += _feed_forward(s, tokens)
-    rest = _elementwise_bytes(m, j, tokens)
-    core = _attention_ns(s)
-    return Layer(products + moved_ns(d, rest) + ELEMENTWISE * d.kernel_us * 1e3 + core, core, d.host_layer_us * 1e3)
+    tokens, core = tokens_of(m, j), _attention_ns(s)
+    products = sum(linear_ns(s, _rows(one, m, j), *one.on_a_rank(j.tp)) for one in dense_matrices(m))
+    ordered = 0.0
+    if m.experts:
+        routed, ordered = _experts_ns(s, tokens)
+        products += routed
+    rest = moved_ns(d, _elementwise_bytes(m, j, tokens)) + _elementwise_kernels(m) * d.kernel_us * 1e3
+    adapters = sum(_adapter_ns(s, one) for one in adapted(m, j))
+    forward = products + adapters + ordered + rest + core
+    beyond = (ATTENTION_BACKWARD - 2) * core * m.flash_attention + _added_up_ns(s)
+    return Layer(forward, core, d.host_layer_us * 1e3, products if j.lora_rank else 0.0, beyond)
 
 
-def tokens_of(m: Model, j: Job) -> int:
-    """Tokens of a micro-batch on one rank."""
-    return j.micro_batch * m.sequence // j.cp
+def _added_up_ns(s: Scenario) -> float:
+    """What a layer's gradients and weights move through memory beside its products, for every micro-batch.
+
+    Gradients are added to those of the micro-batches before: the sum is read and written instead of a product in half precision
+    being written. Fully sharded weights are copied out of the buffer they were gathered in, for each pass, and gradients into
+    the one they are scattered from.
+    """
+    m, j = s.model, s.job
+    if j.sharding in ("zero3", "hsdp"):
+        each = 2 * 2 * HALF + HALF + j.gradient_bytes
+    else:
+        each = 2 * j.gradient_bytes - HALF if j.micro_batches > 1 else 0
+    experts = expert_parameters(m) / j.ep
+    if j.sharding == "zero3" and j.dp * j.cp == j.ep:  # experts that nobody else holds are not gathered
+        experts *= 2 * j.gradient_bytes / each
+    held = (layer_parameters(m) - expert_parameters(m) + experts) / j.tp
+    return 0.0 if j.lora_rank else moved_ns(s.device, each * held)
 
 
-def _kv(m: Model) -> int:
-    return m.kv_heads or m.heads
+def _rows(one: Matrix, m: Model, j: Job) -> int:
+    """Tokens that a rank multiplies with a matrix."""
+    return tokens_of(m, j) // (j.tp if one.cut == "tokens" and latents_gathered(m, j) else 1)
 
 
-def _ffn(m: Model) -> int:
-    return m.ffn or 4 * m.hidden
+def _adapter_ns(s: Scenario, one: Matrix) -> float:
+    """Into the adapter's width, and out of it; in half precision."""
+    columns, depth = one.on_a_rank(s.job.tp)
+    rows, rank = _rows(one, s.model, s.job), s.job.lora_rank
+    return gemm_ns(s.device, rows, rank, depth) + gemm_ns(s.device, rows, columns, rank)
 
 
-def _feed_forward(s: Scenario, tokens: int) -> float:
-    """The two (or three) products of the feed-forward block, of every expert that is here."""
+def _experts_ns(s: Scenario, tokens: int) -> tuple[float, float]:
+    """Products of the router and of every expert that is here; and putting tokens in the order of their experts."""
     m, j, d = s.model, s.job, s.device
-    inner, up = _ffn(m) // j.tp, 2 if m.gated else 1
-    if not m.experts:
-        return linear_ns(s, tokens, up * inner, m.hidden) + linear_ns(s, tokens, m.hidden, inner)
+    inner, up = expert_ffn(m) // j.tp, 2 if m.gated else 1
     here = m.experts // j.ep
-    each = max(1, tokens * m.experts_per_token * j.ep // m.experts)
+    each = max(1, int(j.expert_imbalance * (tokens * m.experts_per_token * j.ep // m.experts)))
     router = gemm_ns(d, tokens, m.experts, m.hidden)
     # Tokens are put in the order of their experts and back: read and written, twice.
-    ordered = moved_ns(d, 2 * 2 * HALF * tokens * m.experts_per_token * m.hidden / j.tp) + 2 * d.kernel_us * 1e3
-    return router + ordered + grouped_ns(s, each, up * inner, m.hidden, here) + grouped_ns(s, each, m.hidden, inner, here)
+    copies = tokens * m.experts_per_token * j.expert_imbalance
+    ordered = moved_ns(d, 2 * 2 * HALF * copies * m.hidden / j.tp) + 2 * d.kernel_us * 1e3
+    return router + grouped_ns(s, each, up * inner, m.hidden, here) + grouped_ns(s, each, m.hidden, inner, here), ordered
 
 
 def _attention_ns(s: Scenario) -> float:
     """Scores, softmax and context; scores that stay on the chip move nothing, and only half of them are needed."""
     m, j, d = s.model, s.job, s.device
-    wide, batch, queries = m.hidden // m.heads, j.micro_batch * m.heads // j.tp, m.sequence // j.cp
+    batch, queries = j.micro_batch * m.heads // j.tp, m.sequence // j.cp
     if m.flash_attention:
-        reached = d.peak_tflops * 1e3 * d.gemm_share * 0.7
-        return 2.0 * batch * queries * m.sequence * wide / reached + d.kernel_us * 1e3
-    products = gemm_ns(d, queries, m.sequence, wide, batch) + gemm_ns(d, queries, wide, m.sequence, batch)
+        reached = d.peak_tflops * 1e3 * d.gemm_share * d.attention_share
+        return 1.0 * batch * queries * m.sequence * (query_width(m) + value_width(m)) / reached + d.kernel_us * 1e3
+    scores = gemm_ns(d, queries, m.sequence, query_width(m), batch)
+    products = scores + gemm_ns(d, queries, value_width(m), m.sequence, batch)
     # Softmax reads and writes a score; dropout reads, writes and masks it.
     return products + moved_ns(d, batch * queries * m.sequence * (4 * HALF + 1.0)) + ATTENTION * d.kernel_us * 1e3
 
 
 def _elementwise_bytes(m: Model, j: Job, tokens: int) -> float:
-    """Two norms, two dropouts with residual, the activation, biases; the first two are cut only by sequence parallelism."""
-    outside = tokens * m.hidden * (2 * 2 * HALF + 2 * (3 * HALF + m.dropout)) / (j.tp if j.sequence_parallel else 1)
-    return outside + tokens * (2 * HALF * _ffn(m) * max(m.experts_per_token, 1) + 3 * HALF * m.hidden) / j.tp
+    """Norms, dropouts with residual (two of each, of parallel blocks one), the activation, biases; the first two are cut only
+    by sequence parallelism. Latents have norms too, and a head's key is put together from its parts."""
+    norms = 1 if m.parallel_blocks else 2
+    outside = tokens * m.hidden * (norms * 2 * HALF + norms * (3 * HALF + m.dropout)) / (j.tp if j.sequence_parallel else 1)
+    outside += tokens * 2 * HALF * (m.query_latent + m.kv_latent) / (j.tp if latents_gathered(m, j) else 1)
+    joined = 2 * HALF * m.heads * query_width(m) if m.kv_latent else 0
+    return outside + tokens * (2 * HALF * activated(m, j) + 3 * HALF * m.hidden + joined) / j.tp
 
 
-def head_ns(s: Scenario) -> float:
+def _elementwise_kernels(m: Model) -> int:
+    """Kernels of a layer that are no product; shared experts have an activation and a sum of their own."""
+    latents = (m.query_latent > 0) + 2 if m.kv_latent else 0
+    return ELEMENTWISE - 2 * m.parallel_blocks + latents + 2 * (m.shared_experts > 0)
+
+
+def head_ns(s: Scenario) -> tuple[float, float]:
     """Logits and loss of one micro-batch on the last stage, forward and backward."""
     m, j, d = s.model, s.job, s.device
     tokens = tokens_of(m, j)
-    return 3 * gemm_ns(d, tokens, m.vocab // j.tp, m.hidden) + moved_ns(d, 3 * 4 * HALF * tokens * m.vocab / j.tp)
-
-
-def layer_parameters(m: Model) -> float:
-    """Parameters of one layer."""
-    attention = (2 * m.hidden + 2 * _kv(m) * (m.hidden // m.heads)) * m.hidden
-    return attention + _block_parameters(m) * max(m.experts, 1) + 4 * m.hidden
-
-
-def _block_parameters(m: Model) -> float:
-    """Of one feed-forward block."""
-    return (3 if m.gated else 2) * _ffn(m) * m.hidden
-
-
-def expert_parameters(m: Model) -> float:
-    """Parameters of one layer's experts."""
-    return _block_parameters(m) * m.experts
-
-
-def parameters(m: Model) -> float:
-    """Parameters of the model."""
-    return m.layers * layer_parameters(m) + m.vocab * m.hidden
-
-
-def stage_parts(s: Scenario) -> tuple[float, float]:
-    """Parameters on a rank of the busiest stage, before the state is sharded: those that every rank along dp and cp holds, and
-    those of the experts that are here."""
-    m, j = s.model, s.job
-    experts, embedding = m.layers * expert_parameters(m), m.vocab * m.hidden
-    return ((parameters(m) - experts - embedding) / j.pp + embedding) / j.tp, experts / j.pp / j.ep / j.tp
-
-
-def stage_parameters(s: Scenario) -> float:
-    """Parameters on a rank of the busiest stage, before the state is sharded; experts are spread over their ranks."""
-    return sum(stage_parts(s))
-
-
-def sharded_parameters(s: Scenario) -> float:
-    """Of these, the part whose optimiser state a rank holds: a share of all ranks that hold the same, those of dp and cp."""
-    j, (dense, experts) = s.job, stage_parts(s)
-    if j.sharding == "none":
-        return dense + experts
-    if j.sharding == "hsdp":
-        return (dense + experts) / state_shards(j, s.fabric.node)
-    return dense / (j.dp * j.cp) + experts / (j.dp * j.cp / j.ep)
+    product, moved = gemm_ns(d, tokens, m.vocab // j.tp, m.hidden), moved_ns(d, LOSS_BYTES * tokens * m.vocab / j.tp)
+    return product + moved, (1 if j.lora_rank else 2) * product + moved
 
 
 def optimiser_ns(s: Scenario) -> float:
     """One optimiser step over what a rank holds."""
     return moved_ns(s.device, OPTIMISER_BYTES * sharded_parameters(s))
-
-
-def flops_per_step(m: Model, global_batch: int) -> float:
-    """FLOPs a step needs, forward and backward, nothing computed twice."""
-    tokens = float(global_batch) * m.sequence
-    active = m.layers * (layer_parameters(m) - (0 if not m.experts else _idle_experts(m))) + m.vocab * m.hidden
-    # 6 FLOPs a parameter and token (2 forward, 4 backward), and 12·l·h·s for attention scores (Narayanan et al. 2021).
-    return 6 * tokens * active + 12 * tokens * m.layers * m.hidden * m.sequence
-
-
-def _idle_experts(m: Model) -> float:
-    return _block_parameters(m) * (m.experts - m.experts_per_token)
-
-
-def memory_parts_gb(s: Scenario) -> dict[str, float]:
-    """What the busiest rank must hold, part by part; beside it a library and the allocator take some."""
-    m, j = s.model, s.job
-    whole, part = stage_parameters(s), sharded_parameters(s)
-    kept = part if j.sharding in ("zero3", "hsdp") else whole
-    weight = HALF + (COPIES_BYTES if j.precision == "fp8" else 0)
-    in_flight = float(min(j.micro_batches, j.pp) if j.schedule != "gpipe" else j.micro_batches)
-    if j.schedule == "interleaved":
-        # Warming up, a stage takes more chunks than it has micro-batches of its own (Korthikanti et al. 2022).
-        in_flight = min(in_flight * (1 + (j.pp - 1) / (j.pp * j.virtual_pp)), j.micro_batches)
-    counts = {
-        "weights": weight * kept,
-        "gradients": j.gradient_bytes * (part if j.sharding in ("zero2", "zero3", "hsdp") else whole),
-        "optimiser": STATE_BYTES * part,
-        "activations": in_flight * m.layers / j.pp * _kept_bytes(s),
-    }
-    return {name: count / 1e9 for name, count in counts.items()}
-
-
-def memory_gb(s: Scenario) -> float:
-    """What the busiest rank must hold: parameters, gradients, optimiser, and activations of the micro-batches in flight."""
-    return sum(memory_parts_gb(s).values())
-
-
-def _kept_bytes(s: Scenario) -> float:
-    """Activations of one layer of one micro-batch that are kept for the backward pass."""
-    m, j = s.model, s.job
-    tokens = tokens_of(m, j)
-    inputs = HALF * tokens * m.hidden / (j.tp if j.sequence_parallel else 1)
-    if j.recompute == "full":
-        return inputs
-    scores = 0.0 if m.flash_attention or j.recompute == "selective" else 5.0 * j.micro_batch * m.heads * m.sequence**2 / j.tp
-    # Inputs of norms and of both blocks, masks of dropout; queries, keys, values, the context, what the feed-forward block has.
-    # In fp8 the inputs of three of the four products are kept as they were cast.
-    less = HALF - EIGHT if j.precision == "fp8" else 0
-    outside = (8 - 2 * less + 2 * m.dropout) / (j.tp if j.sequence_parallel else 1)
-    wide = ((6 if m.gated else 4) - less) * _ffn(m) / m.hidden * max(m.experts_per_token, 1)
-    return tokens * m.hidden * (outside + (4 + 4 * _kv(m) / m.heads + wide) / j.tp) + scores

@@ -26,7 +26,7 @@ from taut.core.jit import Kernel
 from taut.core.tables import NULL, Kind, Member, Op, Table, Trace, Verb
 from taut.graph import Clock, Graph
 from taut.project.noise import CELLS, EVENLY, POINTS, REACH, at_even_chances, table
-from taut.project.training import device_work as work
+from taut.project.training import model_shape, rank_memory
 from taut.project.training import policy_effects as effects
 from taut.project.training.grid import Grid, op_key, replica_key, step_key
 from taut.project.training.pipeline import FORWARD
@@ -112,7 +112,7 @@ def _shape(s: Scenario, p: Plan, grid: Grid, steps: int, by: str) -> Shape:
     """The beats of a replica: of every op a receive, work and meetings in turn, a send; refused where they are too many."""
     program, inner = grid.program, s.job.tp * s.job.cp
     parts = np.array([max(n, 1) if by == "layer" else 1 for n in p.gates])[program.direction]
-    turns = np.array([2 if inner > 1 or moved > 0 else 1 for moved in p.transfer_ns])[program.direction]
+    turns = np.array([2 if inner > 1 or moved > 0 else 1 for moved in p.transfer_ns.max(axis=1)])[program.direction]
     count = program.takes + parts * turns + program.gives
     rows = steps * inner * s.job.dp * (int(count.sum()) + 3 * s.job.pp)
     if rows > MOST_ROWS:
@@ -209,8 +209,8 @@ def _layers(shape: Shape, grid: Grid, steps: int, seed: int, one: Floats) -> Flo
 
 def _works(s: Scenario, shape: Shape, grid: Grid, p: Plan, rows: Rows, took: Floats) -> Floats:
     """Work of every row, ns. What a grid's op takes holds its transfers, and its send where that keeps the sender busy."""
-    busy_ns = p.hop_ns if grid.hop_ns == 0 else 0.0
-    moved = np.array(p.transfer_ns)[grid.program.direction] / shape.parts
+    busy_ns = p.hop_ns if grid.hop_ns == p.late_ns else 0.0
+    moved = p.transfer_ns.ravel()[grid.program.cell] / shape.parts
     sent = np.where(grid.program.gives, busy_ns, 0.0) / shape.parts
     out = np.zeros(len(rows.op))
     for role, value in ((RECEIVE, busy_ns + grid.hop_ns), (SEND, busy_ns), (UPDATE, p.optimiser_ns)):
@@ -399,10 +399,10 @@ def _peers(shape: Shape, grid: Grid, rows: Rows, rank: Ints) -> Ints:
 
 def _sizes(s: Scenario, rows: Rows) -> Ints:
     """Bytes of what is moved: activations, gradients; -1 for what moves nothing."""
-    passed = work.HALF * work.tokens_of(s.model, s.job) * s.model.hidden
+    passed = model_shape.HALF * model_shape.tokens_of(s.model, s.job) * s.model.hidden
     bytes_of = np.full(UPDATE + 1, NULL)
     bytes_of[[RECEIVE, SEND]], bytes_of[MEET] = passed // s.job.tp, passed
-    bytes_of[SYNC], bytes_of[NORM] = int(s.job.gradient_bytes * work.stage_parameters(s)), 4
+    bytes_of[SYNC], bytes_of[NORM] = int(s.job.gradient_bytes * rank_memory.trained_parameters(s)), 4
     return bytes_of[rows.role]
 
 

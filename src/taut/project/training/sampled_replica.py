@@ -2,7 +2,7 @@
 
 Replicas meet nobody between two synchronisations, so their times are draws from one distribution (what they differ by for
 good is drawn with each), and a step is the longest of as many as there are. One replica is simulated a few hundred times; the
-expected longest of any number is then a look-up. What failures leave is drawn as in the forecast.
+expected longest of any number is then a look-up. What failures leave is expected, not drawn (``failures.expected_kept``).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from functools import lru_cache
-from math import exp, expm1, log
+from math import expm1
 
 import numpy as np
 from msgspec.structs import replace
@@ -21,18 +21,21 @@ from taut.core.normal_score import normal_score, upper_score
 from taut.project.noise import GRID, POINTS, Slowness, longest_mean, mixture, odds, of_ops, table, with_jumps, without_pauses
 from taut.project.pauses import Pauses, Reach, events, forced, rare, reach, usual
 from taut.project.training import policy_effects as effects
-from taut.project.training.failures import JobHistories, domains, nodes_of, simulate_jobs
-from taut.project.training.forecast import HISTORIES, WORK_S, Forecast, step_terms
+from taut.project.training.failures import expected_kept, nodes_of
+from taut.project.training.forecast import Forecast, step_terms
 from taut.project.training.grid import Grid, Paused, Strays, Sync, step_lengths
 from taut.project.training.pipeline import program
-from taut.project.training.scenario import Failure, Noise, Scenario
+from taut.project.training.scenario import Noise, Scenario
 from taut.project.training.step_plan import Plan, plan
 from taut.project.training.step_time import pause_laws, pipeline_ns, split_work
 
-# Of a sample: schedule, pp, virtual pp, micro-batches, members of a group, steps between syncs, devices dealt by speed.
-Shape = tuple[str, int, int, int, int, int, bool]
+# Of a sample: schedule, pp, virtual pp, micro-batches, members of a group, steps between syncs, devices dealt by speed, how
+# late a hop is.
+Shape = tuple[str, int, int, int, int, int, bool, float]
 # Ops that a sample may take, and how many replicas are drawn whatever that says.
 OPS, FEWEST, MOST = 300_000, 250, 1 << 13
+# Ranks whose slowness is drawn for a sample: replicas of many ranks are drawn less often.
+RANKS = 1 << 16
 # Draws from which the sum of a chunk's layers is known; a step has many of them, so their ends matter little.
 SUMS = 1 << 14
 # Replicas whose devices differ for good, where another gate than a barrier wants to know when each of them ends …
@@ -47,15 +50,12 @@ DELAYS = 32
 TAIL = 0.2
 # Normal score of the table's end.
 FARTHEST = 7.0
-# Failures that are enough to know their mean cost.
-FAILURES, FEWEST_HISTORIES = 2000, 3
 
 
 def rate(s: Scenario, seed: int, measured: Floats | None = None) -> float:
     """Tokens a second that count; ``measured`` are the residuals of a run, as in ``forecast``."""
     mean = expected_step_ns(s, plan(s), seed, measured)
-    histories = _job_histories(s, mean, seed)
-    return Forecast.tokens_per_s_of(s, mean) * (1.0 if histories is None else histories.mean_kept)
+    return Forecast.tokens_per_s_of(s, mean) * expected_kept(s.failure, nodes_of(s), mean * 1e-9).useful
 
 
 def sketch(s: Scenario, seed: int = 0, measured: Floats | None = None) -> Forecast:
@@ -68,7 +68,7 @@ def sketch(s: Scenario, seed: int = 0, measured: Floats | None = None) -> Foreca
         alone + p.sync_ns + p.optimiser_ns,
         step_terms(s, p, alone, mean),
         s,
-        _job_histories(s, mean, seed),
+        expected=expected_kept(s.failure, nodes_of(s), mean * 1e-9),
     )
 
 
@@ -182,7 +182,7 @@ def _sampled_ends(s: Scenario, p: Plan, seed: int, measured: Floats | None) -> t
     layers, members = max(s.model.layers // len(p.forward_ns), 1), j.tp * j.cp
     tables = np.stack([_table(of_ops(s.noise), members, max(n, layers), residuals) for n in p.gates])
     late = effects.copy_threshold(s, tables, Slowness(s.noise, (FEWEST, j.pp, members), seed, s.policy.deal_by_speed), seed)
-    shape = (j.schedule, j.pp, j.virtual_pp, j.micro_batches, members, 1, s.policy.deal_by_speed)
+    shape = (j.schedule, j.pp, j.virtual_pp, j.micro_batches, members, 1, s.policy.deal_by_speed, p.late_ns)
     return _cached_ends(shape, fixed.tobytes(), drawn.tobytes(), tables.tobytes(), late, s.noise, seed)
 
 
@@ -190,25 +190,26 @@ def _sampled_ends(s: Scenario, p: Plan, seed: int, measured: Floats | None) -> t
 def _cached_ends(
     shape: Shape, fixed: bytes, drawn: bytes, tables: bytes, late: float, noise: Noise, seed: int
 ) -> tuple[Floats, Floats]:
-    schedule, pp, virtual_pp, micro_batches, members, _, by_speed = shape
+    schedule, pp, virtual_pp, micro_batches, members, _, by_speed, hop = shape
     todo = program(schedule, pp, virtual_pp, micro_batches)
     many = min(max(OPS // len(todo), FEWEST), MOST)
     expect(many * len(todo))
     sure, mean, quantiles = (np.frombuffer(part).reshape(2, -1) for part in (fixed, drawn, tables))
     fleeting = replace(noise, ranks_spread=0.0, slow_share=0.0, drift_share=0.0)
     passing = Slowness(fleeting, (many, pp, members), seed)
-    ends = Grid(todo, sure, mean, quantiles, 0.0, many, passing, late).step(np.zeros(many), 0, seed)
+    ends = Grid(todo, sure, mean, quantiles, hop, many, passing, late).step(np.zeros(many), 0, seed)
     usual = np.array([[longest_mean(one, 1)] for one in quantiles]) * np.ones(POINTS)
     lasting = Slowness(replace(noise, step_spread=0.0), (DEVICES, pp, members), seed, by_speed)
-    differ = Grid(todo, sure, mean, usual, 0.0, DEVICES, lasting).step(np.zeros(DEVICES), 0, seed)
-    return ends, differ - Grid(todo, sure, mean, usual, 0.0, 1).step(np.zeros(1), 0, seed)
+    differ = Grid(todo, sure, mean, usual, hop, DEVICES, lasting).step(np.zeros(DEVICES), 0, seed)
+    return ends, differ - Grid(todo, sure, mean, usual, hop, 1).step(np.zeros(1), 0, seed)
 
 
 def _sample(s: Scenario, p: Plan, seed: int, measured: bytes) -> Sample:
     j, (fixed, drawn) = s.job, split_work(p)
     layers = max(s.model.layers // len(p.forward_ns), 1)
     parts = tuple(max(n, layers) for n in p.gates)
-    shape = (j.schedule, j.pp, j.virtual_pp, j.micro_batches, j.tp * j.cp, j.steps_between_syncs, s.policy.deal_by_speed)
+    cut = (j.schedule, j.pp, j.virtual_pp, j.micro_batches)
+    shape = (*cut, j.tp * j.cp, j.steps_between_syncs, s.policy.deal_by_speed, p.late_ns)
     return Sample(shape, fixed.tobytes(), drawn.tobytes(), parts, without_pauses(s.noise), seed, measured)
 
 
@@ -227,8 +228,9 @@ class Sample:
     @property
     def sizes(self) -> tuple[int, int, int]:
         """How often it is simulated; its stages; members of a group."""
-        _, pp, virtual_pp, micro_batches, members, every, _ = self.shape
-        return min(max(OPS // (2 * pp * virtual_pp * micro_batches * every), FEWEST), MOST), pp, members
+        _, pp, virtual_pp, micro_batches, members, every, _, _ = self.shape
+        most = min(OPS // (2 * pp * virtual_pp * micro_batches * every), RANKS // (pp * members))
+        return min(max(most, FEWEST), MOST), pp, members
 
     @property
     def _work(self) -> tuple[Floats, Floats]:
@@ -242,14 +244,14 @@ class Sample:
 
     def means(self, paused: Paused | None = None) -> Floats:
         """Mean steps between two synchronisations, with such pauses (steps × replicas × stages)."""
-        schedule, pp, virtual_pp, micro_batches, members, every, by_speed = self.shape
+        schedule, pp, virtual_pp, micro_batches, members, every, by_speed, hop = self.shape
         if self.quiet and paused is None:
-            one = Grid(program(schedule, pp, virtual_pp, micro_batches), *self._work, np.ones((2, POINTS)), 0.0, 1)
+            one = Grid(program(schedule, pp, virtual_pp, micro_batches), *self._work, np.ones((2, POINTS)), hop, 1)
             return np.full(self.sizes[0], one.step(np.zeros(1), 0, 0).max())
         todo, many = program(schedule, pp, virtual_pp, micro_batches), self.sizes[0]
         expect(many * every * len(todo))
         tables = np.stack([_table(of_ops(self.noise), members, n, self.measured) for n in self.parts])
-        grid, slow = Grid(todo, *self._work, tables, 0.0, many), Slowness(self.noise, self.sizes, self.seed, by_speed)
+        grid, slow = Grid(todo, *self._work, tables, hop, many), Slowness(self.noise, self.sizes, self.seed, by_speed)
         zero, out = np.zeros(many), np.zeros(many)
         for step in range(every):
             pauses = None if paused is None else (paused[0][step], paused[1][step])
@@ -308,20 +310,3 @@ def _extrapolated(values: Floats) -> Floats:
     z = upper_score(-np.log1p(np.exp(GRID[beyond])))
     out[beyond] = np.maximum(a + b * z + c * z * z, values[-few])
     return out
-
-
-def _job_histories(s: Scenario, step_ns: float, seed: int) -> JobHistories | None:
-    """Job histories, if anything fails; steps that are about as long share them, because they matter little, or not at all."""
-    nodes = nodes_of(s)
-    per_s = sum(domain.per_s for domain in domains(s.failure, nodes))
-    if per_s == 0:
-        return None
-    many = int(min(max(FAILURES / (per_s * WORK_S), FEWEST_HISTORIES), HISTORIES))
-    # Rounding the step lets scales share their histories (an lru_cache); only warm-up and heat are counted in steps.
-    digits = 2 if s.failure.warmup_share or s.failure.heat_share else 0  # only what comes by and by is counted in steps
-    return _cached_histories(s.failure, nodes, s.fabric.node, exp(round(log(step_ns * 1e-9), digits)), many, seed)
-
-
-@lru_cache(maxsize=2048)
-def _cached_histories(failure: Failure, nodes: int, devices: int, step_s: float, many: int, seed: int) -> JobHistories:
-    return simulate_jobs(failure, nodes, devices, WORK_S, step_s=step_s, count=many, seed=seed)

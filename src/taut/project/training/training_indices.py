@@ -143,7 +143,7 @@ def effective_throughput_ratio(
     few = step_ns[:MOST]
     again = useful * noiseless_ns / few[drawn(len(few))].mean(axis=1)
     if histories is not None:
-        kept = histories.node_us[:, [PRODUCTIVE, SLOW]].sum(axis=1) / (histories.nodes * histories.count("wall_us"))
+        kept = histories.node_us[:, PRODUCTIVE] / (histories.nodes * histories.count("wall_us"))
         value, again = value * float(kept.mean()), again * kept[_resampled(histories)].mean(axis=1)
     found = _widened(_with_interval(value, again), record, lambda _, took: took)
     # A share of what could be done: steps that a gate does not wait for may be shorter than the one without noise.

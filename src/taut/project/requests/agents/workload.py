@@ -12,9 +12,9 @@ from taut.project.requests.agents import task_kernels as at
 from taut.project.requests.agents.policies import POLICIES
 from taut.project.requests.agents.scenario import AgentScenario
 from taut.project.requests.agents.tasks import AgentOutcome, batch_of, call_ns, phases, simulate, without_jitter
-from taut.project.requests.iteration_time import active_parameters
 from taut.project.requests.pool_workload import PoolForecast, PoolWorkload
 from taut.project.requests.replica_pool import replicas_on
+from taut.project.training.model_shape import active_parameters
 from taut.project.workload import Estimate, Sampling
 
 # Tasks of a forecast, unless more are asked for, and of a rate.
@@ -74,6 +74,7 @@ class AgentWorkload(PoolWorkload[AgentScenario]):
     """Tasks of many calls on a shared pool of model replicas."""
 
     name = "agents"
+    piece = "task"
     scenario = AgentScenario
     policies = POLICIES
 
