@@ -62,7 +62,7 @@ def whole(p: Plan) -> Plan:
     """The plan in whole nanoseconds, as a graph has them."""
     return replace(
         p, forward_ns=np.rint(p.forward_ns), backward_ns=np.rint(p.backward_ns), hop_ns=float(round(p.hop_ns)),
-        transfer_ns=tuple(float(round(t)) for t in p.transfer_ns), sync_ns=float(round(p.sync_ns)),
+        transfer_ns=np.rint(p.transfer_ns), late_ns=float(round(p.late_ns)), sync_ns=float(round(p.sync_ns)),
         optimiser_ns=float(round(p.optimiser_ns)),
     )  # fmt: skip
 
