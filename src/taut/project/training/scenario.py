@@ -316,7 +316,7 @@ class Noise(Strict, frozen=True):
     times: NotNegative = 1.0
     """How many times as far as pareto or measured noise says an op's work varies."""
     step_spread: NotNegative = 0.01
-    """Standard deviation of what all ops of a rank in one step have in common, as a share of them. Default, rounded: a hundred
+    """Standard deviation of what all ops of a rank in one step have in common, as a share of them. Default: rounded; a hundred
     such passes stray by 0.2 to 1.1 %; steps of benchmarks on 128 to 256 devices by 0.05 to 0.5 % (NVIDIA/dgxc-benchmarking),
     as ranks of 0.1 to 1.4 % have it."""
     ranks_spread: NotNegative = 0.005
