@@ -9,7 +9,7 @@ from rich.console import ConsoleRenderable
 from rich.text import Text
 
 from taut.render.analysis_screen import Screen, _print
-from taut.render.figure_table import aligned, amount, digits, in_blocks
+from taut.render.figure_table import aligned, amount, digits, in_blocks, price
 from taut.render.forecast_screen import threshold
 from taut.render.text import count, duration, middle, percent, safe
 from taut.render.workload_words import Words, words_of
@@ -160,6 +160,8 @@ def _cell(one: FigureRatio, value: float | str | None) -> str:
         return duration(value)
     if one.figure.endswith(("_share", "_ratio")) or one.figure == "mfu":
         return percent(value)
+    if one.figure == "cost_per_unit":
+        return price(value)
     scaled = value / {"energy_per_unit_j": 3.6e6, "total_w": 1e6}.get(one.figure, 1.0)
     return amount(scaled) if one.figure in ("cost", "energy_mwh", "t_co2e") else digits(scaled)
 
