@@ -27,12 +27,12 @@ def render_forecasts(result: ProjectResult, screen: Screen) -> str:
     rows, words = sorted(result.forecasts, key=lambda row: row.ranks), words_of(result.workload)
     own = next(row for row in rows if row.ranks == result.ranks)
     parts = [Text(_headline(result, own, words), style="bold"), _stands(result, own, words)]
+    limit, found = what_makes_it(result.threshold), result.threshold and result.threshold.ranks is not None
+    parts += [] if found else limit
     parts += [_bound(rows, screen, words), _times_at(rows, screen, words)]
     parts += [*_takes(rows, screen, words), *_budget(rows, screen)]
     parts += [_terms(rows, screen, words)]
-    limit = what_makes_it(result.threshold)
-    named = limit and result.threshold and result.threshold.ranks is not None
-    parts += [Text("What makes the limit", style="bold"), *limit] if named else limit
+    parts += [Text("What makes the limit", style="bold"), *limit] if limit and found else []
     parts += policy_parts(result, words, screen)
     parts += [part for about in result.envelope or () for part in _rows(about, getattr(result.envelope, about), screen)]
     parts += _separated(result)
