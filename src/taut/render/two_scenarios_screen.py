@@ -37,6 +37,10 @@ def render_two(result: TwoScenarios, screen: Screen) -> str:
     return _print([x for i, part in enumerate(parts) for x in ([Text()] if i else []) + [part]], screen)
 
 
+TIMES = 3.0
+"""From here on a ratio is said as times, not as percent more."""
+
+
 def _names(one: ProjectResult, other: ProjectResult, width: int) -> tuple[str, str]:
     """What the columns are called; two of one name by their place."""
     if one.scenario == other.scenario:
@@ -52,7 +56,9 @@ def _headline(result: TwoScenarios, words: Words) -> str:
     cost, rate = figures.get("cost_per_unit"), pair.figures[0]
     parts = []
     if rate.ratio is not None:
-        parts.append(f"{names[1]} delivers {_more(rate.ratio)} {words.rate} {'as' if _same(rate.ratio) else 'than'} {names[0]}")
+        more, than = ("the same", "as") if _same(rate.ratio) else (_more(rate.ratio), "than")
+        more, than = (f"{rate.ratio:.1f} times the", "of") if rate.ratio >= TIMES else (more, than)
+        parts.append(f"{names[1]} delivers {more} {words.rate} {than} {names[0]}")
     if cost and cost.ratio is not None:
         parts.append(f"the cost of {words.unit} is {'the same' if _same(cost.ratio) else _more(cost.ratio)}")
     text = "; ".join(parts) or f"{names[0]} and {names[1]} have no figure in common"
@@ -64,7 +70,9 @@ def _same(ratio: float) -> bool:
 
 
 def _more(ratio: float) -> str:
-    return "as much" if _same(ratio) else f"{100 * abs(ratio - 1):.1f} % {'more' if ratio > 1 else 'less'}"
+    if ratio >= TIMES:
+        return f"{ratio:.1f} times as much"
+    return f"{100 * abs(ratio - 1):.1f} % {'more' if ratio > 1 else 'less'}"
 
 
 def _limits(result: TwoScenarios, words: Words) -> list[str]:
