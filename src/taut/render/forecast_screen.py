@@ -50,10 +50,10 @@ def _headline(result: ProjectResult, own: Forecast, words: Words) -> str:
         text += f", {percent(own.mfu)} of the peak"
     if own.cost_per_unit is not None and own.currency:
         text += f", {price(own.cost_per_unit)} {safe(own.currency)} for {words.unit}"
-    if own.bound:
-        text += f"; bound by {safe(own.bound)}" + (f" ({safe(own.dominant)})." if own.dominant != own.bound else ".")
-    else:
-        text += f"; dominated by {safe(own.dominant)}." if own.dominant else "."
+    bound = own.bound or own.dominant
+    if bound:
+        text += f"; bound by {safe(bound)}" + (f" ({safe(own.dominant)})" if own.dominant and own.dominant != bound else "")
+    text += "."
     return text if own.in_range else text + " That scale is beyond what is known: a guess."
 
 
@@ -132,12 +132,9 @@ def _bound(rows: Sequence[Forecast], screen: Screen, words: Words) -> ConsoleRen
     """The one table: what of all time each group takes, which of them bounds the scale, and what a unit then costs."""
     ranks = f"{words.ranks}s"
     cells = {ranks: [_scale(row) for row in rows]}
-    grouped = [dict(row.groups) for row in rows if row.groups]
-    if len(grouped) == len(rows):
-        cells |= {name: [percent(groups[name]) for groups in grouped] for name in grouped[0]}
-    else:
-        cells["regime"] = [_kind(row.regime) for row in rows]
-    cells["bound by" if grouped else "dominates"] = [safe((row.bound if grouped else row.dominant) or "–") for row in rows]
+    grouped = [dict(row.groups or {}) for row in rows]
+    cells |= {name: [percent(groups.get(name)) for groups in grouped] for name in grouped[0]}
+    cells["bound by"] = [safe(row.bound or row.dominant or "–") for row in rows]
     if _priced(rows):
         cells[words.cost(rows)] = [price(row.cost_per_unit) for row in rows]
     else:
@@ -177,7 +174,7 @@ def _times_at(rows: Sequence[Forecast], screen: Screen, words: Words) -> Console
     if any(row.mfu is not None for row in rows):
         cells["of peak"] = [percent(row.mfu) for row in rows]
     cells[words.kept] = [percent(words.kept_of(row)) for row in rows]
-    if any(row.groups for row in rows):
+    if any(row.regime for row in rows):
         cells["regime"] = [_kind(row.regime) for row in rows]
     if any(row.regime and row.regime.reserve for row in rows):
         cells["jitter may grow"] = [_grows(row.regime) for row in rows]
