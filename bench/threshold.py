@@ -11,9 +11,7 @@ beside as many drawn inside their ranges, each with known values and a seed of i
 from __future__ import annotations
 
 import argparse
-import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -76,7 +74,7 @@ def small(spread: float, **job: Any) -> Scenario:
 
 
 def by_graph(s: Scenario, seed: int) -> float:
-    import full_graph
+    from taut.project.training import full_graph
 
     if s.noise.distribution == "none":
         return rate(s, seed)
@@ -130,7 +128,6 @@ def main() -> None:
             drawn(name, asked.seeds)
         return
     if asked.graph:
-        sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
         for name, s in {
             "dp 16": small(0.6, dp=16), "dp 8, tp 2": small(0.8, dp=8, tp=2), "dp 4, pp 2": small(1.2, dp=4, pp=2),
         }.items():  # fmt: skip

@@ -16,6 +16,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from taut.core.array_types import Floats, Mask, Numbers
+from taut.core.jit import kernel
 from taut.core.normal_score import normal_score
 from taut.project.training.scenario import Noise
 
@@ -87,6 +88,15 @@ def residuals(work_ns: Numbers, reference_ns: Floats, compute: Mask) -> Floats:
 def odds(x: Floats) -> tuple[Floats, Floats]:
     """(chance, one minus it) of log odds."""
     return 1 / (1 + np.exp(-x)), 1 / (1 + np.exp(x))
+
+
+@kernel()
+def at_log_odds(table: Floats, x: float) -> float:
+    """The value of a table at log odds; beyond its ends that of the end."""
+    points = len(table)
+    at = min(max((x + REACH) * ((points - 1) / (2 * REACH)), 0.0), points - 1.0)
+    k = min(int(at), points - 2)
+    return float(table[k] + (at - k) * (table[k + 1] - table[k]))
 
 
 EVENLY = np.arange(CELLS + 1) / CELLS

@@ -1,4 +1,8 @@
-"""The engine: sweeps over the event program of a graph. Arrays in, arrays out (see ``jit.py`` for how they run)."""
+"""The engine: sweeps over the event program of a graph. Arrays in, arrays out (see ``jit.py`` for how they run).
+
+One replay keeps who bound whom, in whole numbers; many side by side keep only what their columns need, in floats that
+vectorise. Jobs too large for edges in memory are swept by ``project/training/grid.py``, which a test holds to this.
+"""
 
 from __future__ import annotations
 

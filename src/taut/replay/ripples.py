@@ -1,6 +1,7 @@
 """Kernels of coupling: how a delay travels, what the critical path is made of, how far blame reaches.
 
-Arrays in, arrays out (see ``jit.py`` for how they run).
+Arrays in, arrays out (see ``jit.py`` for how they run). A ripple is a replay that stops where a delay is absorbed, and so is
+no sweep over all events.
 """
 
 from __future__ import annotations

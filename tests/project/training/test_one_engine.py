@@ -1,7 +1,7 @@
 """One engine: whatever the job, a generated graph that is replayed and the grid give the same timeline, and the same spread.
 
 The sweep of the grid (``simulate_step`` and the gates behind it) is a replay that has no edges in memory. Random jobs hold it
-to that: schedules, stages, chunks, replicas, tensor and context parallelism, sharding, local steps, gates, pauses.
+to that: schedules, uneven stages, chunks, replicas, tensor and context parallelism, sharding, local steps, gates, pauses.
 """
 
 from __future__ import annotations
@@ -38,18 +38,20 @@ def random_job(rng: np.random.Generator) -> Scenario:
     chunks = int(rng.integers(2, 4)) if schedule == "interleaved" else 1
     gate = str(rng.choice(["barrier", "barrier", "ring", "stale", "hierarchical", "none"])) if dp > 1 else "barrier"
     slack = 0 if gate in ("barrier", "none") else int(rng.integers(1, 4))
+    layers = int(rng.integers(2 * pp * chunks, 3 * pp * chunks))
     groups = [n for n in range(1, dp + 1) if dp % n == 0]
     job = Job(
         global_batch=dp * pp * int(rng.integers(1, 4)), dp=dp, tp=tp, pp=pp, cp=cp, virtual_pp=chunks, schedule=schedule,
         sharding=str(rng.choice(["none", "zero1", "zero2", "zero3", "hsdp"])), recompute=str(rng.choice(["none", "full"])),
         sequence_parallel=bool(rng.random() < 0.5), steps_between_syncs=int(rng.choice([1, 1, 2, 3])),
+        pipeline_overlap_share=float(rng.choice([0.0, 0.0, 0.5, 1.0])), tensor_overlap_share=float(rng.choice([0.0, 0.5])),
     )  # fmt: skip
     tiers = (
         Tier(name="island", devices=8, gb_per_s=300, latency_us=2),
         Tier(name="net", devices=1 << 20, gb_per_s=25, latency_us=10),
     )
     return Scenario(
-        model=Model(layers=2 * pp * chunks, hidden=1024, heads=16, sequence=1024), fabric=Fabric(name="fabric", tiers=tiers),
+        model=Model(layers=layers, hidden=1024, heads=16, sequence=1024), fabric=Fabric(name="fabric", tiers=tiers),
         device=Device(name="device", peak_tflops=312, memory_gb=80, memory_gb_per_s=2039, host_layer_us=0.0), job=job,
         noise=Noise(distribution="none", step_spread=0.0, ranks_spread=0.0),
         policy=Policies(
@@ -62,8 +64,8 @@ def whole(p: Plan) -> Plan:
     """The plan in whole nanoseconds, as a graph has them."""
     return replace(
         p, forward_ns=np.rint(p.forward_ns), backward_ns=np.rint(p.backward_ns), hop_ns=float(round(p.hop_ns)),
-        transfer_ns=tuple(float(round(t)) for t in p.transfer_ns), sync_ns=float(round(p.sync_ns)),
-        optimiser_ns=float(round(p.optimiser_ns)),
+        transfer_ns=np.rint(p.transfer_ns), sync_ns=float(round(p.sync_ns)), optimiser_ns=float(round(p.optimiser_ns)),
+        late_ns=float(round(p.late_ns)),
     )  # fmt: skip
 
 
@@ -97,7 +99,7 @@ def test_with_the_same_draws_both_give_the_same_timeline(seed: int) -> None:
 
     def grid() -> Grid:
         return Grid(
-            without_noise(s, p).program, fixed, drawn, tables, 0.0, s.job.dp, Slowness(noise, shape, seed),
+            without_noise(s, p).program, fixed, drawn, tables, p.late_ns, s.job.dp, Slowness(noise, shape, seed),
             pauses=Pauses(laws, shape, seed),
         )  # fmt: skip
 

@@ -1,4 +1,8 @@
-"""What all loops of a simulation share: the clock, the draws, and the log that a control plane would have written."""
+"""What all loops of a simulation share: the clock, the draws, and the log that a control plane would have written.
+
+Few events and many kinds of process: SimPy stays beside the queue kernels of requests because loops are to be extended, not
+fast.
+"""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from math import log
 
 from taut.core.array_types import Floats, Ints
 from taut.core.jit import kernel
-from taut.project.noise import REACH
+from taut.project.noise import at_log_odds
 from taut.project.training.job_history import chance
 
 # fmt: off
@@ -119,12 +119,8 @@ def stall_left_ns(settings: Floats, now: float) -> float:
 
 @kernel()
 def draw_quantile(table: Floats, u: float) -> float:
-    """A draw from a table of quantiles, which lie at even log odds between -REACH and REACH."""
-    points = len(table)
-    at = (log(u / (1 - u)) + REACH) * ((points - 1) / (2 * REACH))
-    at = min(max(at, 0.0), points - 1.0)
-    k = min(int(at), points - 2)
-    return float(table[k] + (at - k) * (table[k + 1] - table[k]))
+    """A draw from a table of quantiles."""
+    return at_log_odds(table, log(u / (1 - u)))
 
 
 @kernel()

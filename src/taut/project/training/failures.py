@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from taut.core.array_types import Floats, Ints
 from taut.core.errors import UsageError
 from taut.core.jit import expect
-from taut.project.noise import GRID, REACH, longest_mean, table
+from taut.project.noise import GRID, longest_mean, table
 from taut.project.training.checkpoints import DAY_S, NODE_DAYS, best_s, too_few
 from taut.project.training.job_history import COUNTS, FATES, FINISHED, PRODUCTIVE, SLOW, WALL, job_histories
 from taut.project.training.scenario import Failure, Noise, Scenario
@@ -260,7 +260,6 @@ def simulate_jobs(
         bend,
         f.redrawn_share,
         _differ(f.placement_spread),
-        REACH,
         np.zeros(3, np.int64),
         when,
         many,

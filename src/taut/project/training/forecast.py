@@ -44,8 +44,8 @@ from taut.project.workload import Estimate
 from taut.result import types
 
 STEPS, SEED = 200, 0
-# Draws that a forecast takes if nobody says how many steps, about a second; and steps whatever that says.
-MOST_OPS, FEWEST_STEPS = 20_000_000, 40
+# Draws that a forecast takes if nobody says how many steps, about a tenth of a second; and steps whatever that says.
+MOST_OPS, FEWEST_STEPS = 12_000_000, 24
 # Histories drawn.
 HISTORIES = 60
 # A unit of delivered work is a million tokens.

@@ -2,7 +2,8 @@
 
 An op adds work, drawn for each; a collective along an axis is a maximum along it; a pipeline hop is a look at another
 stage. Tensor-parallel members are drawn together (see ``noise.py``), so the array is stages × replicas, and a step is one
-sweep over the program of a replica for each of them. It is the max-plus system of the graph, and gives its numbers.
+sweep over the program of a replica for each of them. It is the max-plus system of the graph (``full_graph.py``), and gives
+its numbers; it stays beside the replay because no edge is in memory.
 
 Every draw is a hash of seed, step, replica and op: the same numbers in any order, on any number of cores, on any device.
 """
@@ -21,7 +22,7 @@ import numpy as np
 
 from taut.core.array_types import Floats, Ints
 from taut.core.jit import expect, kernel
-from taut.project.noise import REACH, at_even_chances
+from taut.project.noise import at_even_chances, at_log_odds
 from taut.project.training.pipeline import Program
 
 
@@ -58,15 +59,12 @@ def look_up(bits: int, row: int, tables: Floats, even: Floats) -> float:
 
     Between those no logarithm is needed; the first and the last part, which hold the tails, are looked up in log odds.
     """
-    cells, points = even.shape[1] - 1, tables.shape[1]
-    x = (bits + 0.5) / 4294967296.0
+    cells, x = even.shape[1] - 1, (bits + 0.5) / 4294967296.0
     at = x * cells
     k = int(at)
     if 0 < k < cells - 1:
         return float(even[row, k] + (at - k) * (even[row, k + 1] - even[row, k]))
-    at = (np.log(x / (1 - x)) + REACH) * ((points - 1) / (2 * REACH))
-    k = min(int(at), points - 2)
-    return float(tables[row, k] + (at - k) * (tables[row, k + 1] - tables[row, k]))
+    return at_log_odds(tables[row], np.log(x / (1 - x)))
 
 
 @kernel()

@@ -2,7 +2,8 @@
 
 Only nodes at work (or restoring) fail. The last save that was written in whole is what a restart begins with; work done
 since is discarded. Every node-µs of the job's nodes and its spares is booked under one fate, so that they sum to nodes ×
-wall. Draws are hashes of seed, history and number, as in ``grid.py``.
+wall. Draws are hashes of seed, history and number, as in ``grid.py``. One job over days: there is no queue in it, and
+nobody to wait for, so that it shares no sweep with the others.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from math import expm1, inf, log
 
 from taut.core.array_types import Floats, Ints
 from taut.core.jit import kernel
+from taut.project.noise import at_log_odds
 from taut.project.training.grid import mix
 
 FATES = (
@@ -61,13 +63,10 @@ def reached(until: int, part: int, block: int, late: int, most: int, slow: float
 
 
 @kernel()
-def slowness(worst: float, table: Floats, points: int, reach: float) -> float:
+def slowness(worst: float, table: Floats) -> float:
     """How much slower than the mean a node is whose log chance is given."""
     # Log odds of the chance exp(worst): log p - log(1 - p).
-    at = (worst - log(-expm1(worst)) + reach) * ((points - 1) / (2 * reach))
-    at = min(max(at, 0.0), points - 1.0)
-    k = min(int(at), points - 2)
-    return max(float((1 - at + k) * table[k] + (at - k) * table[k + 1]) - 1.0, 0.0)
+    return max(at_log_odds(table, worst - log(-expm1(worst))) - 1.0, 0.0)
 
 
 @kernel()
@@ -168,7 +167,6 @@ def job_histories(
     bend: Floats,
     share: float,
     table: Floats,
-    reach: float,
     pool: Ints,
     when: Ints,
     many: Ints,
@@ -196,7 +194,7 @@ def job_histories(
                 left = int(-log(chance(key, n)) / rate)
             begun = now
             if left >= reads:
-                slow = slowness(worst, table, len(table), reach)
+                slow = slowness(worst, table)
                 kept = attempt(left - reads, work - done, part, block, save, slow, bend, nodes, mine)
                 done += kept
                 if done == work:

@@ -33,7 +33,7 @@ from taut.project.training.step_time import pause_laws, pipeline_ns, split_work
 # late a hop is.
 Shape = tuple[str, int, int, int, int, int, bool, float]
 # Ops that a sample may take, and how many replicas are drawn whatever that says.
-OPS, FEWEST, MOST = 600_000, 250, 1 << 15
+OPS, FEWEST, MOST = 300_000, 250, 1 << 13
 # Ranks whose slowness is drawn for a sample: replicas of many ranks are drawn less often.
 RANKS = 1 << 16
 # Draws from which the sum of a chunk's layers is known; a step has many of them, so their ends matter little.
@@ -232,14 +232,26 @@ class Sample:
         most = min(OPS // (2 * pp * virtual_pp * micro_batches * every), RANKS // (pp * members))
         return min(max(most, FEWEST), MOST), pp, members
 
+    @property
+    def _work(self) -> tuple[Floats, Floats]:
+        return np.frombuffer(self.fixed).reshape(2, -1), np.frombuffer(self.drawn).reshape(2, -1)
+
+    @property
+    def quiet(self) -> bool:
+        """Whether every replica is as long as every other."""
+        n = self.noise
+        return n.distribution == "none" and not (n.step_spread or n.ranks_spread or n.slow_share or n.drift_share)
+
     def means(self, paused: Paused | None = None) -> Floats:
         """Mean steps between two synchronisations, with such pauses (steps × replicas × stages)."""
         schedule, pp, virtual_pp, micro_batches, members, every, by_speed, hop = self.shape
+        if self.quiet and paused is None:
+            one = Grid(program(schedule, pp, virtual_pp, micro_batches), *self._work, np.ones((2, POINTS)), hop, 1)
+            return np.full(self.sizes[0], one.step(np.zeros(1), 0, 0).max())
         todo, many = program(schedule, pp, virtual_pp, micro_batches), self.sizes[0]
         expect(many * every * len(todo))
         tables = np.stack([_table(of_ops(self.noise), members, n, self.measured) for n in self.parts])
-        sure, mean = (np.frombuffer(part).reshape(2, -1) for part in (self.fixed, self.drawn))
-        grid, slow = Grid(todo, sure, mean, tables, hop, many), Slowness(self.noise, self.sizes, self.seed, by_speed)
+        grid, slow = Grid(todo, *self._work, tables, hop, many), Slowness(self.noise, self.sizes, self.seed, by_speed)
         zero, out = np.zeros(many), np.zeros(many)
         for step in range(every):
             pauses = None if paused is None else (paused[0][step], paused[1][step])

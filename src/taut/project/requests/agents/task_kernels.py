@@ -2,7 +2,8 @@
 
 A task plans, then takes turns: tools in parallel (the last to answer counts) and a call of the model; a verifier accepts
 the draft or has it done again; an answer ends it. Calls wait for a place in the pool in the order they came. A call that is
-given up is tried again, and a pool that does not hear of it goes on working on the first: so retries load the pool.
+given up is tried again, and a pool that does not hear of it goes on working on the first: so retries load the pool. Heap,
+queues, retries and noise are those of serving (``queue_kernels.py``); what a task does next is its own.
 """
 
 from __future__ import annotations
