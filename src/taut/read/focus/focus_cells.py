@@ -29,6 +29,9 @@ _PROPER = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z")
 # Of a written number; the length is capped because an exponent costs nothing to write.
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?")
 CELL = 80
+# A number of so many letters, if it has no exponent, fits. Beyond that: 21 digits, or an exponent that makes them.
+SAFE = 20
+_FAR = r"^\s*[+-]?(\d{21}|\d{11,}[^eE]*[eE]\+?\d|[^eE]*[eE]\+?0*[1-9]\d)"
 
 
 class Place(Struct, frozen=True):
@@ -76,6 +79,8 @@ def decimals(cells: pa.Array, place: Place, lost: Rounded) -> pa.Array:
     if not (pa.types.is_string(cells.type) or pa.types.is_large_string(cells.type)):
         why = f"column {place.column[:80]} holds {str(cells.type)[:40]}, not numbers"
         raise InputRefused(place.label, why, "write it as decimals")
+    if _is_far(cells):
+        return _one_by_one(cells, place, lost)
     try:
         return cells.cast(money_type())
     except pa.ArrowInvalid:
@@ -84,6 +89,16 @@ def decimals(cells: pa.Array, place: Place, lost: Rounded) -> pa.Array:
         return _narrowed(cells.cast(pa.decimal256(76, 55)), place, lost)
     except pa.ArrowInvalid:
         return _one_by_one(cells, place, lost)
+
+
+def _is_far(cells: pa.Array) -> bool:
+    """Whether some number may have more digits before the point than are kept: Arrow does not refuse all of them, but wraps."""
+    import pyarrow.compute as pc
+
+    longest = pc.max(pc.binary_length(cells)).as_py() or 0
+    if longest <= SAFE and not pc.any(pc.match_substring(cells, "e", ignore_case=True)).as_py():
+        return False
+    return bool(pc.any(pc.match_substring_regex(cells, _FAR)).as_py())
 
 
 def _written(cells: pa.Array) -> pa.Array:

@@ -82,15 +82,20 @@ class Charged:
         found: Ints = self.table[column].cast(pa.int64()).fill_null(np.iinfo(np.int64).min).to_numpy(zero_copy_only=False)
         return found
 
-    def half_unit(self, column: str) -> Floats:
-        """Half of the last decimal that a column carries, in each row: of all rows of its provider the most decimals."""
+    def half_unit(self, column: str, least: int) -> Floats:
+        """Half of the last decimal that a column carries, in each row: of all rows of its provider the most decimals.
+
+        ``least``: decimals that it is taken to carry in any case, because ends of zeros are not told from rounding.
+        """
         import pyarrow as pa
 
         texts, code = self.words("ServiceProviderName")
-        if len(texts) > PROVIDERS:
-            return np.full(len(code), 0.5 * 10.0 ** -_decimals(self.table[column]))
-        rows = (pa.array(code == one) for one in range(len(texts)))
-        return 0.5 * 10.0 ** -np.array([_decimals(self.table[column].filter(mine)) for mine in rows], dtype=np.float64)[code]
+        one_group = len(texts) > PROVIDERS
+        rows = [None] if one_group else [pa.array(code == one) for one in range(len(texts))]
+        cells = self.table[column]
+        digits = [max(least, _decimals(cells if mine is None else cells.filter(mine))) for mine in rows]
+        half = 0.5 * 10.0 ** -np.array(digits, dtype=np.float64)
+        return half[np.zeros_like(code) if one_group else code]
 
     def correction(self) -> Mask:
         """Rows that correct an invoiced period."""

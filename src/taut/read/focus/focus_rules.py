@@ -17,6 +17,11 @@ from taut.read.focus.focus_charged import Charged
 from taut.read.focus.focus_columns import NEWEST, is_custom
 from taut.read.focus.focus_words import CHARGE_CATEGORIES, CURRENCIES, FREQUENCIES, PRICING_CATEGORIES, SERVICE_CATEGORIES
 
+CENTS = 2
+"""Decimals that a cost is written with at least."""
+COMPUTED = 6
+"""Decimals from which on a price or a quantity is taken to be rounded, not set."""
+
 
 class Rule(Struct, frozen=True):
     """One rule on rows: its id, the column that it is about, what it asks, and the rows that break it."""
@@ -76,7 +81,7 @@ def _product(cost: str, price: str) -> Rule:
 
     def off(v: Charged) -> Mask:
         quantity, unit, whole = v.number("PricingQuantity"), v.number(price), v.number(cost)
-        half = [v.half_unit(column) for column in (cost, price, "PricingQuantity")]
+        half = v.half_unit(cost, CENTS), v.half_unit(price, COMPUTED), v.half_unit("PricingQuantity", COMPUTED)
         with np.errstate(invalid="ignore", over="ignore"):
             bound = half[0] + half[1] * np.abs(quantity) + half[2] * np.abs(unit) + 1e-9 * np.abs(whole)
             return (np.abs(whole - unit * quantity) > bound) & ~v.correction()
