@@ -288,6 +288,10 @@ RULES: tuple[Rule, ...] = (
         "SkuPriceId-C-008-M", "SkuPriceId", "one SkuPriceId has several values of SkuId",
         lambda v: _several(v, "SkuPriceId", "SkuId"), ("SkuId",),
     ),
+    Rule(
+        "ServiceName-C-005-C", "ServiceName", "one ServiceName has several values of ServiceCategory",
+        lambda v: _several(v, "ServiceName", "ServiceCategory"), ("ServiceCategory",), "1.2",
+    ),
     _negative("ContractedUnitPrice", "ContractedUnitPrice-C-009-C"),
     _negative("ListUnitPrice", "ListUnitPrice-C-008-M"),
     _product("ContractedCost", "ContractedUnitPrice"),
