@@ -15,6 +15,7 @@ import pytest
 
 from focus_bills import bill, text, usage
 from taut.core.errors import InputRefused, NotATrace
+from taut.read.focus import focus_reader
 from taut.read.focus.focus_columns import COLUMNS, VERSIONS, version_of
 from taut.read.focus.focus_reader import read_focus
 
@@ -85,6 +86,13 @@ def test_columns_of_the_exporter_are_kept_and_names_may_be_spelled_otherwise(tmp
     assert [one.rule for one in charges.broken] == ["ColumnHandling-A-001-M", "ColumnHandling-A-010-M"]
 
 
+def test_own_columns_may_have_another_prefix_and_an_invoice_of_before_1_2_is_found(tmp_path: Path) -> None:
+    charges = read_focus(bill(tmp_path, [usage(x_InvoiceId="inv-7", oci_Compartment="c")]))
+    assert charges.table["InvoiceId"].to_pylist() == ["inv-7"]
+    assert charges.table["oci_Compartment"].to_pylist() == ["c"]
+    assert [one.column for one in charges.broken] == ["oci_Compartment"]
+
+
 def test_parquet_gives_what_csv_gives(tmp_path: Path) -> None:
     rows = [usage("1.2"), usage("1.2", BilledCost="1.5E-7", ChargePeriodStart="2026-10-05T10:30:00Z")]
     plain = read_focus(bill(tmp_path, rows)).table
@@ -111,6 +119,22 @@ def test_a_folder_of_files_is_one_bill_and_its_metadata_name_the_version(tmp_pat
     assert charges.version == "1.1"
     assert any("has columns of 1.2" in note for note in charges.notes)
     assert any("left out: readme.txt" in note for note in charges.notes)
+
+
+def test_a_bill_of_many_blocks_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [
+        usage(ResourceId=f"i-{i}", BilledCost=f"{i}.25", ChargePeriodStart=f"2026-10-05 0{i % 9}:00:00") for i in range(200)
+    ]
+    path = bill(tmp_path, [*rows, usage(EffectiveCost="")])
+    whole = read_focus(path)
+    monkeypatch.setattr(focus_reader, "BLOCK_BYTES", 4000)
+    parts = read_focus(path)
+    assert parts.table.to_pydict() == whole.table.to_pydict()
+    assert parts.broken == whole.broken
+    assert [one.rule for one in parts.broken] == ["EffectiveCost-C-003-M", "ChargePeriodStart-C-002-M"]
+    assert parts.table["row"].to_pylist() == list(range(1, 202))
+    with pytest.raises(InputRefused, match=r"row 201: column ListCost holds 'x'"):
+        read_focus(bill(tmp_path, [*rows, usage(ListCost="x")]))
 
 
 def test_a_header_without_rows_is_an_empty_bill(tmp_path: Path) -> None:

@@ -74,7 +74,9 @@ def decimals(cells: pa.Array, place: Place, lost: Rounded) -> pa.Array:
         cells = cells.dictionary_decode()
     if pa.types.is_null(cells.type):
         return pa.nulls(len(cells), money_type())
-    if pa.types.is_integer(cells.type) or pa.types.is_decimal(cells.type) or pa.types.is_floating(cells.type):
+    if pa.types.is_integer(cells.type) or _fits(cells.type):
+        return cells.cast(money_type())
+    if pa.types.is_decimal(cells.type) or pa.types.is_floating(cells.type):
         cells = _written(cells)
     if not (pa.types.is_string(cells.type) or pa.types.is_large_string(cells.type)):
         why = f"column {place.column[:80]} holds {str(cells.type)[:40]}, not numbers"
@@ -89,6 +91,13 @@ def decimals(cells: pa.Array, place: Place, lost: Rounded) -> pa.Array:
         return _narrowed(cells.cast(pa.decimal256(76, 55)), place, lost)
     except pa.ArrowInvalid:
         return _one_by_one(cells, place, lost)
+
+
+def _fits(kind: pa.DataType) -> bool:
+    """Whether every decimal of a type is one that is kept."""
+    import pyarrow as pa
+
+    return bool(pa.types.is_decimal(kind)) and 0 <= kind.scale <= PLACES and kind.precision - kind.scale <= DIGITS - PLACES
 
 
 def _is_far(cells: pa.Array) -> bool:

@@ -80,6 +80,11 @@ def is_custom(name: str) -> bool:
     return name.lower().startswith("x_")
 
 
+def is_kept(name: str) -> bool:
+    """Whether a column that is none of the specification is kept: the exporter's own, also under another prefix."""
+    return re.match(r"[A-Za-z]{1,8}_\w", name) is not None
+
+
 def is_focus(names: Iterable[str]) -> bool:
     """Whether a table with these columns is a Cost and Usage dataset."""
     found = meant(names)
@@ -92,6 +97,10 @@ def version_of(names: Iterable[str]) -> str:
     since = max((column.since for column in COLUMNS if column.name in found), default=VERSIONS[0])
     dropped = any(column.name in found for column in COLUMNS if column.until != NEWEST)
     return NEWEST if since == "1.3" and not dropped else since
+
+
+EARLIER = {"ServiceProviderName": "ProviderName", "InvoiceId": "x_InvoiceId"}
+"""What a column was called before it was one, or what exporters called it."""
 
 
 def columns_of(version: str) -> list[Column]:

@@ -20,7 +20,7 @@ from taut.read.files import STDIN, Member, Paths, Source, expand, listed
 from taut.read.focus.focus_cells import Clock, Place, Rounded, as_json, decimals, money_type
 from taut.read.focus.focus_charged import Charged
 from taut.read.focus.focus_check import Broken, check, merged
-from taut.read.focus.focus_columns import COLUMNS, COSTS, KINDS, VERSIONS, is_custom, is_focus, meant, version_of
+from taut.read.focus.focus_columns import COLUMNS, COSTS, EARLIER, KINDS, VERSIONS, is_focus, is_kept, meant, version_of
 from taut.read.limits import check_count
 from taut.read.table_file import PARQUET, ParquetTable, check_columns, check_once, header_cells, readable
 
@@ -147,7 +147,7 @@ def _files(source: Source, asked: bool, notes: _Notes) -> Iterator[_File]:
             lacking = [name for name in COSTS if name not in meant(names)] or ["most columns that each version has"]
             raise NotATrace(member.label, f"not a FOCUS file: it lacks {' and '.join(lacking)}", EXPORT)
         check_columns(len(names), member.label)
-        check_once([*meant(names).values(), *filter(is_custom, names)], names, member.label)
+        check_once([*_wanted(names).values()], names, member.label)
         if table:
             yield _from_parquet(table, member.label, notes)
         else:
@@ -214,12 +214,13 @@ def _from_parquet(table: ParquetTable, label: str, notes: _Notes) -> _File:
 
 
 def _may_nest(name: str, wanted: dict[str, str]) -> bool:
-    return is_custom(name) or KINDS.get(next(column for column, one in wanted.items() if one == name)) == "json"
+    return KINDS.get(next(column for column, one in wanted.items() if one == name), "json") == "json"
 
 
 def _wanted(names: Sequence[str]) -> dict[str, str]:
     """Column of the table → column of the file: those of the specification, and the exporter's own."""
-    return meant(names) | {name: name for name in names if is_custom(name)}
+    found = meant(names)
+    return found | {name: name for name in names if is_kept(name) and name not in found.values()}
 
 
 class _Growing:
@@ -293,10 +294,10 @@ def _normalised(table: pa.Table, label: str) -> pa.Table:
     columns: dict[str, pa.ChunkedArray | pa.Array] = {}
     for column in COLUMNS:
         name = column.name
-        if name == "ServiceProviderName" and name not in table.column_names and "ProviderName" in table.column_names:
-            name = "ProviderName"  # what it was called before 1.3
+        if name not in table.column_names and EARLIER.get(name) in table.column_names:
+            name = EARLIER[name]
         columns[column.name] = table[name] if name in table.column_names else pa.nulls(rows, column_type(name))
-    columns |= {name: table[name] for name in table.column_names if is_custom(name)}
+    columns |= {name: table[name] for name in table.column_names if name not in KINDS and name != "row"}
     columns["row"] = table["row"]
     code = pa.array(np.zeros(rows, dtype=np.int32))
     columns["file"] = pa.DictionaryArray.from_arrays(code, pa.array([label], pa.string()))
