@@ -55,7 +55,7 @@ def _wholes(weights: Sequence[Decimal | int]) -> list[int]:
 
 def _whole(number: Decimal, places: int) -> int:
     sign, digits, power = number.as_tuple()
-    found = int("".join(map(str, digits))) * 10 ** (int(power) + places)
+    found: int = int("".join(map(str, digits))) * 10 ** (int(power) + places)
     return -found if sign else found
 
 

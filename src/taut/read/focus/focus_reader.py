@@ -206,6 +206,8 @@ def _from_parquet(table: ParquetTable, label: str, notes: _Notes) -> _File:
     wanted = _wanted(table.names)
     file = _Growing(label, wanted, notes)
     found = table.read(list(wanted.values()), nested=[name for name in wanted.values() if _may_nest(name, wanted)])
+    with readable(label, "Parquet file"):
+        found.validate(full=True)  # codes of a damaged file may point nowhere
     if any(str(found[wanted[name]].type) in {"double", "float"} for name in COSTS if name in wanted):
         notes.said.append(f"{label}: costs are binary floats in the file; each was read as the shortest decimal that means it")
     for batch in found.to_batches(max_chunksize=1 << 18):
