@@ -86,6 +86,24 @@ def test_columns_of_the_exporter_are_kept_and_names_may_be_spelled_otherwise(tmp
     assert [one.rule for one in charges.broken] == ["ColumnHandling-A-001-M", "ColumnHandling-A-010-M"]
 
 
+def test_names_of_before_1_0_are_understood(tmp_path: Path) -> None:
+    renamed = {"InvoiceIssuerName": "InvoiceIssuer", "ConsumedQuantity": "UsageQuantity", "RegionId": "Region"}
+    charges = read_focus(bill(tmp_path, [{renamed.get(name, name): cell for name, cell in usage().items()}]))
+    assert charges.table["InvoiceIssuerName"].to_pylist() == ["A Cloud, Inc."]
+    assert charges.table["ConsumedQuantity"].to_pylist() == [Decimal(10)]
+    assert {one.what for one in charges.broken} == {f"column {new} is called {old!r}" for new, old in renamed.items()}
+
+
+def test_a_bill_of_few_columns_is_read_and_one_of_invoices_is_not(tmp_path: Path) -> None:
+    few = ("BilledCost", "BillingCurrency", "ChargePeriodStart", "ServiceName", "ResourceId")
+    charges = read_focus(bill(tmp_path, [{name: usage()[name] for name in few}]))
+    assert charges.table["ResourceId"].to_pylist() == ["i-1"]
+    assert len([one for one in charges.broken if one.rows == 0]) == 17
+    no_charges = [name for name in usage("1.4") if name.startswith("ChargePeriod")]
+    with pytest.raises(NotATrace, match="it lacks ChargePeriodStart; export"):
+        read_focus(bill(tmp_path, [usage("1.4")], without=no_charges))
+
+
 def test_own_columns_may_have_another_prefix_and_an_invoice_of_before_1_2_is_found(tmp_path: Path) -> None:
     charges = read_focus(bill(tmp_path, [usage(x_InvoiceId="inv-7", oci_Compartment="c")]))
     assert charges.table["InvoiceId"].to_pylist() == ["inv-7"]
@@ -154,7 +172,8 @@ def test_no_focus_file_is_refused_with_what_it_lacks(tmp_path: Path) -> None:
     path = tmp_path / "other.csv"
     path.write_text("job,start\n1,2\n", encoding="utf-8")
     with pytest.raises(
-        NotATrace, match=r"other\.csv: not a FOCUS file: it lacks BilledCost and EffectiveCost; export the bill"
+        NotATrace,
+        match=r"other\.csv: not a FOCUS file: it lacks BilledCost and EffectiveCost and ChargePeriodStart; export the bill",
     ):
         read_focus(path)
 

@@ -55,9 +55,10 @@ COLUMNS: tuple[Column, ...] = (
 )  # fmt: skip
 KINDS: Mapping[str, Kind] = {column.name: column.kind for column in COLUMNS}
 COSTS = ("BilledCost", "EffectiveCost")
-# A file has at least so many of these, or it is no bill of this kind.
+# A bill has a cost, a time, and at least so many of these; the other datasets of FOCUS have no charge periods.
 KNOWN_BY = tuple(column.name for column in COLUMNS if column.mandatory and column.since == "1.0")
-KNOWN = 8
+KNOWN = 4
+TIME = "ChargePeriodStart"
 
 
 def plain(name: str) -> str:
@@ -65,14 +66,21 @@ def plain(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
-_BY_PLAIN = {plain(name): name for name in KINDS}
+# What columns were called before 1.0, and still are by some exporters.
+PREVIEW = {
+    "AmortizedCost": "EffectiveCost", "ChargeType": "ChargeCategory", "InvoiceIssuer": "InvoiceIssuerName",
+    "Provider": "ProviderName", "Publisher": "PublisherName", "Region": "RegionId", "UsageQuantity": "ConsumedQuantity",
+    "UsageUnit": "ConsumedUnit",
+}  # fmt: skip
+_BY_PLAIN = {plain(old): name for old, name in PREVIEW.items()} | {plain(name): name for name in KINDS}
 
 
 def meant(names: Iterable[str]) -> dict[str, str]:
-    """Column of the specification → what the file calls it; the exact name goes before one that is spelled otherwise."""
+    """Column of the specification → what the file calls it: its name, else one spelled otherwise, else one of before 1.0."""
     names = list(names)
-    loose = {_BY_PLAIN[plain(name)]: name for name in reversed(names) if plain(name) in _BY_PLAIN and not is_custom(name)}
-    return loose | {name: name for name in names if name in KINDS}
+    loose = [(_BY_PLAIN[plain(name)], name) for name in reversed(names) if plain(name) in _BY_PLAIN and not is_custom(name)]
+    loose.sort(key=lambda pair: plain(pair[0]) == plain(pair[1]))
+    return dict(loose) | {name: name for name in names if name in KINDS}
 
 
 def is_custom(name: str) -> bool:
@@ -88,7 +96,7 @@ def is_kept(name: str) -> bool:
 def is_focus(names: Iterable[str]) -> bool:
     """Whether a table with these columns is a Cost and Usage dataset."""
     found = meant(names)
-    return any(cost in found for cost in COSTS) and sum(name in found for name in KNOWN_BY) >= KNOWN
+    return any(cost in found for cost in COSTS) and TIME in found and sum(name in found for name in KNOWN_BY) >= KNOWN
 
 
 def version_of(names: Iterable[str]) -> str:

@@ -20,7 +20,7 @@ from taut.read.files import STDIN, Member, Paths, Source, expand, listed
 from taut.read.focus.focus_cells import Clock, Place, Rounded, as_json, decimals, money_type
 from taut.read.focus.focus_charged import Charged
 from taut.read.focus.focus_check import Broken, check, merged
-from taut.read.focus.focus_columns import COLUMNS, COSTS, EARLIER, KINDS, VERSIONS, is_focus, is_kept, meant, version_of
+from taut.read.focus.focus_columns import COLUMNS, COSTS, EARLIER, KINDS, TIME, VERSIONS, is_focus, is_kept, meant, version_of
 from taut.read.limits import check_count
 from taut.read.table_file import PARQUET, ParquetTable, check_columns, check_once, header_cells, readable
 
@@ -144,7 +144,9 @@ def _files(source: Source, asked: bool, notes: _Notes) -> Iterator[_File]:
             if not asked or source.label != member.label:
                 notes.left_out += [member.name] if not member.name.endswith(".json") else []
                 continue
-            lacking = [name for name in COSTS if name not in meant(names)] or ["most columns that each version has"]
+            found = meant(names)
+            lacking = [name for name in (*COSTS, TIME) if name not in found and not (name in COSTS and {*COSTS} & {*found})]
+            lacking = lacking or ["most columns that each version has"]
             raise NotATrace(member.label, f"not a FOCUS file: it lacks {' and '.join(lacking)}", EXPORT)
         check_columns(len(names), member.label)
         check_once([*_wanted(names).values()], names, member.label)
