@@ -9,7 +9,7 @@ from decimal import Decimal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from taut.core.exact_shares import ratios, split
+from taut.core.exact_shares import Shares
 from taut.result.types import FocusRow
 
 METHOD = "taut-accelerator-time"
@@ -42,16 +42,18 @@ def allocate(charge: FocusRow, shares: Sequence[Share], method: str = METHOD, un
     up to 0 without being 0.
     """
     weights = [Decimal(share.weight) for share in shares]
-    parts = {name: split(whole, weights) for name in SPLIT if (whole := getattr(charge, name)) is not None}
+    shared = Shares(weights)
+    wholes = {name: whole for name in SPLIT if (whole := getattr(charge, name)) is not None}
+    parts = {whole: shared.of(whole) for whole in {*wholes.values(), Decimal(1)}}
     return [
         replace(
-            charge, **{name: part[i] for name, part in parts.items()}, allocated_method_id=method, allocated_ratio=ratio,
-            allocated_usage_unit=unit, allocated_usage_quantity=weights[i] if unit else None,
+            charge, **{name: parts[whole][i] for name, whole in wholes.items()}, allocated_method_id=method,
+            allocated_ratio=ratio, allocated_usage_unit=unit, allocated_usage_quantity=weights[i] if unit else None,
             allocated_resource_id=share.resource if share.resource is not None else share.job,
             allocated_resource_name=share.resource_name, allocated_tags=share.tags, x_taut_fate=share.fate,
             x_taut_cause=share.cause, x_taut_job=share.job,
         )
-        for i, (share, ratio) in enumerate(zip(shares, ratios(weights), strict=True))
+        for i, (share, ratio) in enumerate(zip(shares, parts[Decimal(1)], strict=True))
     ]  # fmt: skip
 
 

@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from fractions import Fraction
+from functools import lru_cache
+from operator import attrgetter
 from typing import BinaryIO
 
 from msgspec import Struct
@@ -41,7 +43,7 @@ class Column(Struct, frozen=True):
 
 def _field(field: str, since: str = "1.0", always: bool = False) -> Column:
     name = "".join(part.capitalize() for part in field.split("_"))
-    return Column(name, lambda row: getattr(row, field), since, always=always)
+    return Column(name, attrgetter(field), since, always=always)
 
 
 def _fields(names: str, since: str = "1.0", always: bool = False) -> list[Column]:
@@ -156,14 +158,16 @@ def _csv(rows: Sequence[FocusRow], columns: Sequence[Column]) -> Iterator[str]:
 
 def _text(cell: Cell) -> str:
     """A cell of a CSV; nothing is an empty cell."""
-    match cell:
-        case None:
-            return ""
-        case Decimal():
-            return number(cell)
-        case datetime():
-            return cell.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return f"'{cell}" if cell.startswith(FORMULA) else cell
+    if cell is None:
+        return ""
+    if isinstance(cell, str):
+        return f"'{cell}" if cell.startswith(FORMULA) else cell
+    return number(cell) if isinstance(cell, Decimal) else _moment(cell)
+
+
+@lru_cache(maxsize=4096)
+def _moment(time: datetime) -> str:
+    return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def number(value: Decimal | None) -> str:

@@ -219,6 +219,13 @@ def test_a_damaged_parquet_file_is_refused(tmp_path: Path) -> None:
         read_focus(path)
 
 
+def test_a_bill_is_known_by_its_first_line() -> None:
+    assert focus_reader.sniff(text([usage()]).encode())
+    assert focus_reader.sniff(text([usage()]).replace(",", ";").encode())
+    assert not focus_reader.sniff(b"rank,step,name,start,duration\n0,1,a,2,3\n")
+    assert not focus_reader.sniff(b'{"BilledCost": 1}')
+
+
 def test_the_version_is_told_by_the_columns() -> None:
     names = [column.name for column in COLUMNS if column.since <= "1.3"]
     assert version_of(names) == "1.3"

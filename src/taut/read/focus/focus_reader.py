@@ -118,6 +118,12 @@ def read_focus(paths: Paths) -> Charges:
     )  # fmt: skip
 
 
+def sniff(head: bytes) -> bool:
+    """Whether these first bytes are those of a bill in CSV; a Parquet file is known by its columns, when it is opened."""
+    line = head.lstrip().partition(b"\n")[0]
+    return is_focus(header_cells(line)) or is_focus(_cells(line, ";"))
+
+
 def _said(notes: _Notes, files: Sequence[ChargeFile]) -> tuple[str, ...]:
     said = list(notes.said)
     if len({file.version for file in files}) > 1:
