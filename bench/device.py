@@ -14,6 +14,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -243,6 +244,167 @@ def layer(shape: dict[str, Any]) -> dict[str, float]:
     return {"forward_us": one * 1e6, "backward_us": (both - one) * 1e6}
 
 
+GRADIENTS = [(4096, 14336), (6144, 32768), (8192, 7168), (12288, 6144)]
+"""Rows and columns of weights whose gradients are added up, over so many tokens."""
+SPANS = [2048, 4096, 8192, 32768]
+"""Sequences that attention is timed over."""
+BRIEFLY = 0.15
+
+
+def _added_apart(total: Any, a: Any, b: Any) -> None:
+    total.add_(a @ b)
+
+
+def weight_gradients() -> list[dict[str, float]]:
+    """Gradients of weights: as a product, and as one that is added to a sum in 32 bits (what several micro-batches do)."""
+    import torch
+
+    rows = []
+    for m, n in GRADIENTS:
+        total = torch.zeros((m, n), device="cuda", dtype=torch.float32)
+        for k in (512, 1024, 2048, 4096, 8192):
+            a, b = (torch.randn(shape, device="cuda", dtype=torch.bfloat16) for shape in ((m, k), (k, n)))
+            add = partial(torch.addmm, total, a, b, out_dtype=torch.float32, out=total)
+            took = {"us": timed(partial(torch.mm, a, b), BRIEFLY), "added_us": timed(add, BRIEFLY),
+                    "apart_us": timed(partial(_added_apart, total, a, b), BRIEFLY)}  # fmt: skip
+            rows.append({"rows": m, "columns": n, "tokens": k, **{name: one * 1e6 for name, one in took.items()}})
+    return rows
+
+
+def eight_bit_grouped_products() -> list[dict[str, float]]:
+    """One product per expert in a single call in eight bits, a scale for each row, tokens dealt unevenly; and the cast."""
+    import torch
+
+    rows = []
+    for experts, hidden, width in GROUPS:
+        weights = torch.randn((experts, width, hidden), device="cuda", dtype=torch.bfloat16).to(torch.float8_e4m3fn)
+        per_column = torch.ones((experts, width), device="cuda", dtype=torch.float32)
+        for tokens in TOKENS:
+            x = torch.randn((tokens, hidden), device="cuda", dtype=torch.bfloat16)
+            cast = timed(lambda x=x: scaled(x), BRIEFLY)
+            per_row = torch.ones(tokens, device="cuda", dtype=torch.float32)
+            share = np.exp(np.random.default_rng(0).normal(size=experts) * 0.5)
+            ends = np.round(np.cumsum(share / share.sum()) * tokens / 16).astype(np.int64) * 16
+            ends[-1] = tokens
+            offs = torch.tensor(ends, device="cuda", dtype=torch.int32)
+            small = x.to(torch.float8_e4m3fn)
+            call = partial(torch._scaled_grouped_mm, small, weights.transpose(-2, -1), per_row, per_column, offs=offs)
+            took = timed(partial(call, out_dtype=torch.bfloat16, use_fast_accum=True), BRIEFLY)
+            rows.append({"experts": experts, "hidden": hidden, "width": width, "tokens": tokens, "us": took * 1e6,
+                         "tflops": 2e-12 * tokens * hidden * width / took, "cast_us": cast * 1e6})  # fmt: skip
+        del weights
+    return rows
+
+
+def both_ways(forward: Callable[[], Any], leaves: list[Any], seconds: float = BRIEFLY) -> tuple[float, float]:
+    """Time of a forward pass and of the backward pass after it, µs."""
+    import torch
+
+    grad = torch.randn_like(forward())
+    with torch.no_grad():
+        one = timed(forward, seconds)
+    both = timed(lambda: torch.autograd.grad(forward(), leaves, grad), seconds)
+    return one * 1e6, (both - one) * 1e6
+
+
+def attention() -> list[dict[str, float]]:
+    """Fused causal attention of 32 heads of 128 (8 of keys and values), forward and backward."""
+    import torch
+    from torch.nn import functional as f
+
+    rows = []
+    for span in SPANS:
+        batch = max(1, 8192 // span)
+        q, k, v = (torch.randn((batch, heads, span, 128), device="cuda", dtype=torch.bfloat16, requires_grad=True)
+                   for heads in (32, 8, 8))  # fmt: skip
+        call = partial(f.scaled_dot_product_attention, q, k, v, is_causal=True, enable_gqa=True)
+        there, back = both_ways(call, [q, k, v])
+        flops = 2.0 * batch * 32 * span * span * 128
+        rows.append({"batch": batch, "sequence": span, "forward_us": there, "backward_us": back, "tflops": flops / there / 1e6})
+    return rows
+
+
+def element_wise() -> dict[str, dict[str, float]]:
+    """What stands between products, forward and backward, for 8,192 tokens: its time, and numbers that go in."""
+    import torch
+    from torch.nn import functional as f
+
+    x, wide = (torch.randn((8192, n), device="cuda", dtype=torch.bfloat16, requires_grad=True) for n in (8192, 2 * 14336))
+    weight = torch.ones(8192, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+    logits = torch.randn((4096, 128256), device="cuda", dtype=torch.bfloat16, requires_grad=True)
+    labels = torch.randint(0, 128256, (4096,), device="cuda")
+    made: dict[str, tuple[Callable[[], Any], list[Any], int]] = {
+        "rms norm": (partial(f.rms_norm, x, (8192,), weight), [x, weight], x.numel()),
+        "layer norm": (partial(f.layer_norm, x, (8192,), weight), [x, weight], x.numel()),
+        "gated": (lambda: f.silu(wide[:, :14336]) * wide[:, 14336:], [wide], wide.numel() // 2),
+        "gelu": (lambda: f.gelu(x), [x], x.numel()),
+        "loss": (lambda: f.cross_entropy(logits.float(), labels), [logits], logits.numel()),
+    }
+    found = {}
+    for name, (forward, leaves, numbers) in made.items():
+        there, back = both_ways(forward, leaves)
+        found[name] = {"numbers": numbers, "forward_us": there, "backward_us": back}
+    return found
+
+
+def optimiser() -> dict[str, float]:
+    """One fused step of Adam over 2^29 parameters in 32 bits, and the copy in half precision: bytes a second by its 36."""
+    import torch
+
+    master = torch.zeros(1 << 29, device="cuda", dtype=torch.float32, requires_grad=True)
+    master.grad = torch.randn_like(master)
+    half = torch.zeros_like(master, dtype=torch.bfloat16)
+    adam = torch.optim.AdamW([master], fused=True)
+
+    def step() -> None:
+        adam.step()
+        half.copy_(master.detach())
+
+    took = timed(step)
+    norm = timed(lambda: torch.linalg.vector_norm(master.grad))
+    return {"parameters": 1 << 29, "us": took * 1e6, "gb_per_s": 36 * (1 << 29) / took / 1e9, "norm_us": norm * 1e6}
+
+
+def repeats(shape: dict[str, Any], seconds: float = 8.0) -> dict[str, float]:
+    """A layer's products again and again without a pause: how far single passes stray once the clock has settled."""
+    import torch
+
+    hidden, ffn, tokens = shape["hidden"], shape["ffn"] // shape["tp"], shape["sequence"] * shape["batch"]
+    x = torch.randn((tokens, hidden), device="cuda", dtype=torch.bfloat16)
+    up, down = (torch.randn(s, device="cuda", dtype=torch.bfloat16) for s in ((hidden, ffn), (ffn, hidden)))
+    took: list[float] = []
+    begin = time.monotonic()
+    while time.monotonic() - begin < seconds:
+        marks = [torch.cuda.Event(enable_timing=True) for _ in range(201)]
+        marks[0].record()
+        for mark in marks[1:]:
+            (x @ up) @ down
+            mark.record()
+        marks[-1].synchronize()
+        took += [a.elapsed_time(b) for a, b in pairwise(marks)]
+    late = np.array(took[len(took) // 2 :])
+    blocks = late[: len(late) // 100 * 100].reshape(-1, 100).mean(axis=1)
+    cuts = {f"p{q}": float(np.quantile(late, q / 100) / np.median(late)) for q in (1, 10, 90, 99)}
+    return {"passes": len(late), "us": float(np.median(late) * 1e3), "spread": float(late.std() / late.mean()),
+            "spread_of_100": float(blocks.std() / late.mean()), **cuts}  # fmt: skip
+
+
+def rest() -> dict[str, Any]:
+    """What a step has beside plain products; what cannot be measured here says why."""
+    made: dict[str, Callable[[], Any]] = {
+        "weight_gradients": weight_gradients, "eight_bit_grouped_products": eight_bit_grouped_products, "attention": attention,
+        "element_wise": element_wise, "optimiser": optimiser,
+        "repeats": lambda: {name: repeats(LAYERS[name]) for name in ("Llama 70B, tp 8", "Llama 8B, tp 1", "GPT 175B, tp 8")},
+    }  # fmt: skip
+    found: dict[str, Any] = {}
+    for name, one in made.items():
+        try:
+            found[name] = one()
+        except (RuntimeError, TypeError, AttributeError, ValueError) as error:
+            found[name] = f"not measured: {error}"
+    return found
+
+
 def fitted(found: dict[str, Any], device: Any) -> tuple[float, float]:
     """gemm_share and gemm_half_depth that bring all products closest, in relative terms; and how far off they leave them."""
     from msgspec.structs import replace
@@ -337,6 +499,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--more", action="store_true", help="also eight-bit floats, and one product per expert")
+    parser.add_argument("--rest", action="store_true", help="only what a step has beside plain products, and how passes stray")
     parser.add_argument("--compare", nargs=2, metavar=("FILE", "DEVICE"), help="a file written before, a device that ships")
     args = parser.parse_args()
     if args.compare:
@@ -344,11 +507,14 @@ def main() -> None:
         return
     import torch
 
-    found = {
-        "device": torch.cuda.get_device_name(), "torch": torch.__version__,
-        "processors": torch.cuda.get_device_properties(0).multi_processor_count, "sustained": sustained(), "moved": moved(),
-        "products": products(), "layers": {name: layer(shape) for name, shape in LAYERS.items()},
-    }  # fmt: skip
+    found: dict[str, Any] = {"device": torch.cuda.get_device_name(), "torch": torch.__version__}
+    if args.rest:
+        found |= rest()
+    else:
+        found |= {
+            "processors": torch.cuda.get_device_properties(0).multi_processor_count, "sustained": sustained(),
+            "moved": moved(), "products": products(), "layers": {name: layer(shape) for name, shape in LAYERS.items()},
+        }  # fmt: skip
     if args.more:
         found |= {
             "eight_bit_products": eight_bit_products(), "grouped_products": grouped_products(),

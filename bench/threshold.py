@@ -1,10 +1,11 @@
 """Where the next accelerator stops paying: how much another seed moves it, and whether full graphs give the same scale.
 
-python bench/threshold.py [--seeds 100] [--graph | --grid]
+python bench/threshold.py [--seeds 100] [--graph | --grid | --ranges]
 
 Of every scenario the threshold is computed with each seed. ``inside`` is the share of (seed, other seed) pairs in which the
 other's threshold lies in the interval of the first. With ``--graph``, small jobs are generated as full graphs and replayed;
-with ``--grid``, mean steps of the sampled replica stand beside those of the grid.
+with ``--grid``, mean steps of the sampled replica stand beside those of the grid; with ``--ranges``, shipped scenarios stand
+beside as many drawn inside their ranges, each with known values and a seed of its own.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from taut.project.training.forecast import at, forecast, with_noise
 from taut.project.training.sampled_replica import mean_step_ns, rate
 from taut.project.training.scenario import Scenario, parse
 from taut.project.training.step_plan import plan
+from taut.project.training.uncertain_keys import draws
 from taut.project.training.workload import WORKLOAD, Training
 from taut.project.workload import Sampling
 from taut.read.scenario_file import load
@@ -40,8 +42,14 @@ def shipped(**tables: Any) -> Scenario:
     return parse(raw, "gpt-175b", text)[0]
 
 
+def known(name: str) -> Scenario:
+    s = parse(*load(name)[:1], name)[0]
+    return change(s, failure=change(s.failure, ranges=()))
+
+
 SCENARIOS = {
-    "gpt-175b as shipped": shipped(),
+    "large-training, known values": known("large-training"),
+    "uneven-batches, known values": known("uneven-batches"),
     "gpt-175b, no failures, jitter × 12": shipped(
         failure={}, noise={"spread": 0.24, "step_spread": 0.12, "ranks_spread": 0.06}
     ),
@@ -89,15 +97,37 @@ def beside(s: Scenario, seeds: int) -> None:
     print(f"| {s.job.world:,} | {' | '.join(cells)} | {np.mean(quick) / np.mean(grid) - 1:+.2%} |", flush=True)
 
 
+def drawn(name: str, count: int) -> None:
+    """How many scenarios drawn inside the ranges have their threshold inside the interval."""
+    s = parse(*load(name)[:1], name)[0]
+    found, exact = threshold(WORKLOAD, s), threshold(WORKLOAD, known(name))
+    there, inside = [], 0
+    for k, values in enumerate(draws(s.failure.ranges, seed=1000, count=count)):
+        one = change(s, failure=change(s.failure, ranges=(), **values))
+        ranks = threshold(WORKLOAD, one, Sampling(seed=k + 1)).ranks
+        there.append(ranks or float("inf"))
+        inside += (found.lo or 0) <= there[-1] <= (found.hi or float("inf"))
+    low, high = np.quantile(there, (0.1, 0.9), method="nearest")
+    print(
+        f"| {name} | {found.ranks:,} ({found.lo:,}–{found.hi or 'open'}) | {exact.lo:,}–{exact.hi:,} "
+        f"| {low:,.0f}–{high:,.0f} | {inside / count:.0%} |", flush=True,
+    )  # fmt: skip
+
+
 def main() -> None:
     ask = argparse.ArgumentParser()
     ask.add_argument("--seeds", type=int, default=100)
     ask.add_argument("--graph", action="store_true")
     ask.add_argument("--grid", action="store_true")
+    ask.add_argument("--ranges", action="store_true")
     asked = ask.parse_args()
     if asked.grid:
         for ranks in (96, 384, 1536, 6144, 24576):
-            beside(at(SCENARIOS["gpt-175b as shipped"], ranks), asked.seeds)
+            beside(at(shipped(), ranks), asked.seeds)
+        return
+    if asked.ranges:
+        for name in ("large-training", "audit-cloud", "uneven-batches", "fixed-batch"):
+            drawn(name, asked.seeds)
         return
     if asked.graph:
         sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
@@ -112,7 +142,7 @@ def main() -> None:
         found = [threshold(WORKLOAD, s, Sampling(seed=seed)) for seed in range(asked.seeds)]
         took = (time.process_time() - begun) / asked.seeds
         place, lo, hi = (np.array([getattr(one, key) for one in found], float) for key in ("ranks", "lo", "hi"))
-        inside = (lo[:, None] <= place) & (place <= np.where(np.isnan(hi), np.inf, hi)[:, None])
+        inside = (np.where(np.isnan(lo), 0, lo)[:, None] <= place) & (place <= np.where(np.isnan(hi), np.inf, hi)[:, None])
         share = inside[~np.eye(len(place), dtype=bool)].mean()
         first = found[0]
         sides = [side["dominant"] if side else None for side in (first.before, first.after)]

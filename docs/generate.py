@@ -1,22 +1,28 @@
-"""Write the pages that are made from the code: docs/cli.md, docs/columns.md, docs/api.md, docs/result.md; and the JSON Schema.
+"""Write the pages that are made from the code: cli.md, columns.md, api.md, result.md, scenario-keys.md; and the JSON Schema.
 
-Run `python docs/generate.py` after changing a command, a column or a public name; the tests compare.
+Run `python docs/generate.py` after changing a command, a column, a public name or a key of a scenario; the tests compare.
 """
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import importlib
 import inspect
 import json
 import pkgutil
-from collections.abc import Iterator
+import re
+import textwrap
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 import click
+import msgspec
 from click.testing import CliRunner
 from msgspec import UNSET
+from msgspec import inspect as kinds
 
 import taut
 from taut.core.tables import columns_of
@@ -81,7 +87,7 @@ def rows() -> list[type]:
 
 def first_line(thing: object) -> str:
     """The first line of a docstring, safe inside a table."""
-    return (inspect.getdoc(thing) or "").partition("\n")[0].replace("|", "\\|")
+    return (inspect.getdoc(thing) or "").partition("\n")[0].replace("|", "\\|").replace("``", "`")
 
 
 def columns_page() -> str:
@@ -185,12 +191,173 @@ def written(about: dict[str, Any]) -> str:
     return str(about.get("type", "any"))
 
 
+def scenarios() -> dict[str, type[msgspec.Struct]]:
+    """Kinds of scenarios, each by what its file describes."""
+    from taut.project.loops.scenario import Scenario as Loops
+    from taut.project.requests.agents.scenario import AgentScenario
+    from taut.project.requests.serving.scenario import ServingScenario
+    from taut.project.training.scenario import Scenario
+
+    return {"Training jobs": Scenario, "Serving": ServingScenario, "Agents": AgentScenario, "Control loops": Loops}
+
+
+# How a key ends, and the unit that says.
+UNITS = {
+    r"_per_1000_(\w+)_days": r"failures in 1000 \1-days", r"kg_co2e_per_kwh": "kg/kWh", r"kwh": "money a kWh",
+    r"growth_per_hour": "share an hour", r"per_hour": "money an hour", r"price|penalty|value_per_unit": "money",
+    r"gb_per_s": "GB/s", r"_tflops": "TFLOP/s", r"_gb": "GB", r"_?per_s": "a second", r"_us": "µs", r"_ms": "ms", r"_s": "s",
+    r"_hours": "hours", r"_years": "years", r"_?steps": "steps", r"_w": "W", r"_bytes": "bytes", r"_share": "share",
+    r"pj_per_bit": "pJ/bit", r"_?tokens": "tokens", r"_(factor|times)": "times",
+}  # fmt: skip
+
+
+def unit(key: str) -> str:
+    """The unit that a key carries in its name; empty for plain numbers."""
+    for ending, name in UNITS.items():
+        if found := re.search(f"(?:{ending})$", key):
+            return found.expand(name)
+    return ""
+
+
+def taken(kind: kinds.Type, order: Sequence[object]) -> str:
+    """What a key takes, in a few words; words to choose from in the order of the source."""
+    match kind:
+        case kinds.UnionType(types=some):
+            return " or ".join(taken(one, order) for one in some if not isinstance(one, kinds.NoneType))
+        case kinds.LiteralType(values=values):
+            return ", ".join(f"`{one}`" for one in sorted(values, key=order.index))
+        case kinds.VarTupleType(item_type=item):
+            return f"list: {taken(item, order)}"
+        case kinds.BoolType():
+            return "`true`, `false`"
+        case kinds.StrType():
+            return "text"
+        case kinds.IntType() | kinds.FloatType():
+            return limits(kind)
+        case kinds.DictType():
+            return "table"
+    return "list" if isinstance(kind, kinds.TupleType) else "any"
+
+
+# Limits from here on only keep sums finite.
+FINITE = 1e6
+
+
+def limits(kind: kinds.IntType | kinds.FloatType) -> str:
+    """A number and what it must lie between; limits that only keep sums finite are left out."""
+    word = "whole" if isinstance(kind, kinds.IntType) else "number"
+    low = f"≥ {kind.ge:g}" if kind.ge is not None else f"> {kind.gt:g}" if kind.gt is not None else ""
+    top = f"≤ {kind.le:g}" if kind.le is not None and kind.le < FINITE else f"< {kind.lt:g}" if kind.lt is not None else ""
+    return f"{word} {', '.join(filter(None, (low, top)))}".strip()
+
+
+def key_meanings(struct: type) -> dict[str, str]:
+    """Key → the docstring below it, of a struct and those it builds on."""
+    out: dict[str, str] = {}
+    for one in reversed([base for base in struct.__mro__ if issubclass(base, msgspec.Struct) and base is not msgspec.Struct]):
+        (found,) = ast.parse(textwrap.dedent(inspect.getsource(one))).body
+        body = getattr(found, "body", [])
+        for field, after in pairwise(body):
+            match field, after:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                    out[name] = " ".join(text.split()).replace("``", "`")
+    return out
+
+
+def words_of(kind: object) -> list[object]:
+    """The words that a key chooses from, in the order of the source."""
+    inside = [word for one in get_args(kind) for word in words_of(one)]
+    return list(get_args(kind)) if get_origin(kind) is Literal else inside
+
+
+def tables_of(struct: type[msgspec.Struct], path: str = "") -> Iterator[tuple[str, type[msgspec.Struct]]]:
+    """The tables of a scenario, each with its heading."""
+    for field in kinds.type_info(struct).fields:  # type: ignore[attr-defined]
+        some = field.type.types if isinstance(field.type, kinds.UnionType) else (field.type,)
+        for one in some:
+            many = isinstance(one, kinds.VarTupleType)
+            inner = one.item_type if isinstance(one, kinds.VarTupleType) else one
+            if isinstance(inner, kinds.StructType):
+                yield (f"[[{path}{field.name}]]" if many else f"[{path}{field.name}]"), inner.cls
+                yield from tables_of(inner.cls, f"{path}{field.name}.")
+
+
+def keys_of(struct: type[msgspec.Struct]) -> list[tuple[str, str, str, str, str, str]]:
+    """(key, unit, what it takes, default, meaning, where the default is from) of every key of a table that is no table."""
+    meanings, rows = key_meanings(struct), []
+    words = {field.name: words_of(field.type) for field in msgspec.structs.fields(struct)}
+    for field in kinds.type_info(struct).fields:  # type: ignore[attr-defined]
+        some = field.type.types if isinstance(field.type, kinds.UnionType) else (field.type,)
+        inside = [one.item_type if isinstance(one, kinds.VarTupleType) else one for one in some]
+        meaning = meanings.get(field.name, "")
+        if meaning.startswith("No key of a file") or any(isinstance(one, kinds.StructType) for one in inside):
+            continue
+        about, _, source = meaning.partition(" Default: ")
+        made = field.default_factory() if callable(field.default_factory) else field.default
+        given = "required" if field.required else default_of(made)
+        rows.append((field.name, unit(field.name), taken(field.type, words[field.name]), given, about, source.rstrip(".")))
+    return rows
+
+
+def default_of(value: object) -> str:
+    """A default as TOML has it."""
+    if value is None or value == "":
+        return "none"
+    if isinstance(value, float) and value == int(value):
+        return f"`{int(value)}`"
+    return f"`{json.dumps(value, ensure_ascii=False)}`"
+
+
+def not_given(root: type[msgspec.Struct], heading: str) -> str:
+    """What stands in for a table that is not given, where that is not the default of each of its keys."""
+    default = next((field.default for field in msgspec.structs.fields(root) if heading == f"[{field.name}]"), None)
+    if not isinstance(default, msgspec.Struct) or default == type(default)():
+        return ""
+    keys = ", ".join(f"{name} = {value}" for name, value in msgspec.structs.asdict(default).items())
+    return f"Where the table is not given: `{keys}`."
+
+
+def keys_page() -> str:
+    """Every key of every kind of scenario, with its unit, default and meaning."""
+    parts = [
+        MADE,
+        "# Keys of a scenario",
+        "A scenario is one TOML file ([project.md](project.md)). A key that is not listed is refused; one that is not given "
+        "takes its default, and `defaults` in the JSON names it. `device` and `fabric` may also be the name of one that ships, "
+        "or a table with `base = NAME` that changes some of its keys.",
+    ]
+    shown: dict[type, str] = {}
+    for title, root in scenarios().items():
+        parts += [f"## {title}", first_line(root) if root.__doc__ != "One file." else ""]
+        for heading, struct in (("Top of the file", root), *tables_of(root)):
+            given = not_given(root, heading)
+            if struct in shown and struct is not root:
+                parts += [f"### {heading}", f"As [above](#{shown[struct]}).", given]
+                continue
+            rows = keys_of(struct)
+            anchor = re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
+            shown.setdefault(struct, anchor)
+            lines = ["| key | unit | takes | default | meaning | where the default is from |", "|---|---|---|---|---|---|"]
+            lines += [
+                "| " + " | ".join(cell.replace("|", chr(92) + "|") for cell in (f"`{key}`", *rest)) + " |"
+                for key, *rest in rows
+            ]
+            parts += [f"### {heading}", "" if struct is root else first_line(struct), "\n".join(lines), given]
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
 def schema_file() -> str:
     """The JSON Schema that ships with taut."""
     return json.dumps(schema(), indent=1, ensure_ascii=False) + "\n"
 
 
-PAGES = {"cli.md": cli_page, "columns.md": columns_page, "api.md": api_page, "result.md": result_page}
+PAGES = {
+    "cli.md": cli_page,
+    "columns.md": columns_page,
+    "api.md": api_page,
+    "result.md": result_page,
+    "scenario-keys.md": keys_page,
+}
 SCHEMA = DOCS.parent / "src" / "taut" / "result" / "schema.json"
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ COMMANDS = [
     "python3 -m venv .venv && .venv/bin/pip install . && .venv/bin/taut demo",
     ".venv/bin/pip install '.[test]' && .venv/bin/pytest",
 ]
-GENERATED = ["cli.md", "columns.md", "api.md", "result.md"]
+GENERATED = ["cli.md", "columns.md", "api.md", "result.md", "scenario-keys.md"]
 
 
 def blocks(page: Path) -> list[tuple[str, str]]:
@@ -51,6 +51,12 @@ def test_generated_page_is_up_to_date(generate: ModuleType, page: str) -> None:
     assert sorted(generate.PAGES) == sorted(GENERATED)
     written = (ROOT / "docs" / page).read_text(encoding="utf-8")
     assert written == generate.PAGES[page](), f"docs/{page} is stale: run `python docs/generate.py`"
+
+
+def test_every_key_of_a_scenario_says_what_it_means(generate: ModuleType) -> None:
+    for root in generate.scenarios().values():
+        for heading, struct in (("", root), *generate.tables_of(root)):
+            assert [key for key, *_, about, _ in generate.keys_of(struct) if not about] == [], f"{heading} {struct}"
 
 
 def test_readme_opens_with_the_commands_that_ci_runs() -> None:

@@ -23,9 +23,20 @@ from taut.project.training.scenario import Device, Fabric, Model
 
 KERNEL_US = 5.0
 MODELS = {
-    "8B": Model(32, 4096, 32, 8192, 128256, 8, 14336, True),
-    "70B": Model(80, 8192, 64, 8192, 128256, 8, 28672, True),
-    "8x7B": Model(32, 4096, 32, 8192, 32000, 8, 14336, True, 8, 2),
+    "8B": Model(layers=32, hidden=4096, heads=32, sequence=8192, vocab=128256, kv_heads=8, ffn=14336, gated=True),
+    "70B": Model(layers=80, hidden=8192, heads=64, sequence=8192, vocab=128256, kv_heads=8, ffn=28672, gated=True),
+    "8x7B": Model(
+        layers=32,
+        hidden=4096,
+        heads=32,
+        sequence=8192,
+        vocab=32000,
+        kv_heads=8,
+        ffn=14336,
+        gated=True,
+        experts=8,
+        experts_per_token=2,
+    ),
 }
 
 

@@ -4,45 +4,85 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, TypedDict, Unpack, overload
 
 from msgspec.structs import asdict
 
-from taut.core.array_types import Floats
-from taut.core.tables import Kind
+from taut.core.errors import UsageError
 from taut.project.gpu_hour import with_gpu_hour
-from taut.project.measured.from_run import from_run
-from taut.project.measured.scaled_run import learn
-from taut.project.noise import residuals
 from taut.project.projection import Asked, project_table
-from taut.project.workload import Sampling
+from taut.project.side_by_side import refuse_two_kinds, side_by_side
+from taut.project.workload import Sampling, workload_of
 from taut.read.scenario_file import load
-from taut.result.types import ProjectResult
-from taut.stored import open_run, refusing_runs
+from taut.result.types import ProjectResult, TwoScenarios
+
+if TYPE_CHECKING:
+    from taut.project.noise import RunNoise
+
+
+class Question(TypedDict, total=False):
+    """What ``project`` is asked beside scenarios."""
+
+    ranks: Sequence[int]
+    policies: Sequence[str] | None
+    steps: int | None
+    seed: int
+    envelope: bool
+    advice: bool
+    gpu_hour: tuple[str, str] | None
+    tokens: float | None
+    progress: Callable[[str], None] | None
+
+
+@overload
+def project(scenario: str | Path, **question: Unpack[Question]) -> ProjectResult: ...
+
+
+@overload
+def project(scenario: str | Path, other: str | Path, **question: Unpack[Question]) -> TwoScenarios: ...
 
 
 def project(
-    scenario: str | Path, *, ranks: Sequence[int] = (), policies: Sequence[str] | None = None, steps: int | None = None,
-    seed: int = 0, envelope: bool = False, advice: bool = False, gpu_hour: tuple[str, str] | None = None,
-    progress: Callable[[str], None] | None = None,
-) -> ProjectResult:  # fmt: skip
+    scenario: str | Path, other: str | Path | None = None, *, ranks: Sequence[int] = (), policies: Sequence[str] | None = None,
+    steps: int | None = None, seed: int = 0, envelope: bool = False, advice: bool = False,
+    gpu_hour: tuple[str, str] | None = None, tokens: float | None = None, progress: Callable[[str], None] | None = None,
+) -> ProjectResult | TwoScenarios:  # fmt: skip
     """What ``taut project SCENARIO --json`` prints: a TOML file, or the name of a scenario that ships with taut.
 
     ``ranks`` are other scales than the scenario's own; ``policies`` are ``NAME``, ``NAME=VALUE`` or several with commas, which
     are taken together (None: those that the scenario names); ``steps`` are drawn at each scale, or as many as its size allows.
     ``envelope`` adds what lies around a training job, ``advice`` what separates control loops; ``gpu_hour`` is the price of an
-    accelerator hour and its currency, in place of the scenario's.
+    accelerator hour and its currency, in place of the scenario's; ``tokens`` adds what a training run over so many takes.
+    With a second scenario: both, asked the same, and the ratios of their figures; policies only where some are named.
     """
-    table, text = load(scenario)
-    if gpu_hour is not None:
-        table = with_gpu_hour(table, *gpu_hour)
-    asked = Asked(ranks, policies, envelope, advice)
+    asked = Asked(ranks, policies, envelope, advice, tokens)
     how = Sampling(steps, seed, os.cpu_count() or 1)
-    return project_table(table, str(scenario), text, asked, how, measured=_residuals, stage=progress)
+
+    def one(named: str | Path, asked: Asked) -> ProjectResult:
+        table, text = load(named)
+        if gpu_hour is not None:
+            table = with_gpu_hour(table, *gpu_hour)
+        return project_table(table, str(named), text, asked, how, measured=_noise, stage=progress)
+
+    if other is None:
+        return one(scenario, asked)
+    if envelope or advice:
+        raise UsageError("--envelope and --advice are of one SCENARIO: ask for them without the other")
+    first, second = (workload_of(load(named)[0], str(named)).name for named in (scenario, other))
+    refuse_two_kinds((str(scenario), str(other)), (first, second))
+    asked = replace(asked, policies=policies or ())
+    return side_by_side(one(scenario, asked), one(other, asked))
 
 
 def project_run(run: str | Path, *, ranks: Sequence[int] = (), same_hosts: bool = False, seed: int = 0) -> ProjectResult:
     """What ``taut project --from RUN --json`` prints: the job of a finished run at other scales."""
+    # What reads a run takes longer to import than a scenario takes to project.
+    from taut.project.measured.from_run import from_run
+    from taut.project.measured.scaled_run import learn
+    from taut.stored import open_run, refusing_runs
+
     with refusing_runs(run):
         opened = open_run(run)
         scales = list(ranks) or [k * len(opened.graph.ranks) for k in (1, 2, 4)]
@@ -50,7 +90,13 @@ def project_run(run: str | Path, *, ranks: Sequence[int] = (), same_hosts: bool 
         return from_run(learn(opened.graph), indices, opened.result.regime, scales, same_hosts=same_hosts, seed=seed)
 
 
-def _residuals(run: str) -> Floats:
-    """How the work of a finished run strays from its reference."""
+def _noise(run: str) -> RunNoise:
+    """How the work of a finished run strays from its reference, and its hiccups."""
+    from taut.core.tables import Kind
+    from taut.project.measured.scaled_run import noise_of
+    from taut.project.noise import residuals
+    from taut.stored import open_run
+
     opened = open_run(run)
-    return residuals(opened.graph.work_ns, opened.reference_ns, opened.graph.ops.kind == Kind.COMPUTE)
+    ratios = residuals(opened.graph.work_ns, opened.reference_ns, opened.graph.ops.kind == Kind.COMPUTE)
+    return noise_of(opened.graph, ratios)

@@ -181,7 +181,7 @@ def test_the_price_of_an_accelerator_hour_is_the_one_given() -> None:
     result = asked(with_gpu_hour(small(), "4.00", "USD"))
     before = asked(small())
     assert result.forecasts[0].cost_per_unit == pytest.approx(2 * (before.forecasts[0].cost_per_unit or 0))
-    assert "cost of 1M tokens, USD" in " ".join(screen(result).split())
+    assert "USD for 1M tokens" in " ".join(screen(result).split())
     assert asked(with_gpu_hour(small(), "4.00", "EUR")).forecasts[0].currency == "EUR"
     with pytest.raises(UsageError, match=r"in EUR, price\.kwh of the scenario in USD"):
         with_gpu_hour(small(price={"currency": "USD", "kwh": 0.1}), "4.00", "EUR")

@@ -9,11 +9,11 @@ import msgspec
 import numpy as np
 import pytest
 
-import full_graph
 from taut.project.noise import table
 from taut.project.policy import Policy
 from taut.project.strict_toml import About
 from taut.project.threshold import threshold
+from taut.project.training import full_graph
 from taut.project.training.forecast import with_noise
 from taut.project.training.sampled_replica import rate
 from taut.project.training.scenario import Noise, Scenario, parse
@@ -31,7 +31,7 @@ change = msgspec.structs.replace
 def one() -> Scenario:
     """A rank is a replica: two draws of work a step, then all of them meet; transfers take nothing."""
     raw, text = load("gpt-175b")
-    raw["model"] = {"layers": 1, "hidden": 4096, "heads": 16, "sequence": 1024}
+    raw["model"] = {"layers": 1, "hidden": 4096, "heads": 16, "sequence": 1024, "tied_embeddings": True}
     raw["job"] = {"global_batch": 16, "dp": 16}
     raw["fabric"] = {
         "name": "flat",
@@ -162,6 +162,7 @@ def test_more_jitter_stops_paying_sooner(one: Scenario) -> None:
 
 def test_failures_that_outrun_the_spares_end_it_and_are_named() -> None:
     gpt = parse(*load("gpt-175b")[:1], "gpt-175b")[0]
+    gpt = change(gpt, failure=change(gpt.failure, spares=8, ranges=()))
     found = threshold(WORKLOAD, gpt)
     assert found.ranks is not None
     assert found.before is not None

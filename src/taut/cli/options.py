@@ -34,6 +34,10 @@ MOST_STALENESS = 1024
 MOST_SCALES, MOST_RANKS = 100, 10_000_000
 """Numbers of ranks to compute in one call, and the largest."""
 
+TIMES = {"": 1.0, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
+MOST_TOKENS = 1e18
+"""Letters behind a number of tokens; and the most tokens of a training run."""
+
 
 class Real(click.FloatRange):
     """A number in a range; what is no number (nan) or has no end (inf) lies in none."""
@@ -66,6 +70,17 @@ def price(_: click.Context, __: click.Parameter, value: str | None) -> tuple[str
     if not found:
         raise click.BadParameter(f"{value!r} is no price: give amount and currency, for example 2.50EUR")
     return found[1], _currency(found[2])
+
+
+def tokens(_: click.Context, __: click.Parameter, value: str | None) -> float | None:
+    """``15T``, ``300B``, ``1.5e12`` → a number of tokens."""
+    if value is None:
+        return None
+    found = re.fullmatch(r"(\d{1,18}(?:\.\d{1,18})?(?:e\+?\d{1,2})?)\s?([KMBT]?)", value.strip(), re.ASCII | re.IGNORECASE)
+    number = float(found[1]) * TIMES[found[2].upper()] if found else 0.0
+    if not 1 <= number <= MOST_TOKENS:
+        raise click.BadParameter(f"{value!r} is no number of tokens up to {MOST_TOKENS:.0e}: give 15T, 300B or 1.5e12")
+    return number
 
 
 def token_price(_: click.Context, __: click.Parameter, value: str | None) -> tuple[str, str, str] | None:

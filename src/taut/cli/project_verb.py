@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 import click
 
 from taut.cli.common import print_object, progress, show, shown_and_kept
-from taut.cli.options import HIGHEST, Target, price, scales
+from taut.cli.options import HIGHEST, Target, price, scales, tokens
 from taut.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from taut.result.types import ProjectResult
+    from taut.result.types import ProjectResult, TwoScenarios
 
 
 class Question(TypedDict):
@@ -25,6 +25,7 @@ class Question(TypedDict):
     advice: bool
     evidence: str | None
     gpu_hour: tuple[str, str] | None
+    tokens: float | None
     steps: int | None
     seed: int
     as_json: bool
@@ -34,7 +35,7 @@ class Question(TypedDict):
 
 
 @click.command(short_help="Say what a scenario gives at other scales and with policies.")
-@click.argument("scenario", metavar="SCENARIO", required=False, type=click.Path())
+@click.argument("scenarios", metavar="SCENARIO [SCENARIO]", nargs=-1, type=click.Path())
 @click.option("--from", "run", metavar="RUN", type=click.Path(), help="Take work, jitter and transfers from a finished run.")
 @click.option("--same-hosts", is_flag=True, help="With --from: more ranks share the hosts of the run.")
 @click.option("--ranks", metavar="N,N,...", callback=scales, help="Numbers of ranks  [default: as in the scenario]")
@@ -46,58 +47,90 @@ class Question(TypedDict):
 @click.option("--advice", is_flag=True, help="Also try what separates control loops, and sweep their capacity.")
 @click.option("--evidence", metavar="DIR", type=Target(file_okay=False), help="Write the scenario's evidence there.")
 @click.option("--gpu-hour", metavar="PRICE", callback=price, help="Price of an accelerator hour, for example 2.50EUR.")
+@click.option("--tokens", metavar="N", callback=tokens, help="Also days, money and energy of training on 15T, 300B, 1.5e12 …")
 @click.option("--steps", type=click.IntRange(2, 1_000_000), help="Steps to draw at each  [default: 200, fewer of large jobs]")
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(0, HIGHEST), help="Decides every draw.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
 @click.option("--list", "list_them", is_flag=True, help="List the scenarios that ship with taut, and nothing else.")
 @click.option("--show", metavar="NAME", help="Print the TOML of one that ships, and nothing else.")
-def project(scenario: str | None, run: str | None, same_hosts: bool, **question: Unpack[Question]) -> None:
+def project(scenarios: tuple[str, ...], run: str | None, same_hosts: bool, **question: Unpack[Question]) -> None:
     """Say what a scenario gives at other scales: step times with their spread, throughput, cost, what dominates, where
     one more accelerator stops paying, and what policies change. Regime, indices and policies are those of each scale.
 
-    SCENARIO is a TOML file (docs/project.md), or the name of one that ships with taut (--list).
+    SCENARIO is a TOML file (docs/project.md), or the name of one that ships with taut (--list). Two of them are set
+    side by side, figure by figure.
 
     \b
       taut project --list
-      taut project gpt-175b --ranks 1536,6144 --gpu-hour 2.50USD
+      taut project gpt-175b --ranks 1536,6144 --gpu-hour 2.50USD --tokens 300B
       taut project gpt-175b --policy overlap=0.9 --policy spares=16,local-steps=4
+      taut project gpt-175b our-vendor.toml --ranks 1536,6144
       taut project gpt-175b --evidence evidence/
       taut project control-stack --advice
       taut project --from RUN --ranks 64,4096
     """
     as_json, quiet = question["as_json"], question["quiet"]
     if question["list_them"] or question["show"] is not None:
-        if scenario is not None or run is not None or (question["list_them"] and question["show"] is not None):
+        if scenarios or run is not None or (question["list_them"] and question["show"] is not None):
             raise UsageError("--list and --show NAME stand alone")
         _shipped(question["show"], as_json)
         return
-    if (scenario is None) == (run is None):
-        raise UsageError("give a SCENARIO, or --from RUN")
-    if same_hosts and run is None:
-        raise UsageError("--same-hosts needs --from RUN")
-    if run is not None and any(question[one] for one in ("policies", "evidence", "envelope", "advice", "gpu_hour")):
-        raise UsageError("--policy, --envelope, --advice, --evidence and --gpu-hour need a SCENARIO: a run has none to change")
+    _check(scenarios, run, same_hosts, question)
     write = None
+    result: ProjectResult | TwoScenarios
     with progress(quiet) as stage:
         stage("projecting")
         if run is not None:
             from taut.forecasts import project_run
 
             result = project_run(run, ranks=question["ranks"], same_hosts=same_hosts, seed=question["seed"])
+        elif len(scenarios) > 1:
+            result = _two(scenarios, question, stage)
         else:
-            result, write = _scenario(str(scenario), question, stage)
+            result, write = _scenario(scenarios[0], question, stage)
     remedy = "give --evidence a folder that can be written"
     shown_and_kept(lambda: _show(result, as_json), write, "the evidence", remedy, quiet)
 
 
-def _show(result: ProjectResult, as_json: bool) -> None:
+def _check(scenarios: tuple[str, ...], run: str | None, same_hosts: bool, question: Question) -> None:
+    """Refuse what does not go together."""
+    if len(scenarios) > 2:
+        raise UsageError(f"{len(scenarios)} scenarios: two are set side by side; give the others in further commands")
+    if bool(scenarios) == (run is not None):
+        raise UsageError("give a SCENARIO, or --from RUN")
+    if same_hosts and run is None:
+        raise UsageError("--same-hosts needs --from RUN")
+    of_scenarios = ("policies", "evidence", "envelope", "advice", "gpu_hour", "tokens")
+    if run is not None and any(question.get(one) for one in of_scenarios):
+        named = "--policy, --envelope, --advice, --evidence, --gpu-hour and --tokens"
+        raise UsageError(f"{named} need a SCENARIO: a run has none to change")
+    if len(scenarios) > 1 and any(question.get(one) for one in ("evidence", "envelope", "advice")):
+        raise UsageError("--evidence, --envelope and --advice are of one SCENARIO: ask for them without the other")
+
+
+def _show(result: ProjectResult | TwoScenarios, as_json: bool) -> None:
+    from taut.result.types import TwoScenarios
+
     if as_json:
         print_object(result)
-        return
-    from taut.render.forecast_screen import render_forecasts
+    elif isinstance(result, TwoScenarios):
+        from taut.render.two_scenarios_screen import render_two
 
-    show(render_forecasts, result)
+        show(render_two, result)
+    else:
+        from taut.render.forecast_screen import render_forecasts
+
+        show(render_forecasts, result)
+
+
+def _two(scenarios: tuple[str, ...], question: Question, stage: Callable[[str], None]) -> TwoScenarios:
+    from taut.forecasts import project as forecast
+
+    return forecast(
+        scenarios[0], scenarios[1], ranks=question["ranks"], policies=question["policies"] or None, steps=question["steps"],
+        seed=question["seed"], gpu_hour=question["gpu_hour"], tokens=question["tokens"], progress=stage,
+    )  # fmt: skip
 
 
 def _scenario(
@@ -113,7 +146,8 @@ def _scenario(
     advice = question["advice"] or (evidence is not None and workload_of(table, scenario).has_advice)
     result = forecast(
         scenario, ranks=question["ranks"], policies=question["policies"] or None, steps=steps, seed=seed,
-        envelope=question["envelope"], advice=advice, gpu_hour=question["gpu_hour"], progress=stage,
+        envelope=question["envelope"], advice=advice, gpu_hour=question["gpu_hour"],
+        tokens=question["tokens"], progress=stage,
     )  # fmt: skip
     if evidence is None:
         return result, None
@@ -131,6 +165,7 @@ def _options(question: Question) -> str:
     """What was asked beside the scenario, as it is asked again."""
     out = f" --ranks {','.join(map(str, question['ranks']))}" if question["ranks"] else ""
     out += "".join(f" --policy {one}" for one in question["policies"])
+    out += f" --tokens {question['tokens']:g}" if question["tokens"] else ""
     return out + (f" --gpu-hour {''.join(question['gpu_hour'])}" if question["gpu_hour"] else "")
 
 

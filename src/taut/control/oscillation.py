@@ -154,8 +154,6 @@ def zigzag(values: Floats, swing: float) -> int:
 
 def period(at: Ints, values: Floats, known: Demand, rng: np.random.Generator) -> tuple[float, float, float]:
     """(the largest peak over its surroundings, its period, its chance)."""
-    from scipy.signal import lfilter
-
     bins = int(min(BINS, PER_ACTION * len(at)))
     step = float(at[-1] - at[0]) / bins
     times = at[0] + step * (np.arange(bins) + 0.5)
@@ -171,13 +169,21 @@ def period(at: Ints, values: Floats, known: Demand, rng: np.random.Generator) ->
     score, where = _peak(rest[None], free)
     p = 1.0
     for count in SURROGATES:  # more of them only where p may still come out small
-        noise = lfilter([1.0], [1.0, -rho], rng.standard_normal((count, bins)), axis=1)  # AR(1)
+        noise = _autoregressive(rng.standard_normal((count, bins)), rho)
         null, _ = _peak(noise - (noise @ basis) @ basis.T, free)
         reached = int((null >= score[0] - 1e-12).sum())
         p = (1 + reached) / (1 + count)
         if reached > REACHED:
             break
     return float(score[0]), float(bins * step / (where[0] + 1)), p
+
+
+def _autoregressive(noise: Floats, rho: float) -> Floats:
+    """White noise, a series in each row, as AR(1); scipy's filter takes longer to import than all of this."""
+    along = np.ascontiguousarray(noise.T)
+    for k in range(1, len(along)):
+        along[k] += rho * along[k - 1]
+    return np.ascontiguousarray(along.T)
 
 
 def _explained(wanted: Floats, bins: int) -> Floats:

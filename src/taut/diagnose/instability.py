@@ -42,7 +42,9 @@ MOST_CULPRITS = 3
 SEVERAL = 5
 """Ranks that were each late for a short while: who of so many is at fault cannot be told if anybody is."""
 PASSING = 8
-"""A rank that is late in at most one in so many steps of the run is not late for good."""
+"""A rank that is late for at most one in so many steps of the run is late for a short while …"""
+ONCE_OR_TWICE = 2
+"""… which it may be so often, and far apart."""
 LOCAL_STEPS = 4
 """Steps from one meeting to the next of the policy that the finding is priced with: an assumption; ``taut whatif --advice``
 tries others."""
@@ -131,11 +133,13 @@ def instability(evidence: Evidence, others: Sequence[Finding], pays: float = PAY
 
 
 def _passes(evidence: Evidence, finding: Finding) -> bool:
-    """Whether a finding is about ranks that are late in few steps."""
+    """Whether a finding is about ranks that are late once or twice, for a short while."""
     first, last = np.searchsorted(evidence.graph.steps, finding.steps)
     late = int(last - first + 1)
     if finding.saved_ns is not None:
-        late = min(late, int(np.count_nonzero(finding.saved_ns > LISTED_SHARE * np.median(evidence.observed.window_ns))))
+        held_up = finding.saved_ns > LISTED_SHARE * np.median(evidence.observed.window_ns)
+        some = int(np.count_nonzero(np.diff(held_up.astype(np.int8), prepend=0) > 0))
+        late = int(np.count_nonzero(held_up)) if some <= ONCE_OR_TWICE else late
     few = PASSING * late <= len(evidence.graph.steps)
     return bool(finding.ranks) and not finding.links and few and finding.mode == "straggler cascade"
 

@@ -59,7 +59,7 @@ def units(strays: Strays, host: Ints, joined: Mask) -> Units:
     ``host`` is the host of each rank, ``joined`` says of each window whether it follows the one before.
     """
     stray, late, slack = strays.stray_ns, beyond(strays.stray_ns), strays.slack_ns
-    together = _together(late, host)
+    together = come_together(late, host)
     if together:
         hosts = np.unique(host)
         stray = np.stack([stray[host == h].max(axis=0) for h in hosts])
@@ -176,7 +176,7 @@ def _width(found: Units) -> float:
     return float(0.9 * sizes.std() * len(sizes) ** -0.2)
 
 
-def _together(late: Mask, host: Ints, seed: int = 0) -> bool:
+def come_together(late: Mask, host: Ints, seed: int = 0) -> bool:
     """Whether ranks of one host are late in the same windows more often than ranks dealt to hosts at random."""
     hosts = len(np.unique(host))
     if hosts < 2 or hosts == len(host) or (host < 0).any():

@@ -97,6 +97,7 @@ def evidence(
     about = table.get("about") or {}
     compared = next((one for one in result.policies if one.ranks == result.ranks), None)
     forecast = next(one for one in result.forecasts if one.ranks == result.ranks)
+    noun = "rank" if result.workload == "training" else "accelerator"
     plain = options + f" --seed {seed}" * bool(seed) + (f" --steps {steps}" if steps else "")
     out = {
         "scenario": name, "command": f"taut project {name}{plain} --evidence DIR", "seed": seed, "steps": steps,
@@ -104,21 +105,21 @@ def evidence(
         "defaults": result.defaults, "workload": result.workload, "forecast": forecast,
         "indices": result.indices, "regime": result.regime, "threshold": result.threshold,
         "questions": result.questions, "compared": None,
-        **{key: result[key] for key in ("advice", "sweep") if key in result},
+        **{key: result[key] for key in ("gains", "advice", "sweep") if key in result},
     }  # fmt: skip
     if compared is not None:
         declared = {key: tuple(value) for key, value in (about.get("declared") or {}).items()}
         out["compared"] = {
             "policies": compared.policies, **transitions(compared, declared),
             **{key: compared[key] for key in ("forecast", "regime", "reserve", "threshold")},
-            "declared_regime": about.get("declared_regime"), "implies": consequences(compared),
+            "declared_regime": about.get("declared_regime"), "implies": consequences(compared, noun),
         }  # fmt: skip
     out["digests"] = {part: _digest(out[part]) for part in ("definition", "forecast", "indices", "compared")}
     return out
 
 
-def consequences(compared: PolicyComparison) -> list[str]:
-    """What follows for a decision, in sentences that hold whatever the numbers are."""
+def consequences(compared: PolicyComparison, noun: str = "rank") -> list[str]:
+    """What follows for a decision, in sentences that hold whatever the numbers are; ``noun``: what an accelerator is called."""
     before, after = compared.forecast.without, compared.forecast.with_
     out = []
     if before.cost_per_unit and after.cost_per_unit:
@@ -132,9 +133,9 @@ def consequences(compared: PolicyComparison) -> list[str]:
         out.append(f"The regime stays {regimes.with_}.")
     far = [side.ranks if side else None for side in (compared.threshold.without, compared.threshold.with_)]
     if far[0] and far[1]:
-        out.append(f"One more accelerator stops paying at {far[1]:,} ranks instead of {far[0]:,}.")
+        out.append(f"One more accelerator stops paying at {far[1]:,} {noun}s instead of {far[0]:,}.")
     elif far[0]:
-        out.append(f"One more accelerator pays at every scale tried, no longer only up to {far[0]:,} ranks.")
+        out.append(f"One more accelerator pays at every scale tried, no longer only up to {far[0]:,} {noun}s.")
     return out
 
 

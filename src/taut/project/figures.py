@@ -1,11 +1,14 @@
-"""Small figures that every workload of requests or tasks prints."""
+"""Small figures that several workloads print."""
 
 from __future__ import annotations
+
+from typing import Protocol
 
 import numpy as np
 
 from taut.core.array_types import Floats
 from taut.diagnose.job_indices import NORMAL_WIDTH
+from taut.result.types import PowerAtLoad
 
 AT = {"p10": 0.1, "p50": 0.5, "p90": 0.9, "p99": 0.99}
 
@@ -34,3 +37,23 @@ def variance_index(took: Floats) -> float | None:
         return None
     low, middle, high = np.quantile(took, (0.05, 0.5, 0.95))
     return float((high - low) / (NORMAL_WIDTH * middle))
+
+
+class Site(Protocol):
+    """What a scenario says of the place where its accelerators stand."""
+
+    @property
+    def pue(self) -> float:
+        """All power over that of the equipment."""
+
+    @property
+    def host_w(self) -> float:
+        """Power of a node without its accelerators, for each of them."""
+
+
+def power_at_load(ranks: int, load_w: float, network_w: float | None, site: Site) -> PowerAtLoad:
+    """What a site supplies while all accelerators work, hosts and cooling included."""
+    devices, hosts = ranks * load_w, ranks * site.host_w
+    equipment = devices + hosts + (network_w or 0.0)
+    cooling = equipment * (site.pue - 1)
+    return PowerAtLoad(devices_w=devices, hosts_w=hosts, network_w=network_w, cooling_w=cooling, total_w=equipment + cooling)

@@ -7,10 +7,10 @@ how far another seed would lie (jackknife).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from math import sqrt
+from math import log, sqrt
 from typing import Generic
 
 import numpy as np
@@ -56,9 +56,12 @@ class Curve(Generic[S]):
         def rate(k: int) -> float:
             return self.kind.rate(s, replace(self.how, seed=self.how.seed * SEEDS + k))
 
-        first = rate(0)  # fills the caches of what does not depend on the seed before the threads start
-        with ThreadPoolExecutor(self.how.cores) as pool:
-            drawn = np.array([first, *pool.map(rate, range(1, self.seeds or self.kind.seeds))])
+        seeds, first = range(1, self.seeds or self.kind.seeds), rate(0)  # the first fills caches that seeds share
+        if self.kind.long_rates and self.how.cores > 1:
+            with ThreadPoolExecutor(self.how.cores) as pool:
+                drawn = np.array([first, *pool.map(rate, seeds)])
+        else:
+            drawn = np.array([first, *map(rate, seeds)])
         return np.concatenate([[drawn.mean()], (drawn.sum() - drawn) / (len(drawn) - 1)])
 
     def known_rates(self, ranks: int) -> Floats:
@@ -116,7 +119,7 @@ def rule(kind: Workload[S], s: S, how: Sampling, pays: float = PAYS) -> Rule[S]:
     base = max(brings * pays, 1e-300)
     says = (
         f"one more accelerator pays while it adds at least {100 * pays:g} % of what one adds at best, "
-        f"without jitter and failures ({ranks:,} ranks)"
+        f"without jitter and failures ({ranks:,} {kind.noun}s)"
     )
 
     def gain(curve: Curve[S], ranks: int) -> Floats | None:
@@ -138,11 +141,34 @@ def _by_money(kind: Workload[S], worth: float) -> Rule[S]:
     return Rule(says, gain, lambda curve, ranks: worth * curve.known_rates(ranks) / cost(curve, ranks))
 
 
-def spread(values: Floats) -> float:
-    """How far another seed may lie from the first of these, which is of all seeds, the others of all but one: 95 of 100."""
+def error(values: Floats) -> float:
+    """Standard error of the first of these, which is of all seeds, from the others, of all but one (jackknife)."""
     n = len(values) - 1
     if not np.isfinite(values).all():
         return float("inf")
-    # Jackknife standard error of the mean over seeds.
-    error = sqrt((n - 1) / n * float(((values[1:] - values[1:].mean()) ** 2).sum()))
-    return ANOTHER * STUDENT[n] * error
+    return sqrt((n - 1) / n * float(((values[1:] - values[1:].mean()) ** 2).sum()))
+
+
+def spread(values: Floats) -> float:
+    """How far another seed may lie from the first of these, which is of all seeds, the others of all but one: 95 of 100."""
+    return ANOTHER * STUDENT[len(values) - 1] * error(values)
+
+
+def crossing(points: Mapping[int, Floats], least: int) -> Floats:
+    """Log scale beyond which one more never pays again, for each column; infinite where it pays to the end.
+
+    ``points`` are what one more brings over what it must, from so many ranks to twice as many, which belongs to √2 times as
+    many. Between two scales it is linear in the log of the scale.
+    """
+    at = sorted(points)
+    back, place = np.stack([points[a] for a in at]), np.log(at) + log(2) / 2
+    out = np.full(back.shape[1], log(least))
+    for k in range(back.shape[1]):
+        paid = np.flatnonzero(back[:, k] >= 1)
+        if len(paid) and paid[-1] == len(at) - 1:
+            out[k] = np.inf
+        elif len(paid):
+            i = paid[-1]
+            part = (back[i, k] - 1) / (back[i, k] - back[i + 1, k])
+            out[k] = place[i] + part * (place[i + 1] - place[i])
+    return out

@@ -10,21 +10,25 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import exp, log1p, pi, sqrt
+from typing import NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
 
 from taut.core.array_types import Floats, Mask, Numbers
+from taut.core.normal_score import normal_score
 from taut.project.training.scenario import Noise
 
 # Points of a table, and the log odds of its ends: chances of one in ten thousand million.
 POINTS, REACH = 2049, 23.0
 GRID = np.linspace(-REACH, REACH, POINTS)
+# Parts of equal chance between which a draw may be looked up without a logarithm.
+CELLS = 1 << 12
 # Sums that are drawn to know their distribution.
 DRAWN = 1 << 16
 EULER = 0.5772156649015329
 # Keys of ``[noise]`` that are amplitudes.
-SCALED_KEYS = ("spread", "times", "step_spread", "ranks_spread", "drift_share")
+SCALED_KEYS = ("spread", "times", "step_spread", "ranks_spread", "drift_share", "hiccup_ms", "periodic_ms")
 
 
 def scaled(noise: Noise, times: float) -> Noise:
@@ -33,10 +37,13 @@ def scaled(noise: Noise, times: float) -> Noise:
     return replace(noise, distribution=kind, **{name: getattr(noise, name) * times for name in SCALED_KEYS})
 
 
+def without_pauses(noise: Noise) -> Noise:
+    """Noise of work alone."""
+    return replace(noise, hiccups_per_1000_steps=0.0, hiccup_ms=0.0, periodic_every_s=0.0, periodic_ms=0.0)
+
+
 def quantile(noise: Noise, chance: Floats, upper: Floats, measured: Floats | None = None) -> Floats:
     """Work over its mean that is not exceeded with this chance; ``upper`` is one minus it, where that is known better."""
-    from scipy.special import ndtri
-
     c, kind = noise.spread, noise.distribution
     if kind == "none":
         return np.ones_like(chance)
@@ -53,12 +60,21 @@ def quantile(noise: Noise, chance: Floats, upper: Floats, measured: Floats | Non
         a = noise.tail
         # Pareto with exponent a has the mean a / (a - 1): scaled to a mean of 1 first.
         return np.maximum(1 + noise.times * (upper ** (-1 / a) * (a - 1) / a - 1), 0.0)
-    z: Floats = np.where(chance < 0.5, ndtri(chance), -ndtri(upper))
+    z = normal_score(chance, upper)
     if kind == "gaussian":
         return np.maximum(1 + c * z, 0.0)
     # A lognormal variable of mean 1 and coefficient of variation c has sigma² = log(1 + c²), mu = -sigma² / 2.
     wide = log1p(c * c)
     return np.exp(sqrt(wide) * z - wide / 2)
+
+
+class RunNoise(NamedTuple):
+    """What a scenario may take from a measured run."""
+
+    residuals: Floats
+    """Work over its reference, hiccups left out."""
+    hiccups: Noise | None = None
+    """The keys of its hiccups; None where it has none that could be told."""
 
 
 def residuals(work_ns: Numbers, reference_ns: Floats, compute: Mask) -> Floats:
@@ -71,6 +87,14 @@ def residuals(work_ns: Numbers, reference_ns: Floats, compute: Mask) -> Floats:
 def odds(x: Floats) -> tuple[Floats, Floats]:
     """(chance, one minus it) of log odds."""
     return 1 / (1 + np.exp(-x)), 1 / (1 + np.exp(x))
+
+
+EVENLY = np.arange(CELLS + 1) / CELLS
+
+
+def at_even_chances(quantiles: Floats) -> Floats:
+    """A table at CELLS + 1 chances that lie evenly."""
+    return np.interp(EVENLY, odds(GRID)[0], quantiles)
 
 
 def longest(noise: Noise, members: int, measured: Floats | None = None) -> Floats:
@@ -87,7 +111,12 @@ def table(
     """Quantiles at GRID of the mean of so many parts, each the longest of so many ranks; sums are known from so many draws."""
     if measured is not None:
         return _summed(noise, members, parts, seed, measured, drawn)
-    return _cached_table(replace(noise, step_spread=0.0, ranks_spread=0.0, drift_share=0.0), members, parts, seed, drawn).copy()
+    return _cached_table(of_ops(noise), members, parts, seed, drawn).copy()
+
+
+def of_ops(noise: Noise) -> Noise:
+    """What of the noise belongs to single ops: the rest changes no table."""
+    return Noise(noise.distribution, noise.spread, noise.tail, times=noise.times)
 
 
 @lru_cache(maxsize=64)
@@ -138,6 +167,21 @@ def longest_mean(quantiles: Floats, members: float) -> float:
     edges = np.append(GRID[:-1] + (GRID[1] - GRID[0]) / 2, np.inf)
     below = np.exp(-members * np.log1p(np.exp(-edges)))
     return float(quantiles @ np.diff(below, prepend=0.0))
+
+
+def with_jumps(x: Floats) -> Floats:
+    """Values in order, and just before each: a distribution that jumps there does not begin to rise before."""
+    return np.unique(np.concatenate([x, x * (1 - 1e-12)]))
+
+
+def mixture(body: Floats, other: Floats, share: float) -> Floats:
+    """The table of a variable that is drawn from another table with this chance."""
+    x = with_jumps(np.concatenate([body, other]))
+    (low, high), (other_low, other_high) = (odds(np.interp(x, one, GRID, left=-4 * REACH)) for one in (body, other))
+    # Both sides are mixed, so that neither loses its digits.
+    low, high = (1 - share) * low + share * other_low, (1 - share) * high + share * other_high
+    found: Floats = np.interp(GRID, np.log(np.maximum(low, 1e-300)) - np.log(np.maximum(high, 1e-300)), x)
+    return found
 
 
 def _smooth(values: Floats) -> Floats:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType, structs
 
-from taut.core.array_types import Floats
 from taut.core.errors import InputRefused, UsageError
+from taut.project.noise import RunNoise
 from taut.project.policy import S
+from taut.project.policy_gains import policy_gains
 from taut.project.questions import questions
+from taut.project.token_budget import token_budget
 from taut.project.training.sensitivity import sensitivity
 from taut.project.with_policies import Standing, compare
 from taut.project.workload import DEFAULT, Sampling, Workload, workload_of
-from taut.result.types import ProjectResult
+from taut.result.types import Forecast, ProjectResult, Turn
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,8 @@ class Asked:
     """Also what lies around a training job."""
     advice: bool = False
     """Also what separates control loops."""
+    tokens: float | None = None
+    """Also what a training run over so many tokens takes."""
 
 
 NOTHING_ELSE = Asked()
@@ -42,29 +47,33 @@ def project_table(
     asked: Asked = NOTHING_ELSE,
     how: Sampling = DEFAULT,
     *,
-    measured: Callable[[str], Floats] | None = None,
+    measured: Callable[[str], RunNoise] | None = None,
     stage: Callable[[str], None] | None = None,
 ) -> ProjectResult:
     """What ``taut project`` prints: a scenario at its own scale or at others, and beside itself with policies.
 
-    ``measured`` reads the residuals of a run folder, for scenarios whose noise was measured. ``stage`` is called with what is
+    ``measured`` reads the noise of a run folder, for scenarios whose noise was measured. ``stage`` is called with what is
     being computed.
     """
     kind = workload_of(table, label)
     if asked.advice and not kind.has_advice:
         raise UsageError("--advice separates control loops; this scenario has none")
+    if asked.tokens is not None and kind.name != "training":
+        raise UsageError(f"--tokens is the length of a training run; {label} is a scenario of {kind.name}")
     s, defaults = kind.parse(table, label, text)
-    how = replace(how, residuals=kind.noise_from_run(s, measured, label, text))
+    s, residuals = kind.noise_from_run(s, measured, label, text)
+    how = replace(how, residuals=residuals)
     placed, warned = _held(kind, [kind.at(s, n) for n in asked.ranks or [kind.ranks(s)]], label, text)
     scales = [kind.ranks(one) for one in placed]
-    standing = Standing(kind, s, how, max(scales))
+    standing = Standing(kind, s, how, max(scales), explain=True)
     assessed = [standing.assess(one) for one in placed]
     # Whatever the order in which scales were asked for: what is said of one of them is said of the largest.
     own = assessed[scales.index(max(scales))]
     compared = [",".join(s.about.policies)] if asked.policies is None and s.about.policies else asked.policies or []
-    forecasts, indices = [one.entry() for one in assessed], own.indices()
+    forecasts, indices = [_with_budget(one.entry(), asked.tokens) for one in assessed], own.indices()
     advice, sweep = kind.advice(own.scenario, how.seed, stage or (lambda what: None)) if asked.advice else (UNSET, UNSET)
     known = {one.answer.ranks: one.regime for one in assessed}
+    policies = [found for one in compared for found in compare(kind, assessed, one, how)]
     return ProjectResult(
         scenario=s.name,
         workload=kind.name,
@@ -74,13 +83,31 @@ def project_table(
         indices=indices,
         regime=own.regime,
         threshold=own.threshold,
-        policies=[found for one in compared for found in compare(kind, assessed, one, how)],
-        questions=questions(forecasts, scales.index(max(scales)), own.threshold),
-        envelope=sensitivity(own.scenario, how, known) if asked.envelope else UNSET,
+        policies=policies,
+        gains=policy_gains(kind, own, policies, how) if policies else UNSET,
+        turns=turns(forecasts),
+        questions=questions(forecasts, scales.index(max(scales)), own.threshold, kind.piece),
+        envelope=sensitivity(own.scenario, how, known, own.threshold) if asked.envelope else UNSET,
         advice=advice,
         sweep=sweep,
         assumed=warned or UNSET,
     )
+
+
+def _with_budget(found: Forecast, tokens: float | None) -> Forecast:
+    return found if tokens is None else structs.replace(found, budget=token_budget(found, tokens))
+
+
+def turns(forecasts: Sequence[Forecast]) -> list[Turn] | UnsetType:
+    """Where the group that dominates changes, from the smallest scale to the largest."""
+    if any(one.bound is UNSET for one in forecasts):
+        return UNSET
+    scales = sorted({one.ranks: str(one.bound) for one in forecasts}.items())
+    return [
+        Turn(ranks=ranks, last_ranks=last, before=before, after=after)
+        for (last, before), (ranks, after) in pairwise(scales)
+        if before != after
+    ]
 
 
 def _held(kind: Workload[S], asked: Sequence[S], label: str, text: str) -> tuple[list[S], list[str]]:

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from taut.result.types import Estimate, Forecast, Question, Threshold
 
 UNKNOWN = "not measured"
-# Terms of a step that are waiting for others.
-WAITING = ("synchronisation", "jitter", "wait", "fan-out", "queue")
+# Terms that are waiting for others, of workloads whose terms fall into no groups.
+WAITING = ("wait", "queue", "idle", "starting")
 
 
-def questions(forecasts: Sequence[Forecast], at: int, threshold: Threshold | None) -> list[Question]:
-    """The six questions with what the result says of one of its forecasts."""
+def questions(forecasts: Sequence[Forecast], at: int, threshold: Threshold | None, piece: str = "step") -> list[Question]:
+    """The six questions with what the result says of one of its forecasts; ``piece``: a step, a request or a task."""
     own = forecasts[at]
     regime, indices = own.regime, own.indices
     stable = regime.reserve or None if regime else None
@@ -28,11 +28,11 @@ def questions(forecasts: Sequence[Forecast], at: int, threshold: Threshold | Non
         ("Under what conditions does it stay economically viable?", _scale(threshold), threshold.rule if threshold else "",
          "threshold"),
         ("How is systemic non-determinism handled?", indices.get("runtime_variance_index"),
-         "spread of a step over its median, after everything the scenario does about it", "indices.runtime_variance_index"),
+         f"spread of a {piece} over its median, after everything the scenario does about it", "indices.runtime_variance_index"),
         ("How can stability be assessed before capital is committed?", _relative(own.mean_step_ns),
-         f"mean step over its forecast: the width of this interval, {known}", f"forecasts[{at}].mean_step_ns"),
+         f"mean {piece} over its forecast: the width of this interval, {known}", f"forecasts[{at}].mean_step_ns"),
         ("What does the system assume about synchronisation at scale?", _waiting(own),
-         "share of a step spent waiting for others", f"forecasts[{at}].terms"),
+         f"share of a {piece} spent waiting for others", f"forecasts[{at}].{'groups' if own.groups else 'terms'}"),
         ("Which coupling does it expose, manage or hide?", indices.get("sync_delay_amplification"),
          "delay of the whole per delay of its parts: above 1 the coupling is exposed, below 1 slack hides it",
          "indices.sync_delay_amplification"),
@@ -58,7 +58,10 @@ def _relative(mean: Estimate | None) -> Estimate | None:
 
 
 def _waiting(own: Forecast) -> Estimate | None:
-    """Share of a step that is waiting for others."""
+    """Share of a step, request or task that is waiting for others."""
+    if own.groups:
+        waiting = own.groups["synchronisation"]
+        return None if waiting is None else Estimate(value=waiting)
     terms = own.terms or own.terms_ns
     if not terms:
         return None

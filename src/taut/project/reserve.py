@@ -55,13 +55,14 @@ def reserve_at(jittered: Jittered[S], decision: Rule[S], own: int) -> Regime:
     """The same on so many ranks."""
     kind, s = jittered.kind, jittered.scenario
     fixed = kind.has_fixed_demand(s)
-    ranks = own if fixed else _around(jittered.curve(1.0), decision, own)
+    scales = () if fixed else _around(jittered.curve(1.0), decision, own)
 
     def gain(factor: float) -> Floats:
         jittery = jittered.curve(factor)
-        found = decision.mean_gain(jittery, ranks) if fixed else decision.gain(jittery, ranks)
-        assert found is not None, "_around() chose ranks that fit the job"
-        return found
+        if fixed:
+            return decision.mean_gain(jittery, own)
+        found = [back for ranks in scales if (back := decision.gain(jittery, ranks)) is not None]
+        return np.asarray(np.mean(found, axis=0))
 
     points = {1.0: gain(1.0)}
     # Upwards where one more pays today, else downwards; the first change of sign ends the search.
@@ -98,11 +99,14 @@ def word(value: float) -> str:
     return "depleted" if value < 1 else "thin" if value < STABLE else "adequate"
 
 
-def _around(curve: Curve[S], decision: Rule[S], ranks: int) -> int:
-    """Ranks that with twice as many lie around these; on one side of them where they cannot be dealt."""
+def _around(curve: Curve[S], decision: Rule[S], ranks: int) -> tuple[int, ...]:
+    """Ranks that with twice as many lie around these. Where they cannot be dealt, the two that lie as far below and above:
+    their mean is what a threshold takes there. Or the one of them that can."""
     least = curve.kind.smallest(curve.scenario)
     below = max(round(ranks / sqrt(2) / least), 1) * least
-    return next((n for n in (below, max(ranks // 2, least), ranks) if decision.gain(curve, n) is not None), least)
+    if decision.gain(curve, below) is not None:
+        return (below,)
+    return tuple(n for n in (max(ranks // 2, least), ranks) if decision.gain(curve, n) is not None) or (least,)
 
 
 def _between(points: dict[float, Floats]) -> float | None:

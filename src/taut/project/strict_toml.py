@@ -44,6 +44,7 @@ class About(Strict, frozen=True):
     pattern: str = ""
     """How one recognises the situation."""
     computes: str = ""
+    """What the scenario tells, in words."""
     decision: str = ""
     """What it informs."""
     policies: tuple[str, ...] = ()
@@ -53,6 +54,7 @@ class About(Strict, frozen=True):
     declared: dict[str, tuple[float, float]] = {}
     """What the literature declares for an index, before and after: printed beside what is computed, never used."""
     declared_regime: tuple[str, ...] = ()
+    """Regime that the literature declares, before and after."""
 
 
 S = TypeVar("S", bound=Strict)

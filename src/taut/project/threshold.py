@@ -6,16 +6,21 @@ Scales are doubled from the smallest whole job on until accelerators do not pay 
 
 from __future__ import annotations
 
-from dataclasses import replace
-from math import exp, log, sqrt
+from dataclasses import dataclass, replace
+from math import exp, inf, log, sqrt
+from typing import Generic
 
 import numpy as np
+from msgspec import UNSET, UnsetType, structs
 
 from taut.core.array_types import Floats
-from taut.project.marginal_gain import PAYS, Curve, Rule, rule, spread
+from taut.core.student import student_quantile
+from taut.project.marginal_gain import ANOTHER, PAYS, Curve, Rule, crossing, error, rule
+from taut.project.mechanisms import Around, elasticities, made_by, without
 from taut.project.policy import S
+from taut.project.training.model_error import CHANCES, EXACT, factors
 from taut.project.workload import DEFAULT, Sampling, Workload
-from taut.result.types import CurvePoint, Side, Threshold
+from taut.result.types import CurvePoint, Forecast, IntervalParts, Side, Threshold
 
 # The largest scale tried; more where larger ones are asked for.
 MOST_RANKS = 1 << 16
@@ -30,35 +35,125 @@ def threshold(
 
     Scales are tried to twice the scenario's own, and to twice the ``largest`` that anybody asked for.
     """
-    curve, least = Curve(kind, s, how), kind.smallest(s)
-    decision = decision or rule(kind, s, how, pays)
-    points, tried = _scanned(curve, decision, least, max(kind.ranks(s), largest))
-    found = _crossed(points, least)
-    while found is not None and (middle := _between(points, found, least)) is not None:
+    return _search(kind, s, how, decision or rule(kind, s, how, pays), largest).result()
+
+
+def explained_threshold(kind: Workload[S], s: S, how: Sampling, decision: Rule[S], largest: int = 0) -> Threshold:
+    """The same, with where it lies when each mechanism is switched off, and how far each moves it."""
+    search = _search(kind, s, how, decision, largest)
+    found, mechanisms = search.result(), kind.mechanisms(s)
+    if not mechanisms:
+        return found
+    if found.ranks is None:  # taking a loss away brings no limit nearer
+        none = dict.fromkeys(mechanisms)
+        return structs.replace(found, without=none, elasticity=dict(none), made_by=None)
+    around = Around(search.curve, decision, search.points, search.least)
+    moved = without(around, mechanisms)
+    found = structs.replace(found, without=moved, elasticity=elasticities(around, mechanisms))
+    return structs.replace(found, made_by=made_by(found))
+
+
+@dataclass
+class Search(Generic[S]):
+    """What was asked to find a threshold."""
+
+    curve: Curve[S]
+    decision: Rule[S]
+    least: int
+    points: dict[int, Floats]
+    """Ranks → what one more adds over what it must, up to twice as many."""
+    tried: int
+    most: int
+    """No larger scale is tried."""
+
+    def result(self) -> Threshold:
+        """The threshold, if there is one, with its interval."""
+        curve, points, decision = self.curve, self.points, self.decision
+        found = crossing(points, self.least) if points else np.full(1, inf)
+        rows = [CurvePoint(ranks=a * sqrt(2), marginal_return=float(points[a][0]) * decision.share) for a in sorted(points)]
+        lo, hi, parts = self._interval(found)
+        if found[0] == inf:
+            known = _in_range(curve, self.tried)
+            return Threshold(
+                ranks=None, lo=lo, hi=None, parts=parts, rule=decision.text, tried=self.tried, in_range=known, before=None,
+                after=None, curve=rows,
+            )  # fmt: skip
+        ranks = exp(found[0])
+        return Threshold(
+            ranks=round(ranks),
+            lo=lo,
+            hi=hi,
+            parts=parts,
+            rule=decision.text,
+            tried=self.tried,
+            in_range=_in_range(curve, round(ranks)),
+            before=_dominates(curve, ranks * 0.5),
+            after=_dominates(curve, ranks * 2.0),
+            curve=rows,
+        )
+
+    def _interval(self, found: Floats) -> tuple[int | None, int | None, IntervalParts | UnsetType]:
+        """Ends between which it lies in 80 of 100: with other seeds, and other values of what is uncertain."""
+        drawn = self._drawn() if self.points else None
+        if found[0] == inf:
+            early = -inf if drawn is None else float(np.quantile(drawn, 0.1, method="lower"))
+            return (round(exp(early)) if np.isfinite(early) else None), None, UNSET
+        ranks, strays = exp(found[0]), error(found)
+        given = np.ones(1) if drawn is None else np.exp(np.minimum(drawn, log(2 * self.most)) - found[0])
+        if not np.isfinite(strays):
+            return None, None, UNSET
+        if strays == 0 and np.ptp(given) == 0:
+            return round(ranks), round(ranks), UNSET
+        at = factors(np.exp(ANOTHER * strays * _student(len(found) - 2)), EXACT, given)
+        lo, hi = max(self.least, round(ranks * min(at.lo, 1.0))), round(ranks * max(at.hi, 1.0))
+        open_ended = drawn is not None and hi >= self.most and bool(np.isinf(drawn).any())
+        return lo, None if open_ended else hi, at.parts
+
+    def _drawn(self) -> Floats | None:
+        """Log thresholds for each draw of what the scenario gives as ranges; None where nothing is given so."""
+        kind, s = self.curve.kind, self.curve.scenario
+        if kind.uncertain_rates(s, self.curve.how) is None:
+            return None
+        curve = DrawnCurve(kind, s, self.curve.how, base=self.curve)
+        points = {a: back for a in sorted(self.points) if (back := self.decision.gain(curve, a)) is not None}
+        ranks = 2 * max(points)
+        # Some draws may pay farther than the scenario as it stands was asked.
+        while points[ranks // 2].max() >= 1 and 2 * ranks <= self.most and self.decision.mean_gain(curve, ranks).max() >= 1:
+            back = self.decision.gain(curve, ranks)
+            if back is None:
+                break
+            points[ranks], ranks = back, 2 * ranks
+        return crossing(points, self.least)
+
+
+@dataclass
+class DrawnCurve(Curve[S]):
+    """Rates of a scenario by its scale for each draw of what it gives as ranges."""
+
+    base: Curve[S] | None = None
+
+    def _draw(self, ranks: int) -> Floats | None:
+        known = self.base.rates(ranks) if self.base else None
+        ratios = None if known is None else self.kind.uncertain_rates(self.kind.at(self.scenario, ranks), self.how)
+        return None if known is None or ratios is None else known[0] * ratios
+
+
+def _student(free: int) -> Floats:
+    """Quantiles of Student's distribution at ``CHANCES``."""
+    upper = [student_quantile(1 - chance, free) for chance in CHANCES if chance > 0.5]
+    return np.array([*(-t for t in reversed(upper)), 0.0, *upper])
+
+
+def _search(kind: Workload[S], s: S, how: Sampling, decision: Rule[S], largest: int) -> Search[S]:
+    """Scan, and bisect around the crossing."""
+    curve, least, own = Curve(kind, s, how), kind.smallest(s), max(kind.ranks(s), largest)
+    points, tried = _scanned(curve, decision, least, own)
+    while points and (middle := _between(points, crossing(points, least)[0], least)) is not None:
         back = decision.gain(curve, middle)
         if back is None:
             break
         points[middle] = back
-        found = _crossed(points, least)
-    rows = [CurvePoint(ranks=a * sqrt(2), marginal_return=float(points[a][0]) * decision.share) for a in sorted(points)]
-    if found is None or not points:
-        known = _side(curve, tried, least)[1]
-        return Threshold(
-            ranks=None, lo=None, hi=None, rule=decision.text, tried=tried, in_range=known, before=None, after=None, curve=rows
-        )
-    ranks, width = exp(found[0]), spread(found)
-    lo, hi = (max(least, round(ranks * exp(side * width))) if np.isfinite(width) else None for side in (-1, 1))
-    return Threshold(
-        ranks=round(ranks),
-        lo=lo,
-        hi=hi,
-        rule=decision.text,
-        tried=tried,
-        in_range=_side(curve, ranks, least)[1],
-        before=_side(curve, ranks * 0.5, least)[0],
-        after=_side(curve, ranks * 2.0, least)[0],
-        curve=rows,
-    )
+    return Search(curve, decision, least, points, tried, max(MOST_RANKS, 2 * own, tried))
 
 
 def _scanned(curve: Curve[S], decision: Rule[S], least: int, own: int) -> tuple[dict[int, Floats], int]:
@@ -80,41 +175,38 @@ def _scanned(curve: Curve[S], decision: Rule[S], least: int, own: int) -> tuple[
     return points, ranks
 
 
-def _crossed(points: dict[int, Floats], least: int) -> Floats | None:
-    """Log scale beyond which one more never pays again, for each set of seeds; None where it pays to the end.
-
-    Between two scales the return is linear in the log of the scale; a set of seeds that pays to the end crosses nowhere.
-    """
-    at = sorted(points)
-    if not at or points[at[-1]][0] >= 1:
-        return None
-    back, place = np.stack([points[a] for a in at]), np.log(at) + log(2) / 2
-    out = np.full(back.shape[1], log(least))
-    for k in range(back.shape[1]):
-        paid = np.flatnonzero(back[:, k] >= 1)
-        if len(paid) == len(at) or (len(paid) and paid[-1] == len(at) - 1):
-            out[k] = np.inf
-        elif len(paid):
-            i = paid[-1]
-            # Linear interpolation in the log of the scale.
-            part = (back[i, k] - 1) / (back[i, k] - back[i + 1, k])
-            out[k] = place[i] + part * (place[i + 1] - place[i])
-    return out
-
-
-def _between(points: dict[int, Floats], found: Floats, least: int) -> int | None:
+def _between(points: dict[int, Floats], found: float, least: int) -> int | None:
     """Ranks midway between the neighbours of the crossing; None where they are near enough, or nothing lies between."""
     at = np.array(sorted(points))
-    i = int(np.searchsorted(np.log(at) + log(2) / 2, found[0]))
+    i = int(np.searchsorted(np.log(at) + log(2) / 2, found))
     if i == 0 or i >= len(at) or at[i] / at[i - 1] < NEAR:
         return None
     middle = round(sqrt(at[i - 1] * at[i]) / least) * least
     return middle if at[i - 1] < middle < at[i] else None
 
 
-def _side(curve: Curve[S], ranks: float, least: int) -> tuple[Side, bool | None]:
-    """What dominates at about so many ranks, and whether the fabric is known to be that large."""
-    kind, whole = curve.kind, max(round(ranks / least), 1) * least
-    near = next((n for n in (whole, *sorted(curve.known, key=lambda n: abs(n - whole))) if curve.rates(n) is not None), whole)
-    made = kind.sketch(kind.at(curve.scenario, near), replace(curve.how, count=None)).entry()
-    return Side(ranks=near, dominant=made.dominant, terms=made.terms if isinstance(made.terms, dict) else None), made.in_range
+def _side(curve: Curve[S], ranks: float) -> Forecast:
+    """What is known of the scale nearest to so many ranks that was asked."""
+    kind = curve.kind
+    asked = [n for n, rates in curve.known.items() if rates is not None] or [kind.smallest(curve.scenario)]
+    near = min(asked, key=lambda n: abs(log(n / ranks)))
+    return kind.sketch(kind.at(curve.scenario, near), replace(curve.how, count=None)).entry()
+
+
+def _dominates(curve: Curve[S], ranks: float) -> Side:
+    """What dominates at about so many ranks."""
+    made = _side(curve, ranks)
+    return Side(ranks=made.ranks, dominant=made.dominant, terms=made.terms if isinstance(made.terms, dict) else None)
+
+
+def _in_range(curve: Curve[S], ranks: float) -> bool:
+    """Whether the fabric is known to be that large: as of the scales asked below it and above."""
+    asked = sorted(n for n, rates in curve.known.items() if rates is not None)
+    above, below = [n for n in asked if n >= ranks], [n for n in asked if n <= ranks]
+    if above and _side(curve, above[0]).in_range:
+        return True
+    if not below or not _side(curve, below[-1]).in_range:
+        return False
+    least = curve.kind.smallest(curve.scenario)
+    whole = max(round(ranks / least), 1) * least
+    return curve.rates(whole) is None or _side(curve, whole).in_range

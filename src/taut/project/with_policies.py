@@ -13,7 +13,7 @@ from taut.core.errors import UsageError
 from taut.project.marginal_gain import Rule, rule
 from taut.project.policy import Policy, S
 from taut.project.reserve import Jittered, reserve_at
-from taut.project.threshold import threshold
+from taut.project.threshold import explained_threshold, threshold
 from taut.project.workload import Answer, Estimate, Sampling, Workload
 from taut.result import types
 from taut.result.types import (
@@ -52,7 +52,9 @@ class Assessment(Generic[S]):
 class Standing(Generic[S]):
     """A scenario at all the scales that are asked for: one rule and one threshold for all of them, a regime for each."""
 
-    def __init__(self, kind: Workload[S], s: S, how: Sampling, largest: int = 0) -> None:
+    def __init__(self, kind: Workload[S], s: S, how: Sampling, largest: int = 0, *, explain: bool = False) -> None:
+        self.explain = explain
+        """Whether it is also asked what makes the threshold."""
         self.kind, self.scenario, self.how = kind, s, how
         self.largest = largest
         """The largest scale that is asked for; the threshold is sought up to twice as many."""
@@ -66,6 +68,8 @@ class Standing(Generic[S]):
     @cached_property
     def threshold(self) -> Threshold:
         """Where that ends."""
+        if self.explain:
+            return explained_threshold(self.kind, self.scenario, self.how, self.decision, self.largest)
         return threshold(self.kind, self.scenario, self.how, decision=self.decision, largest=self.largest)
 
     def assess(self, s: S, best: float | None = None) -> Assessment[S]:

@@ -17,6 +17,7 @@ from taut.result import types
 
 if TYPE_CHECKING:
     from taut.core.array_types import Floats
+    from taut.project.noise import RunNoise
 
 
 class Estimate(NamedTuple):
@@ -84,9 +85,15 @@ class Workload(Protocol[S]):
     """
 
     name: str
+    noun: str = "rank"
+    """What an accelerator is called."""
+    piece: str = "step"
+    """What it does again and again."""
     policies: Mapping[str, Policy[S]]
     seeds: int = 4
     """How often a rate is drawn for the threshold and the reserve: fewer where it takes long, with wider intervals."""
+    long_rates: bool = False
+    """Whether a rate takes so long that threads are worth their while."""
     has_advice: bool = False
     """Whether ``--advice`` applies."""
 
@@ -109,6 +116,15 @@ class Workload(Protocol[S]):
     def rate(self, s: S, how: Sampling) -> float:
         """Useful work a second, failures and waiting taken off; called often. Not called where there is an own regime."""
         raise AssertionError(f"{self.name} has a regime of its own")
+
+    def mechanisms(self, s: S) -> Mapping[str, Callable[[S, float], S]]:
+        """What takes work away as a job grows, by name: the scenario with so many times of it, 0 to switch it off."""
+        return {}
+
+    def uncertain_rates(self, s: S, how: Sampling) -> Floats | None:
+        """The rate with each joint draw of what the scenario gives as a range, over that with their middle values; None where
+        nothing is given so."""
+        return None
 
     def ideal(self, s: S) -> S:
         """The scenario without jitter and without failures."""
@@ -139,9 +155,14 @@ class Workload(Protocol[S]):
         """Refuse what the devices cannot hold; a line where they may not."""
         return None
 
-    def noise_from_run(self, s: S, measured: Callable[[str], Floats] | None, label: str, text: str) -> Floats | None:
-        """Residuals of the run that the scenario names for its noise, read with ``measured``; None where it names none."""
-        return None
+    def noise_from_run(
+        self, s: S, measured: Callable[[str], RunNoise] | None, label: str, text: str
+    ) -> tuple[S, Floats | None]:
+        """(the scenario with the hiccups of the run that it names for its noise, read with ``measured``; residuals of it).
+
+        None where it names none.
+        """
+        return s, None
 
     def has_fixed_demand(self, s: S) -> bool:
         """Whether however many ranks there are share a given demand; else each brings its own."""

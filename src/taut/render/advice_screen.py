@@ -112,7 +112,7 @@ def _value(value: Setting | dict[str, float]) -> str:
 def render_sweep(rows: Sequence[Swept]) -> ConsoleRenderable:
     """A line for every number of accelerators."""
     names = swept(rows)
-    table = _table(("ranks", "right"), *((COLUMNS[name], "right") for name in names), ("worse than above", "left"))
+    table = _table(("accel-\nerators", "right"), *((COLUMNS[name], "right") for name in names), ("worse than above", "left"))
     for row in rows:
         short = ", ".join(COLUMNS.get(name, name) for name in row.worse)
         table.add_row(f"{row.ranks:,}", *(_share(row.indices[name]) for name in names), short or "–")

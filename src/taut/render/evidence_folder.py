@@ -18,9 +18,12 @@ from taut.core.json_text import UNSEEN, json_text
 from taut.core.whole_file import whole_file
 from taut.render.advice_screen import advice_page
 from taut.render.analysis_screen import Screen, _print
-from taut.render.forecast_screen import number, threshold
+from taut.render.figure_table import change, number
+from taut.render.forecast_screen import threshold
 from taut.render.text import safe
-from taut.result.types import ListedScenario
+from taut.render.threshold_screen import made_by
+from taut.render.workload_words import Words, words_of
+from taut.result.types import ListedScenario, PolicyGain
 
 DIGESTS = "digests.txt"
 MOST_BYTES = 1 << 16
@@ -28,11 +31,11 @@ MOST_BYTES = 1 << 16
 _LISTED = re.compile(r"([0-9a-f]{64}  \S+\n)*")
 MEANS = {
     "effective_throughput_ratio": "share of what the accelerators could do that is delivered; 1 loses nothing",
-    "energy_per_useful_step": "energy of a step that counts, over what it would take if nothing were lost; 1 is best",
-    "runtime_variance_index": "how much steps differ in length; 0 is a clock",
+    "energy_per_useful_step": "energy of a {piece} that counts, over what it would take if nothing were lost; 1 is best",
+    "runtime_variance_index": "how much {piece}s differ in length; 0 is a clock",
     "sync_delay_amplification": "how much a delay of one part delays the whole; 1 is its fair share",
     "replay_probability": "share of the work that is done and then thrown away",
-    "straggler_cascade_rate": "share of the steps in which one late part holds up at least half of the others",
+    "straggler_cascade_rate": "share of the {piece}s in which one late part holds up at least half of the others",
     "effective_capacity": "share of the capacity paid for that ends in work somebody wanted",
     "visible_success_rate": "share of the requests that end well for the one who asked, however often they were tried",
     "planning_confidence": "how far plans can be relied on: share of the windows that went about as planned",
@@ -50,7 +53,7 @@ MEANS = {
     "cost_attribution_accuracy": "share of the cost that is booked on the work that caused it",
     "capacity_planning_error": "how far planned capacity lies from what was needed",
 }
-"""Indices in plain words; docs/indices.md and docs/control.md define them."""
+"""Indices in plain words, with a step, a request or a task as the piece; docs/indices.md and docs/control.md define them."""
 
 
 def write(folder: Path, found: Mapping[str, Any], text: str) -> None:
@@ -97,7 +100,7 @@ def page(found: Mapping[str, Any]) -> str:
 
 
 def _lines(found: Mapping[str, Any]) -> Iterator[str]:
-    about, compared = found["about"], found["compared"]
+    about, compared, words = found["about"], found["compared"], words_of(found["workload"])
     yield from (f"# {found['scenario']}", "")
     for title, key in (("How one recognises it", "pattern"), ("What is computed", "computes"), ("What it informs", "decision")):
         if about.get(key):
@@ -106,13 +109,14 @@ def _lines(found: Mapping[str, Any]) -> Iterator[str]:
     if compared:
         names = ", ".join(_policy(policy) for policy in compared["policies"])
         yield from (f"The system as it stands, beside the same with: {names}.", "", " ".join(compared["implies"]), "")
-        yield from _indices(compared)
-        yield from _standing(compared)
+        yield from _indices(compared, words)
+        yield from _standing(compared, words)
+        yield from _gains(found.get("gains") or (), words)
     else:
-        yield from (f"- {name.replace('_', ' ')}: {number(value)}" for name, value in found["indices"].items())
+        yield from (f"- {words.index(name)}: {number(value)}" for name, value in found["indices"].items())
         yield ""
     if found["threshold"]:
-        yield from ("As it stands: " + threshold(found["threshold"]), "")
+        yield from ("As it stands: " + threshold(found["threshold"], words.ranks) + made_by(found["threshold"]), "")
     if found.get("advice") is not None:
         yield from advice_page(found["advice"], found["sweep"] or ())
     yield from ("## Questions", "", "| question | number | which is | taken from |", "|---|---|---|---|")
@@ -120,8 +124,8 @@ def _lines(found: Mapping[str, Any]) -> Iterator[str]:
         yield f"| {row['question']} | {number(row['answer'])} | {row['says']} | `{row['from']}` |"
     yield ""
     if compared:
-        yield from _declared(compared)
-        yield from _convention(compared)
+        yield from _declared(compared, words)
+        yield from _convention(compared, words)
     yield from _made(found)
 
 
@@ -130,16 +134,16 @@ def _policy(policy: Mapping[str, Any]) -> str:
     return f"**{policy['name']}{value}** ({policy['says']})"
 
 
-def _indices(compared: Mapping[str, Any]) -> Iterator[str]:
+def _indices(compared: Mapping[str, Any], words: Words) -> Iterator[str]:
     yield from ("| index | as it stands | with | ratio | in words |", "|---|---:|---:|---:|---|")
     for name, row in compared["indices"].items():
         ratio = "–" if row["ratio"] is None else f"{row['ratio']:.2f}"
-        words = MEANS.get(name, "see docs/control.md")
-        yield f"| {name.replace('_', ' ')} | {number(row['without'])} | {number(row['with'])} | {ratio} | {words} |"
+        means = MEANS.get(name, "see docs/control.md").format(piece=words.piece)
+        yield f"| {words.index(name)} | {number(row['without'])} | {number(row['with'])} | {ratio} | {means} |"
     yield from ("", "Intervals hold 95 of 100 draws. A dash is not known: nothing in the scenario decides it.", "")
 
 
-def _standing(compared: Mapping[str, Any]) -> Iterator[str]:
+def _standing(compared: Mapping[str, Any], words: Words) -> Iterator[str]:
     yield from ("| | as it stands | with |", "|---|---|---|")
     yield f"| regime | {compared['regime']['without']} | {compared['regime']['with']} |"
     reserve = compared.get("reserve") or {}
@@ -147,8 +151,8 @@ def _standing(compared: Mapping[str, Any]) -> Iterator[str]:
         yield f"| reserve (times that jitter may grow) | {number(reserve['without'])} | {number(reserve['with'])} |"
     far = compared["threshold"]
     if far["without"] or far["with"]:
-        yield f"| one more accelerator stops paying at | {_scale(far['without'])} | {_scale(far['with'])} |"
-    for name, key in (("cost of a unit", "cost_per_unit"), ("energy of a unit, J", "energy_per_unit_j")):
+        yield f"| one more accelerator stops paying at | {_scale(far['without'], words)} | {_scale(far['with'], words)} |"
+    for name, key in ((f"cost of {words.unit}", "cost_per_unit"), (f"energy of {words.unit}, J", "energy_per_unit_j")):
         sides = [compared["forecast"][side].get(key) for side in ("without", "with")]
         if any(side is not None for side in sides):
             yield f"| {name} | {number(sides[0])} | {number(sides[1])} |"
@@ -159,16 +163,28 @@ def _standing(compared: Mapping[str, Any]) -> Iterator[str]:
     yield ""
 
 
-def _scale(far: Mapping[str, Any] | None) -> str:
+def _gains(rows: Sequence[PolicyGain], words: Words) -> Iterator[str]:
+    """What each policy gives alone, and all of them together."""
+    if len(rows) < 2:
+        return
+    yield from (f"| policy | {words.rate} | cost | energy | regime | stops paying at |", "|---|---:|---:|---:|---|---:|")
+    for row in rows:
+        limit = "–" if row.tried is None else f"beyond {row.tried:,}" if row.threshold is None else f"{row.threshold:,}"
+        changes = (change(one) for one in (row.rate_change, row.cost_per_unit_change, row.energy_per_unit_change))
+        yield f"| {row.name.replace(',', ', ')} | {' | '.join(changes)} | {row.regime or '–'} | {limit} |"
+    yield ""
+
+
+def _scale(far: Mapping[str, Any] | None, words: Words) -> str:
     if not far:
         return "–"
     if far.get("ranks") is None:
-        return f"beyond {far['tried']:,} ranks" if far.get("tried") else "no scale tried"
+        return f"beyond {far['tried']:,} {words.ranks}s" if far.get("tried") else "no scale tried"
     low, high = (f"{far[end]:,}" if far.get(end) is not None else "–" for end in ("lo", "hi"))
-    return f"{far['ranks']:,} ranks ({low} to {high})"
+    return f"{far['ranks']:,} {words.ranks}s ({low} to {high})"
 
 
-def _declared(compared: Mapping[str, Any]) -> Iterator[str]:
+def _declared(compared: Mapping[str, Any], words: Words) -> Iterator[str]:
     rows = {name: row for name, row in compared["indices"].items() if row["declared"]}
     if not rows:
         return
@@ -178,7 +194,7 @@ def _declared(compared: Mapping[str, Any]) -> Iterator[str]:
     for name, row in rows.items():
         declared, ours, apart = row["declared"], (row["without"], row["with"]), row["difference"]
         yield (
-            f"| {name.replace('_', ' ')} | {declared['without']:g} → {declared['with']:g} | "
+            f"| {words.index(name)} | {declared['without']:g} → {declared['with']:g} | "
             f"{' → '.join('–' if one is None else format(one['value'], '.3g') for one in ours)} | "
             f"{' → '.join('–' if apart[side] is None else format(apart[side], '+.2g') for side in ('without', 'with'))} |"
         )
@@ -188,7 +204,7 @@ def _declared(compared: Mapping[str, Any]) -> Iterator[str]:
     yield ""
 
 
-def _convention(compared: Mapping[str, Any]) -> Iterator[str]:
+def _convention(compared: Mapping[str, Any], words: Words) -> Iterator[str]:
     yield from ("## Risk, as a convention", "")
     yield (
         "The structural-assessment literature states a change as a damping quotient κ = risk with ÷ risk without, and a mode "
@@ -198,7 +214,7 @@ def _convention(compared: Mapping[str, Any]) -> Iterator[str]:
     yield from ("", "| index | risk is | without | with | κ | ξ |", "|---|---|---:|---:|---:|---:|")
     for name, row in compared["indices"].items():
         cells = [number(row[key]) for key in ("risk_without", "risk_with", "damping_quotient", "mode_magnitude")]
-        yield f"| {name.replace('_', ' ')} | {row['risk_is']} | {' | '.join(cells)} |"
+        yield f"| {words.index(name)} | {row['risk_is']} | {' | '.join(cells)} |"
     yield ""
     for key, symbol in (("damping_quotient", "κ"), ("mode_magnitude", "ξ")):
         spread = compared["dispersion"][key]

@@ -1,59 +1,41 @@
-"""Forecasts on a terminal: the scale that the verdict speaks of, then a line per scale, then where a step goes."""
+"""Forecasts on a terminal: the verdict and its scale, one table over scales, what it takes, what makes the limit, policies."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from textwrap import wrap
-from typing import Literal
 
 from msgspec import UNSET
 from rich.console import ConsoleRenderable, Group
-from rich.table import Table
 from rich.text import Text
 
 from taut.render.advice_screen import render_advice, render_sweep
 from taut.render.analysis_screen import Screen, _print
+from taut.render.figure_table import aligned, amount, cell, digits, in_blocks, number
+from taut.render.gains_screen import policy_parts
 from taut.render.text import count, duration, percent, safe
-from taut.result.types import Estimate, Forecast, Part, PolicyComparison, ProjectResult, Regime, Threshold
+from taut.render.threshold_screen import what_makes_it
+from taut.render.workload_words import Words, middle_of, words_of
+from taut.result.types import Estimate, Forecast, Part, ProjectResult, Regime, Threshold, TokenBudget
 
 DEFAULTS = 8
 """Keys that took their defaults, named at most."""
-
-
-@dataclass(frozen=True)
-class Words:
-    """What a workload is made of, and what a unit of its delivered work is."""
-
-    piece: str
-    unit: str
-    where: str
-    """Title of the table that says where its time goes."""
-    ranks: str = "rank"
-    kept: str = "kept"
-    """Title of the column that says what of the accelerators' work is of use."""
-
-
-TRAINING = Words("step", "1M tokens", "share of a step")
-WORDS = {
-    "serving": Words("request", "1M tokens", "share of a request", "accelerator"),
-    "agents": Words("task", "a task", "share of a task", "accelerator"),
-    "loops": Words("request", "1,000 requests", "share of accelerators", "accelerator", "of use"),
-}
-"""Workload → its words; a training job and a measured run have steps."""
+KWH_J = 3.6e6
 
 
 def render_forecasts(result: ProjectResult, screen: Screen) -> str:
     """The whole screen of ``taut project``; scales from the smallest to the largest, however they were asked for."""
-    rows, words = sorted(result.forecasts, key=lambda row: row.ranks), WORDS.get(result.workload, TRAINING)
+    rows, words = sorted(result.forecasts, key=lambda row: row.ranks), words_of(result.workload)
     own = next(row for row in rows if row.ranks == result.ranks)
     parts = [Text(_headline(result, own, words), style="bold"), _stands(result, own, words)]
-    parts += [_scales(rows, screen, words), _delivered(rows, words), _terms(rows, screen, words)]
-    for name in dict.fromkeys(one.name for one in result.policies):
-        parts += _policies(sorted((one for one in result.policies if one.name == name), key=lambda one: one.ranks), words)
+    parts += [_bound(rows, screen, words), _times_at(rows, screen, words)]
+    parts += [*_takes(rows, screen, words), *_budget(rows, screen)]
+    parts += [_terms(rows, screen, words)]
+    limit = what_makes_it(result.threshold)
+    parts += [Text("What makes the limit", style="bold"), *limit] if limit else []
+    parts += policy_parts(result, words, screen)
     parts += [part for about in result.envelope or () for part in _rows(about, getattr(result.envelope, about), screen)]
     parts += _separated(result)
-    parts.append(_notes(result))
+    parts.append(_notes(result, own))
     shown = [part for part in parts if part is not None]
     return _print([x for i, part in enumerate(shown) for x in ([Text()] if i else []) + [part]], screen)
 
@@ -65,21 +47,52 @@ def _headline(result: ProjectResult, own: Forecast, words: Words) -> str:
         text += f", {percent(own.sla_attainment)} of the {words.piece}s as promised"
     elif own.mfu is not None:
         text += f", {percent(own.mfu)} of the peak"
-    text += f"; dominated by {safe(own.dominant)}." if own.dominant else "."
+    if own.cost_per_unit is not None and own.currency:
+        text += f", {number(own.cost_per_unit)} {safe(own.currency)} for {words.unit}"
+    if own.bound:
+        text += f"; bound by {safe(own.bound)}" + (f" ({safe(own.dominant)})." if own.dominant != own.bound else ".")
+    else:
+        text += f"; dominated by {safe(own.dominant)}." if own.dominant else "."
     return text if own.in_range else text + " That scale is beyond what is known: a guess."
 
 
 def _stands(result: ProjectResult, own: Forecast, words: Words) -> ConsoleRenderable | None:
-    """The regime at the scale of the headline, and the scale at which one accelerator more stops paying."""
+    """The regime at the scale of the headline, the turns, and the scale at which one accelerator more stops paying."""
     regime, far = own.regime, result.threshold
     lines = []
     if regime and regime.kind:
         reserve = regime.reserve
         room = _room(reserve, "on average" in (regime.rule or "")) if reserve and reserve.value is not None else ""
         lines.append(f"{safe(regime.kind).capitalize()} on {count(own.ranks, words.ranks)}{room}.")
+    lines += _turned(result, words)
     if far:
-        lines.append(safe(threshold(far)))
+        lines.append(safe(threshold(far, words.ranks)))
+    if own.budget is not UNSET:
+        lines.append(_whole(own.budget, own.ranks, words))
     return Text("\n".join(lines)) if lines else None
+
+
+def _turned(result: ProjectResult, words: Words) -> Iterator[str]:
+    """What scales are bound by, and from which on that changes."""
+    if len(result.forecasts) < 2 or result.turns is UNSET:
+        return
+    if not result.turns:
+        ranks = [row.ranks for row in result.forecasts]
+        yield f"{str(result.forecasts[0].bound).capitalize()}-bound from {min(ranks):,} to {count(max(ranks), words.ranks)}."
+        return
+    first = result.turns[0]
+    turns = [f"{safe(turn.after)}-bound from {count(turn.ranks, words.ranks)} on" for turn in result.turns]
+    yield f"{safe(first.before).capitalize()}-bound up to {count(first.last_ranks, words.ranks)}, {', '.join(turns)}."
+
+
+def _whole(found: TokenBudget, ranks: int, words: Words) -> str:
+    """A training run in a sentence."""
+    days = number(found.days).replace(" (", " days (") if found.days.lo is not None else f"{number(found.days)} days"
+    text = f"{amount(found.tokens)} tokens take {days} on {count(ranks, words.ranks)}"
+    if found.cost is not None:
+        cost, _, interval = amount(found.cost).partition(" ")
+        text += f" and {cost} {safe(found.currency or '')} {interval}".rstrip()
+    return text + "."
 
 
 def _room(reserve: Estimate, on_average: bool) -> str:
@@ -95,12 +108,12 @@ def _room(reserve: Estimate, on_average: bool) -> str:
     return f": jitter may grow {_times(reserve)} before one more accelerator stops paying"
 
 
-def threshold(far: Threshold) -> str:
-    """Where the next accelerator stops paying, in a sentence."""
+def threshold(far: Threshold, ranks: str = "rank") -> str:
+    """Where the next accelerator stops paying, in a sentence; ``ranks``: what they are called."""
     if far.ranks is None:
-        upto = f" up to {far.tried:,} ranks" if far.tried else ""
+        upto = f" up to {count(far.tried, ranks)}" if far.tried else ""
         return f"No limit found{upto}: {far.rule}."
-    text = f"One more accelerator stops paying at {far.ranks:,} ranks"
+    text = f"One more accelerator stops paying at {count(far.ranks, ranks)}"
     if far.lo is not None:
         text += f" ({far.lo:,}–{far.hi:,})" if far.hi is not None else f" ({far.lo:,} at least)"
     return f"{text}: {far.rule}."
@@ -114,230 +127,67 @@ def _times(found: Estimate) -> str:
     return f"{value:.2g} times ({low:.2g}–{high:.2g})" if high is not None else f"at least {value:.2g} times"
 
 
-def number(found: Estimate | float | None) -> str:
-    """A number, or an index with its interval; a dash where it is not known."""
-    if found is None:
-        return "–"
-    if not isinstance(found, Estimate):
-        return _digits(found)
-    low, high = found.lo, found.hi
-    if low is None or high is None:
-        return _digits(found.value)
-    return f"{_digits(found.value)} ({_digits(low)}{' to ' if low < 0 else '–'}{_digits(high)})"
+def _bound(rows: Sequence[Forecast], screen: Screen, words: Words) -> ConsoleRenderable | None:
+    """The one table: what of all time each group takes, which of them bounds the scale, and what a unit then costs."""
+    ranks = f"{words.ranks}s"
+    cells = {ranks: [_scale(row) for row in rows]}
+    grouped = [dict(row.groups) for row in rows if row.groups]
+    if len(grouped) == len(rows):
+        cells |= {name: [percent(groups[name]) for groups in grouped] for name in grouped[0]}
+    else:
+        cells["regime"] = [_kind(row.regime) for row in rows]
+    cells["bound by" if grouped else "dominates"] = [safe((row.bound if grouped else row.dominant) or "–") for row in rows]
+    if any(row.cost_per_unit is not None for row in rows):
+        cells[words.cost(rows)] = [number(row.cost_per_unit) for row in rows]
+    else:
+        cells |= _rates(rows, words)
+    return in_blocks(cells, screen.width, [ranks])
 
 
-def _digits(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= MANY else f"{value:.3g}"
+def _rates(rows: Sequence[Forecast], words: Words) -> dict[str, list[str]]:
+    """What is asked for and delivered a second."""
+    rates: dict[str, list[float | None]] = {
+        "tokens/s": [row.tokens_per_s for row in rows],
+        "requests/s": [_known(row.requests_per_s) for row in rows],
+        "tasks/s": [_known(row.tasks_per_s) for row in rows],
+    }
+    if words.rate.endswith("as promised"):
+        rates[words.rate] = [_known(row.goodput_per_s) for row in rows]
+    return {name: [number(one) for one in found] for name, found in rates.items() if any(one is not None for one in found)}
 
 
-MANY = 1000
-"""From here on whole numbers are written."""
+def _known(found: object) -> float | None:
+    return float(found) if isinstance(found, (int, float)) else None
 
 
-def _policies(rows: Sequence[PolicyComparison], words: Words) -> list[ConsoleRenderable | None]:
-    """One comparison: in full at the largest scale, in a line at each."""
-    last = rows[-1]
-    name = safe(last.name.replace(",", ", "))
-    more: list[ConsoleRenderable | None] = []
-    if len(rows) > 1:
-        more = [Text(f"With {name}, at each scale", style="bold"), _each_scale(rows, words)]
-    title = Text(f"With {name}, on {count(last.ranks, words.ranks)}", style="bold")
-    return [title, _compared(last, words), _costs(last), *more]
-
-
-def _compared(one: PolicyComparison, words: Words) -> ConsoleRenderable:
-    """Indices before and after, and the regime."""
-    rows = []
-    indices = one.indices
-    for name, before in indices.without.items():
-        ratio = indices.ratio[name]
-        after = indices.with_[name]
-        rows.append([name.replace("_", " "), number(before), number(after), "–" if ratio is None else f"{ratio:.2f}"])
-    sides = one.forecast.without, one.forecast.with_
-    units = (
-        (_cost_of(sides, words), [s.cost_per_unit for s in sides]),
-        (f"energy of {words.unit}, J", [s.energy_per_unit_j for s in sides]),
-    )
-    for name, (cost, then) in units:
-        if cost and then:
-            rows.append([name, number(cost), number(then), f"{then / cost:.2f}"])
-    rows.append(["regime", safe(one.regime.without or "–"), safe(one.regime.with_ or "–"), ""])
-    if one.reserve.without and one.reserve.with_:
-        rows.append(["reserve", number(one.reserve.without), number(one.reserve.with_), ""])
-    if one.threshold.without and one.threshold.with_:
-        rows.append(["stops paying at", *(_limit(far) for far in (one.threshold.without, one.threshold.with_)), ""])
-    return _aligned(("index", "as it stands", "with", "ratio"), rows)
-
-
-def _limit(far: Threshold) -> str:
-    """The threshold in a cell."""
-    return f"{far.ranks:,}" if far.ranks is not None else f"none to {far.tried:,}"
-
-
-def _each_scale(compared: Sequence[PolicyComparison], words: Words) -> ConsoleRenderable:
-    """What the policies change at each scale."""
-    priced = all(side.cost_per_unit is not None for one in compared for side in (one.forecast.without, one.forecast.with_))
-    cost = (_cost_of([one.forecast.without for one in compared], words), "with") if priced else ()
-    rows = []
-    for one in compared:
-        sides = one.forecast.without, one.forecast.with_
-        rows.append([
-            f"{one.ranks:,}", safe(one.regime.without or "–"), safe(one.regime.with_ or "–"),
-            *(percent(_kept(side, words)) for side in sides), *(number(side.cost_per_unit) for side in sides if priced),
-        ])  # fmt: skip
-    return _aligned((f"{words.ranks}s", "regime", "with", words.kept, "with", *cost), rows)
-
-
-def _cost_of(rows: Sequence[Forecast], words: Words) -> str:
-    """The name of a column of unit costs, with its currency."""
-    found = {row.currency for row in rows if row.currency}
-    return f"cost of {words.unit}" + (f", {safe(str(found.pop()))}" if len(found) == 1 else "")
-
-
-def _aligned(names: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    """Words on the left, figures on the right. Titles may take several lines, and so may a figure with its interval; no
-    figure is cut, and what tells a row from the next is never given up."""
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    for i, name in enumerate(names):
-        justify: Literal["left", "right"] = "left" if i == 0 or name in LEFT else "right"
-        whole = [part for row in rows for part in ([row[i]] if i == 0 else row[i].split(" ("))]
-        table.add_column(name, justify=justify, min_width=max(_longest_word(name), *map(len, whole)), no_wrap=i == 0)
-    for row in rows:
-        table.add_row(*row)
-    return table
-
-
-LEFT = {"regime", "dominates"}
-"""Columns of words."""
-
-
-def _longest_word(text: str) -> int:
-    return max((len(word) for word in text.split()), default=0)
-
-
-def _rows(about: str, rows: Sequence[Part], screen: Screen) -> list[ConsoleRenderable]:
-    """Tables of plain rows; what no row knows is left out.
-
-    Columns that do not fit beside each other go into further tables, each with those that tell its rows apart.
-    """
-    names = [name for name in (rows[0] if rows else ()) if any(row[name] not in (None, []) for row in rows)]
-    if not names:
-        return []
-    cells = {name: [_cell(name, row[name]) for row in rows] for name in names}
-    keys = _keys(cells)
-    tables = [_block(cells, part) for part in _blocks(cells, keys, screen.width)]
-    spaced = [one for i, table in enumerate(tables) for one in ([Text()] if i else []) + [table]]
-    return [Text(about.replace("_", " ").capitalize(), style="bold"), Group(*spaced)]
-
-
-def _keys(cells: Mapping[str, Sequence[str]]) -> list[str]:
-    """The first columns, as many as tell all rows apart; of those the ones in which rows differ."""
-    keys: list[str] = []
-    for name in cells:
-        keys.append(name)
-        if len(set(zip(*(cells[key] for key in keys), strict=True))) == len(cells[name]):
-            break
-    return [name for name in keys if len(set(cells[name])) > 1] or keys[:1]
-
-
-def _title(name: str) -> str:
-    """The title of a column; durations carry their unit in the cell."""
-    return name.replace("_ns", "").replace("_", " ")
-
-
-def _width(name: str, cells: Sequence[str]) -> int:
-    """Columns that a column needs: its longest cell, and the longest word of its title."""
-    return max(_longest_word(_title(name)), *map(len, cells))
-
-
-def _blocks(cells: Mapping[str, Sequence[str]], keys: Sequence[str], width: int) -> Iterator[list[str]]:
-    """Names of the columns of each table."""
-    room = width - sum(_width(key, cells[key]) + BETWEEN for key in keys)
-    part, used = list(keys), 0
-    for name in (name for name in cells if name not in keys):
-        needs = _width(name, cells[name]) + BETWEEN
-        if used and used + needs > room:
-            yield part
-            part, used = list(keys), 0
-        part.append(name)
-        used += needs
-    yield part
-
-
-def _block(cells: Mapping[str, Sequence[str]], names: Sequence[str]) -> Table:
-    table = Table(box=None, padding=(0, BETWEEN, 0, 0), pad_edge=False, header_style="dim")
-    for name in names:
-        # Titles are broken here: a table that must narrow its columns would cut cells.
-        title = wrap(_title(name), _width(name, cells[name]), break_long_words=False)
-        table.add_column("\n".join(title), justify="left", vertical="bottom")
-    for row in zip(*(cells[name] for name in names), strict=True):
-        table.add_row(*row)
-    return table
-
-
-BETWEEN = 2
-"""Columns of the screen between those of a table."""
-
-
-def _separated(result: ProjectResult) -> list[ConsoleRenderable]:
-    """Advice and the sweep of capacity, where they were asked for."""
-    out: list[ConsoleRenderable] = []
-    if result.advice is not UNSET:
-        found = render_advice(result.advice) if result.advice else Text("No run shows a relation.")
-        out += [Text("Separations, tried in the simulator", style="bold"), found]
-    if result.sweep:
-        out += [Text("More accelerators, the same demand", style="bold"), render_sweep(result.sweep)]
-    return out
-
-
-def _cell(name: str, value: object) -> str:
-    if isinstance(value, str):
-        return safe(value)
-    if isinstance(value, (list, tuple)):
-        return ", ".join(map(safe, value))
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if (name.endswith("_ns") or "_ns_" in name) and isinstance(value, (int, float)):
-        return duration(value)
-    if isinstance(value, int):
-        return f"{value:,}"
-    return number(value if isinstance(value, (Estimate, float)) else None)
-
-
-def _costs(one: PolicyComparison) -> ConsoleRenderable | None:
-    """What the policies cost convergence, or risk."""
-    lines = [f"{safe(policy.name)} costs: {safe(policy.costs)}" for policy in one.policies if policy.costs]
-    return Text("\n".join(lines), style="dim") if lines else None
+def _times_at(rows: Sequence[Forecast], screen: Screen, words: Words) -> ConsoleRenderable:
+    """Times and throughput at each scale, what of it is kept, and how it stands."""
+    ranks = f"{words.ranks}s"
+    cells = {ranks: [_scale(row) for row in rows]}
+    cells[words.piece] = [duration(row.step_ns.p50) for row in rows]
+    cells["10–90 %"] = [f"{duration(row.step_ns.p10)}–{duration(row.step_ns.p90)}" for row in rows]
+    cells |= _rates(rows, words)
+    if any(row.mfu is not None for row in rows):
+        cells["of peak"] = [percent(row.mfu) for row in rows]
+    cells[words.kept] = [percent(words.kept_of(row)) for row in rows]
+    if any(row.groups for row in rows):
+        cells["regime"] = [_kind(row.regime) for row in rows]
+    if any(row.regime and row.regime.reserve for row in rows):
+        cells["jitter may grow"] = [_grows(row.regime) for row in rows]
+    if screen.width >= WIDE:
+        cells["mean lies in"] = [
+            f"{duration(row.mean_step_ns.lo)}–{duration(row.mean_step_ns.hi)}" if row.mean_step_ns else "–" for row in rows
+        ]
+        cells["TFLOP/s a device"] = ["–" if row.tflops_per_device is None else f"{row.tflops_per_device:.0f}" for row in rows]
+    return in_blocks(cells, screen.width, [ranks])
 
 
 WIDE = 110
 """Narrower screens have no room for the interval of the mean and for TFLOP/s."""
 
 
-def _scales(forecasts: Sequence[Forecast], screen: Screen, words: Words) -> ConsoleRenderable:
-    """Times at each scale, and what of them is kept."""
-    wide = screen.width >= WIDE
-    more = ("mean lies in", "TFLOP/s a device") if wide else ()
-    reserve = ("jitter may grow",) if any(row.regime and row.regime.reserve for row in forecasts) else ()
-    rows = []
-    for row in forecasts:
-        step, mean, flops, mfu = row.step_ns, row.mean_step_ns, row.tflops_per_device, row.mfu
-        extra = (
-            (f"{duration(mean.lo)}–{duration(mean.hi)}" if mean else "–", "–" if flops is None else f"{flops:.0f}")
-            if wide
-            else ()
-        )
-        rows.append([
-            _scale(row), duration(step.p50), f"{duration(step.p10)}–{duration(step.p90)}", *extra,
-            "–" if mfu is None else percent(mfu), percent(_kept(row, words)),
-            percent(row.availability.value) if row.availability else "–", *([_grows(row.regime)] if reserve else []),
-        ])  # fmt: skip
-    return _aligned((f"{words.ranks}s", words.piece, "10–90 %", *more, "of peak", words.kept, "up", *reserve), rows)
-
-
-def _kept(row: Forecast, words: Words) -> float | None:
-    """What of the accelerators' work is of use: of loops what they are paid for, else what they could do at best."""
-    return _value(row.indices.get("effective_capacity") if words is WORDS["loops"] else row.effective_throughput_ratio)
+def _kind(regime: Regime | None) -> str:
+    return safe(regime.kind) if regime and regime.kind else "–"
 
 
 def _scale(row: Forecast) -> str:
@@ -346,34 +196,74 @@ def _scale(row: Forecast) -> str:
 
 
 def _grows(regime: Regime | None) -> str:
-    """Times that jitter may grow."""
+    """Times that jitter may grow; 0 where one more accelerator would not pay even without any."""
     reserve = regime.reserve if regime else None
     if not reserve:
         return "–"
     if reserve.value <= 0:
-        return "not at all"
-    return f"≥ {reserve.value:.2g} times" if reserve.hi is None else f"{reserve.value:.2g} times"
+        return "0 ×"
+    return f"≥ {reserve.value:.2g} ×" if reserve.hi is None else f"{reserve.value:.2g} ×"
 
 
-def _delivered(rows: Sequence[Forecast], words: Words) -> ConsoleRenderable:
-    """What dominates at each scale, beside what a unit of delivered work takes."""
-    rates: tuple[tuple[str, list[float | None]], ...] = (
-        ("tokens/s", [row.tokens_per_s for row in rows]),
-        ("requests/s", [row.requests_per_s if row.requests_per_s is not UNSET else None for row in rows]),
-        ("tasks/s", [row.tasks_per_s if row.tasks_per_s is not UNSET else None for row in rows]),
-        (_cost_of(rows, words), [row.cost_per_unit for row in rows]),
-    )
-    known = [(name, values) for name, values in rates if any(value is not None for value in values)]
-    cells = []
-    for i, row in enumerate(rows):
-        kind = safe(row.regime.kind) if row.regime and row.regime.kind else "–"
-        cells.append([_scale(row), kind, *(number(values[i]) for _, values in known), safe(row.dominant or "–")])
-    return _aligned((f"{words.ranks}s", "regime", *(name for name, _ in known), "dominates"), cells)
+def _takes(rows: Sequence[Forecast], screen: Screen, words: Words) -> list[ConsoleRenderable]:
+    """Interruptions, power, and the energy and carbon of a unit; nothing where nothing of it is known."""
+    power = [row.power_at_load for row in rows]
+    costs = [row.cost_per_unit_interval or None for row in rows]
+    columns: dict[str, list[str]] = {
+        # The space before the sign does not break.
+        f"cost, 80\u00a0%{_in(rows)}": [_ends(one) for one in costs],
+        "interruptions a day": [number(_known(row.interruptions_per_day)) for row in rows],
+        "MTBF, h": [number(_known(row.mtbf_h)) for row in rows],
+        "time up": [percent(row.availability.value) if row.availability else "–" for row in rows],
+        "MW": ["–" if one is UNSET else digits(one.total_w / 1e6) for one in power],
+        "kWh": [number(_over(row.energy_per_unit_j, KWH_J)) for row in rows],
+        "kg CO2e": [number(_known(row.kg_co2e_per_unit)) for row in rows],
+        f"energy{_in(rows)}": [number(_known(row.energy_cost_per_unit)) for row in rows],
+        f"network{_in(rows)}": [number(_known(row.network_cost_per_unit)) for row in rows],
+    }
+    known = {name: found for name, found in columns.items() if set(found) != {"–"}}
+    if not known:
+        return []
+    ranks = f"{words.ranks}s"
+    cells = {ranks: [_scale(row) for row in rows], **known}
+    return [
+        Text(f"What it takes: power at load; cost, energy and carbon of {words.unit}", style="bold"),
+        in_blocks(cells, screen.width, [ranks]),
+    ]
 
 
-def _value(number: Estimate | float | None) -> float | None:
-    """A number, or the middle of an estimate."""
-    return number.value if isinstance(number, Estimate) else number
+def _ends(found: Estimate | None) -> str:
+    return "–" if found is None or found.lo is None else f"{number(found.lo)}–{number(found.hi)}"
+
+
+def _in(rows: Sequence[Forecast]) -> str:
+    found = {row.currency for row in rows if row.currency}
+    return f", {safe(str(found.pop()))}" if len(found) == 1 else ""
+
+
+def _over(value: float | None, by: float) -> float | None:
+    return None if value is None else value / by
+
+
+def _budget(rows: Sequence[Forecast], screen: Screen) -> list[ConsoleRenderable]:
+    """What a training run over the tokens asked for takes at each scale."""
+    found = [row.budget for row in rows if row.budget is not UNSET]
+    if not found:
+        return []
+    money = _in(rows)
+    columns: dict[str, list[str]] = {
+        "days": [number(one.days) for one in found],
+        f"cost{money}": [amount(one.cost) for one in found],
+        "accelerator hours": [amount(one.accelerator_hours.value) for one in found],
+        "energy, MWh": [amount(middle_of(one.energy_mwh)) for one in found],
+        f"energy{money}": [amount(middle_of(one.energy_cost)) for one in found],
+        f"network{money}": [amount(middle_of(one.network_cost)) for one in found],
+        "t CO2e": [amount(middle_of(one.t_co2e)) for one in found],
+        "interruptions": [amount(one.interruptions) for one in found],
+    }
+    known = {name: cells for name, cells in columns.items() if set(cells) != {"–"}}
+    cells = {"ranks": [_scale(row) for row in rows], **known}
+    return [Text(f"{amount(found[0].tokens)} tokens", style="bold"), in_blocks(cells, screen.width, ["ranks"])]
 
 
 def _shares(row: Forecast) -> Mapping[str, float]:
@@ -397,18 +287,95 @@ def _terms(rows: Sequence[Forecast], screen: Screen, words: Words) -> ConsoleRen
     for first in range(0, len(rows), across):
         some = slice(first, first + across)
         cells = [[safe(name), *(percent(share.get(name)) for share in shares[some])] for name in names]
-        table = _aligned((words.where, *(f"{row.ranks:,}" for row in rows[some])), cells)
+        table = aligned((words.where, *(f"{row.ranks:,}" for row in rows[some])), cells)
         tables += [Text(), table] if tables else [table]
     return Group(*tables)
 
 
-def _notes(result: ProjectResult) -> ConsoleRenderable | None:
+def _rows(about: str, rows: Sequence[Part], screen: Screen) -> list[ConsoleRenderable]:
+    """Tables of plain rows; what no row knows is left out."""
+    names = [name for name in (rows[0] if rows else ()) if any(row[name] not in (None, []) for row in rows)]
+    if not names:
+        return []
+    # Durations carry their unit in the cell.
+    cells = {name.replace("_ns", "").replace("_", " "): [cell(name, row[name]) for row in rows] for name in names}
+    return [Text(about.replace("_", " ").capitalize(), style="bold"), in_blocks(cells, screen.width)]
+
+
+def _separated(result: ProjectResult) -> list[ConsoleRenderable]:
+    """Advice and the sweep of capacity, where they were asked for."""
+    out: list[ConsoleRenderable] = []
+    if result.advice is not UNSET:
+        found = render_advice(result.advice) if result.advice else Text("No run shows a relation.")
+        out += [Text("Separations, tried in the simulator", style="bold"), found]
+    if result.sweep:
+        out += [Text("More accelerators, the same demand", style="bold"), render_sweep(result.sweep)]
+    return out
+
+
+def _notes(result: ProjectResult, own: Forecast) -> ConsoleRenderable | None:
+    """What all of it rests on, and what is not known."""
     keys = result.defaults
-    lines = [safe(line) for line in result.assumed or ()]
+    lines = _assumed(result.assumed or ())
+    lines += _interval(own)
+    if own.power_at_load is not UNSET:
+        power = own.power_at_load
+        default = " by default" if "price.host_w" in keys else ""
+        pue = 1 + power.cooling_w / max(power.total_w - power.cooling_w, 1.0)
+        given = " by default" if "price.pue" in keys else ""
+        lines.append(
+            f"power: accelerators at load, {power.hosts_w / own.ranks:.0f} W of host for each{default} (price.host_w), "
+            f"{'' if power.network_w is not None else 'no '}network, times {pue:.3g} for cooling{given} (price.pue)"
+        )
+    if any(not row.in_range for row in result.forecasts):
+        lines.append("?: larger than the fabric, or the measurement, is known for; a guess")
+    lines += _unknown(own, result.workload)
     if keys:
         more = f" and {len(keys) - DEFAULTS} more" if len(keys) > DEFAULTS else ""
         lines.append(f"by default: {', '.join(map(safe, keys[:DEFAULTS]))}{more} (all in --json)")
     return Text("\n".join(lines), style="dim") if lines else None
 
 
-__all__ = ["number", "render_forecasts", "threshold"]
+def _assumed(lines: Sequence[str]) -> list[str]:
+    """What it rests on; of many scales near what devices hold, the first and the last."""
+    near = [line for line in lines if line.startswith("memory: ")]
+    if len(near) <= SHOWN:
+        return [safe(line) for line in lines]
+    between = f"memory: the {len(near) - 2} scales between them are near it, too (all in --json)"
+    others = [line for line in lines if line not in near]
+    return [*map(safe, [near[0], near[-1]]), between, *map(safe, others)]
+
+
+SHOWN = 3
+"""Lines about memory, at most."""
+
+
+def _interval(own: Forecast) -> Iterator[str]:
+    """What the interval of a step is made of."""
+    error, mean = own.model_error, own.mean_step_ns
+    if error is UNSET or mean is None or mean.parts is UNSET:
+        return
+    basis = f"a prior, {count(error.papers, 'paper')} being too few" if error.prior else count(error.papers, "paper")
+    parts = mean.parts
+    yield (
+        f"10–90 %: where a measured step should lie. Width of the mean: model error ({safe(error.kind)}: {basis}) "
+        f"{percent(parts.model)}, parameters {percent(parts.parameters)}, noise {percent(parts.noise)}"
+    )
+
+
+def _unknown(own: Forecast, workload: str) -> Iterator[str]:
+    """What the scenario does not say, and what says it."""
+    missing = []
+    if workload != "measured" and own.cost_per_unit is None:
+        missing.append("cost (no price of an accelerator hour: --gpu-hour 2.50USD)")
+    if own.interruptions_per_day is None:
+        missing.append("interruptions (nothing is said to fail: [failure])")
+    if own.kg_co2e_per_unit is None:
+        missing.append("carbon (price.kg_co2e_per_kwh)")
+    if own.energy_cost_per_unit is None:
+        missing.append("price of energy (price.kwh)")
+    if missing:
+        yield f"not known: {', '.join(missing)}"
+
+
+__all__ = ["render_forecasts", "threshold"]

@@ -37,6 +37,11 @@ class Saving(Struct, frozen=True):
         """The lower end of its interval, which is compared; the value itself where one step has none."""
         return self.share.value if self.share.lo is None else self.share.lo
 
+    @property
+    def most(self) -> float:
+        """The upper end of its interval."""
+        return self.share.value if self.share.hi is None else self.share.hi
+
 
 def savings(a: Computed) -> list[Saving]:
     """What findings and controllers would save, the largest first; those surely worth listing before all others."""
@@ -44,6 +49,11 @@ def savings(a: Computed) -> list[Saving]:
     held = _controllers(a)
     found += [] if held is None else [Saving("control", held)]
     found.sort(key=lambda s: (s.least < LISTED_SHARE, -s.share.value))
+    # A repair costs no convergence: of what cannot be told apart it comes before a policy.
+    repair = next((s for s in found if s.kind == "component" and s.least >= LISTED_SHARE), None)
+    first = found[0].finding if found else None
+    if repair is not None and first is not None and first.structure is not None and repair.most >= found[0].least:
+        found.sort(key=lambda s: s is not repair)
     # What controllers did to a place shows as a finding there too: it is theirs, unless the place costs surely more.
     if held is not None and found[0].finding is not None and held.value >= found[0].least:
         found.sort(key=lambda s: s.kind != "control")

@@ -1423,6 +1423,45 @@ class CompareResult(Part, frozen=True, kw_only=True):
 # taut project
 
 
+class PowerAtLoad(Part, frozen=True, kw_only=True):
+    """What a site must supply while every accelerator works."""
+
+    devices_w: float
+    """Of the accelerators."""
+    hosts_w: float
+    """Processors, memory, cards and fans of the nodes: ``price.host_w`` for each accelerator."""
+    network_w: float | None
+    """None where no port says what it draws; then it is not in the total."""
+    cooling_w: float
+    """Cooling and conversion: what ``price.pue`` adds to the others."""
+    total_w: float
+    """All of these."""
+
+
+class TokenBudget(Part, frozen=True, kw_only=True):
+    """A training run over so many tokens (``--tokens``); intervals are those of ``tokens_per_s``."""
+
+    tokens: float
+    """As asked for."""
+    days: Estimate
+    """Failures, checkpoints and restarts included."""
+    accelerator_hours: Estimate
+    """Of those that are paid for: working, copying and spare."""
+    cost: Estimate | None
+    """Of the accelerator hours; None without a price."""
+    currency: str | None
+    energy_mwh: Estimate | None
+    """Hosts, network and cooling included."""
+    energy_cost: Estimate | None
+    """None without a tariff; a rented accelerator hour often includes it."""
+    network_cost: Estimate | None
+    """Of the network paid off over the days; None where ports have no price."""
+    t_co2e: Estimate | None
+    """Tonnes of CO2 equivalent; None without the carbon of a kWh."""
+    interruptions: float | None
+    """None where nothing is said to fail."""
+
+
 class ModelError(Part, frozen=True, kw_only=True):
     """How far modelled step times of a class of jobs lie from published ones that no number was fitted on."""
 
@@ -1520,6 +1559,18 @@ class Forecast(Part, frozen=True, kw_only=True):
     metastable: bool | UnsetType | None = UNSET
     outcomes: dict[str, float] | UnsetType = UNSET
     """How tasks end → share, 0–1."""
+    groups: dict[str, float | None] | UnsetType = UNSET
+    """Where all time goes: compute, interconnect, synchronisation, recovery; shares that sum to 1, None where not known."""
+    bound: str | UnsetType = UNSET
+    """Which of these groups: compute while that takes half of the time or more, else the largest of the others."""
+    interruptions_per_day: float | UnsetType | None = UNSET
+    """None where nothing is said to fail."""
+    mtbf_h: float | UnsetType | None = UNSET
+    """Mean hours between two interruptions; None where nothing is said to fail."""
+    paid_ranks: float | UnsetType = UNSET
+    """Accelerators that are paid for: those that work, those that copies take, and spares."""
+    power_at_load: PowerAtLoad | UnsetType = UNSET
+    budget: TokenBudget | UnsetType = UNSET
     indices: dict[str, Estimate | None] = field(default_factory=dict)
     """At this scale, by name (docs/indices.md; of control loops docs/control.md)."""
     regime: Regime | None = None
@@ -1547,16 +1598,26 @@ class Threshold(Part, frozen=True, kw_only=True):
     ranks: int | None
     """None where it pays at every scale tried: no limit was found up to ``tried``."""
     lo: int | None
+    """Ends of the interval that holds it in 80 of 100: of other seeds, and of other values of what is given as a range."""
     hi: int | None
+    """None where it is not bounded up to the largest scale tried."""
+    parts: IntervalParts | UnsetType = UNSET
+    """What makes the interval as wide."""
     rule: str
     tried: int
     """The largest scale tried."""
     in_range: bool | None
     before: Side | UnsetType | None = UNSET
-    """At half of that scale."""
+    """At the scale asked that is nearest to half of it."""
     after: Side | UnsetType | None = UNSET
-    """At twice that scale."""
+    """At the one nearest to twice of it."""
     curve: list[CurvePoint] | UnsetType = UNSET
+    without: dict[str, int | None] | UnsetType = UNSET
+    """Mechanism → where it lies with that switched off; None where no limit is found then up to ``tried``."""
+    elasticity: dict[str, Estimate | None] | UnsetType = UNSET
+    """Mechanism → percent that it moves for each percent more of that; None where there is no threshold to move."""
+    made_by: str | UnsetType | None = UNSET
+    """The mechanism whose absence moves it furthest; None where none moves it much."""
 
 
 class AppliedPolicy(Part, frozen=True, kw_only=True):
@@ -1653,6 +1714,43 @@ class PolicyComparison(Part, frozen=True, kw_only=True):
     forecast: Forecasts
 
 
+class PolicyGain(Part, frozen=True, kw_only=True):
+    """What a policy alone, or several together, give at the largest scale, beside the scenario as it stands."""
+
+    name: str
+    """As ``--policy`` takes it."""
+    together: bool
+    """Whether these are several policies at once."""
+    ranks: int
+    rate_change: float | None
+    """Delivered work a second, with over without, less 1."""
+    cost_per_unit_change: float | None
+    """With over without, less 1; None without a price."""
+    energy_per_unit_change: float | None
+    """With over without, less 1."""
+    regime: str | None
+    """With it."""
+    threshold: int | None
+    """With it, ranks; None where no limit was found up to ``tried``, or there is none to find."""
+    tried: int | None
+    """The largest scale tried; None where no threshold was sought."""
+    refused: str | None = None
+    """Why it cannot be taken alone."""
+
+
+class Turn(Part, frozen=True, kw_only=True):
+    """Between two neighbouring scales of the forecasts another group takes most of the time."""
+
+    ranks: int
+    """The smallest scale that is bound by ``after``."""
+    last_ranks: int
+    """The largest scale below it, bound by ``before``."""
+    before: str
+    """What smaller scales are bound by."""
+    after: str
+    """What larger scales are bound by."""
+
+
 class LossRegion(Part, frozen=True, kw_only=True):
     """What dominates at another scale, heterogeneity and intensity, and whether one more accelerator pays there."""
 
@@ -1674,6 +1772,17 @@ class Elasticity(Part, frozen=True, kw_only=True):
     per: str
     rate: Estimate
     cost_per_unit: Estimate | None
+
+
+class MechanismLoss(Part, frozen=True, kw_only=True):
+    """What is lost at a scale, dealt to the mechanisms that lose it."""
+
+    ranks: int
+    mechanism: str
+    """``all`` for the whole loss, which the others sum to."""
+    loss_share: Estimate
+    """Of the rate that the same ranks would have with all mechanisms switched off, 0–1: of one mechanism its Shapley value over
+    all sets of them, below 0 where it hides others."""
 
 
 class SpareCapacity(Part, frozen=True, kw_only=True):
@@ -1757,6 +1866,8 @@ class Surroundings(Part, frozen=True, kw_only=True):
 
     regimes: list[LossRegion]
     elasticities: list[Elasticity]
+    losses: list[MechanismLoss]
+    """On the scenario's own ranks, on half of the threshold, at it and at twice it."""
     spare_capacity: list[SpareCapacity]
     fabrics: list[FabricCost]
     growth: list[Growth]
@@ -1799,6 +1910,10 @@ class ProjectResult(Part, frozen=True, kw_only=True):
     threshold: Threshold | None
     policies: list[PolicyComparison]
     """Each at every scale of the forecasts, in their order."""
+    gains: list[PolicyGain] | UnsetType = UNSET
+    """Each of the policies alone, and each comparison's together, at the largest scale; absent where none is compared."""
+    turns: list[Turn] | UnsetType = UNSET
+    """Where the group that dominates changes from one scale of the forecasts to the next; absent where groups are not known."""
     questions: list[Question]
     envelope: Surroundings | UnsetType = UNSET
     advice: list[Advice] | UnsetType = UNSET
@@ -1806,6 +1921,37 @@ class ProjectResult(Part, frozen=True, kw_only=True):
     measured: MeasuredJob | UnsetType = UNSET
     assumed: list[str] | UnsetType = UNSET
     """What a projection from a run rests on; of a scenario, memory near what its devices hold, and scales left out for it."""
+
+
+class FigureRatio(Part, frozen=True, kw_only=True):
+    """One figure of two scenarios."""
+
+    figure: str
+    """Its key in the forecast, or what its unit says."""
+    values: tuple[float | str | None, float | str | None]
+    """Of the first and of the second scenario; None where it is not known."""
+    ratio: float | None
+    """Second over first; None where either is not known, or they are in different currencies."""
+
+
+class ScalePair(Part, frozen=True, kw_only=True):
+    """Two scenarios at a scale each."""
+
+    ranks: tuple[int | None, int | None]
+    """None where a scenario does not fit that scale."""
+    figures: list[FigureRatio]
+
+
+class TwoScenarios(Part, frozen=True, kw_only=True):
+    """What ``taut project A B --json`` prints."""
+
+    schema: int = SCHEMA
+    scenarios: tuple[ProjectResult, ProjectResult]
+    """Each as ``taut project`` prints it alone, policies only where they were asked for."""
+    ratios: list[ScalePair]
+    """At each scale asked of both; where none was asked for, at the own scale of each."""
+    thresholds: FigureRatio
+    """Where one more accelerator stops paying."""
 
 
 class ListedScenario(Part, frozen=True, kw_only=True):
@@ -1833,6 +1979,7 @@ RESULTS: dict[str, type[Part]] = {
     "control": ControlResult,
     "control review": ReviewResult,
     "project": ProjectResult,
+    "project A B": TwoScenarios,
     "project --list": ScenariosResult,
 }
 """Verb → what its ``--json`` prints."""

@@ -17,7 +17,7 @@ from jobs import jobs
 from taut.core.errors import UsageError
 from taut.core.tables import Kind, Trace, Verb
 from taut.graph import Graph, link
-from taut.project.measured.scaled_run import Forecast, learn
+from taut.project.measured.scaled_run import Forecast, learn, noise_of
 from taut.project.noise import table
 from taut.project.training.grid import Grid, Sync, steps
 from taut.project.training.pipeline import program
@@ -279,3 +279,42 @@ def test_hiccups_of_healthy_ranks_come_more_often_among_more() -> None:
     really = float(np.mean([hiccuping(256, seed).max(axis=1).mean() for seed in range(1, 6)])) + 5e6
     assert found.mean_ns[1] <= really <= found.mean_ns[2]
     assert found.mean_ns[0] == pytest.approx(really, rel=0.1)
+
+
+def test_hiccups_are_told_in_the_keys_of_a_scenario() -> None:
+    """Truth inside the posterior of the rate and of the length in most runs, and the same struct that scenarios have."""
+    inside = 0
+    for seed in range(10):
+        (fit,) = learn(link(barriers(hiccuping(64, seed), 5_000_000)), ()).hiccups
+        assert fit.noise.hiccups_together == "rank"
+        assert fit.noise.hiccup_ms == pytest.approx(150, rel=0.03)
+        rng = np.random.default_rng(0)
+        rates = [law.begins for _ in range(200) if (law := fit.drawn(rng)) is not None]
+        inside += np.quantile(rates, 0.05) <= 0.003 <= np.quantile(rates, 0.95)
+    assert inside >= 7
+
+
+def test_hosts_that_hiccup_as_one_are_projected_as_hosts() -> None:
+    def work(ranks: int, seed: int) -> Any:
+        rng = np.random.default_rng((seed, ranks))
+        late = np.repeat(rng.random((200, ranks // 8)) < 0.02, 8, axis=1)
+        return 1e6 * (100 + rng.normal(0, 1, (200, ranks)) + 150 * late)
+
+    hosts = {rank: f"host-{rank // 8}" for rank in range(64)}
+    m = learn(link(barriers(work(64, 0), 5_000_000, hosts=hosts)), ())
+    assert [fit.noise.hiccups_together for fit in m.hiccups] == ["host"]
+    (found,) = m.forecasts([256])
+    really = float(np.mean([work(256, seed).max(axis=1).mean() for seed in range(1, 6)])) + 5e6
+    assert found.mean_ns[1] <= really <= found.mean_ns[2]
+    assert any("of a host" in line for line in m.assumed())
+
+
+def test_a_scenario_takes_the_hiccups_of_a_run_apart_from_its_other_noise() -> None:
+    graph = link(barriers(hiccuping(64, 0), 5_000_000))
+    ratios = graph.work_ns[graph.ops.kind == Kind.COMPUTE] / 1e8
+    found = noise_of(graph, ratios / ratios.mean())
+    assert found.hiccups is not None
+    assert found.hiccups.hiccups_per_1000_steps == pytest.approx(3.0, rel=0.5)
+    assert found.residuals.max() < 1.1
+    quiet = noise_of(link(barriers(1e8 + 1e6 * np.random.default_rng(0).normal(size=(50, 8)), 5_000_000)), ratios)
+    assert quiet.hiccups is None

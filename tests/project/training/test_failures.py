@@ -17,7 +17,8 @@ from taut.project.training import failures as module
 from taut.project.training.checkpoints import best_s, expected_s, mtbf_s
 from taut.project.training.failures import JobHistories, domains, restore_s, simulate_jobs, work_between_s
 from taut.project.training.job_history import FATES, job_histories
-from taut.project.training.scenario import Failure, Noise
+from taut.project.training.scenario import Failure, Noise, parse
+from taut.read.scenario_file import load
 
 RATES = ("device_per_1000_node_days", "node_per_1000_node_days", "software_per_1000_node_days", "rack_per_1000_rack_days",
          "switch_per_1000_switch_days", "pod_per_1000_pod_days")  # fmt: skip
@@ -193,3 +194,15 @@ def test_lives_are_summed_up_with_an_interval() -> None:
     kept = all_nodes(f, 2048, 20 * 86400.0, 100).kept
     assert 0 < kept.low < kept.mean < kept.high < 1
     assert np.isfinite(kept).all()
+
+
+def test_llama_3_is_interrupted_as_often_as_published() -> None:
+    """419 unexpected interruptions of 16,384 devices in 54 days (arXiv:2407.21783, table 5): 7.76 a day."""
+    nodes, days = 16384 // 8, 54
+    f = Failure(software_per_1000_node_days=419 / days / nodes * 1000, detect_s=0, reschedule_s=0, restore_s=0)
+    assert sum(one.per_s for one in domains(f, nodes)) * 86400 == pytest.approx(7.76, abs=0.005)
+    them = simulate_jobs(f, nodes, 8, days * 86400.0, count=40)
+    a_day = them.count("failures") / (them.count("wall_us") / 86400e6)
+    assert near(a_day, 419 / 54)
+    shipped = parse(load("large-training")[0], "large-training")[0]
+    assert sum(one.per_s for one in domains(shipped.failure, nodes)) * 86400 == pytest.approx(419 / 54, rel=0.005)

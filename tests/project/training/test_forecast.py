@@ -112,7 +112,7 @@ def test_noise_is_drawn_from_a_finished_run(tmp_path: Path) -> None:
 def test_a_job_that_does_not_fit_its_devices_is_refused() -> None:
     table, text = load("gpt-175b")
     table["job"] = {**table["job"], "tp": 1, "pp": 1, "dp": 1536}
-    with pytest.raises(InputRefused, match=r"a rank of 1,536 needs .* GB, A100 .* has 80 \(weights 349.2, .*\); raise job.tp"):
+    with pytest.raises(InputRefused, match=r"a rank of 1,536 needs .* GB, A100 .* has 80 \(weights 350.4, .*\); raise job.tp"):
         project_table(table, "gpt-175b", text)
 
 

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import full_graph
 from taut.core.errors import UsageError
 from taut.core.tables import Verb
 from taut.diagnose.detectors import Evidence, diagnose
@@ -20,6 +19,7 @@ from taut.export import perfetto
 from taut.graph import Graph, link
 from taut.ledger import charge
 from taut.project.noise import table
+from taut.project.training import full_graph
 from taut.project.training.grid import Grid, Sync, steps
 from taut.project.training.scenario import Device, Fabric, Job, Model, Noise, Scenario, Tier
 from taut.project.training.step_plan import Plan, plan
@@ -40,6 +40,8 @@ JOBS = [
     {"schedule": "interleaved", "pp": 4, "virtual_pp": 2, "dp": 2, "tp": 2},
     {"schedule": "interleaved", "pp": 2, "virtual_pp": 3, "dp": 3, "steps_between_syncs": 2},
     {"schedule": "interleaved", "virtual_pp": 2, "dp": 2, "sharding": "zero3"},
+    {"schedule": "1f1b", "pp": 3, "dp": 2, "tp": 2, "first_stage_layers": 1, "last_stage_layers": 1},
+    {"schedule": "interleaved", "pp": 2, "virtual_pp": 2, "dp": 2, "pipeline_overlap_share": 0.7},
 ]
 
 
@@ -60,7 +62,7 @@ def scenario(noise: Noise | None = None, **job: Any) -> Scenario:
 def with_noise(s: Scenario, p: Plan) -> Grid:
     """Every replica; what is computed strays, what is transferred does not."""
     sure = without_noise(s, p)
-    computed = np.stack([p.forward_ns, p.backward_ns]) - np.array(p.transfer_ns)[:, None]
+    computed = np.stack([p.forward_ns, p.backward_ns]) - p.transfer_ns
     tables = np.stack([table(s.noise, s.job.tp * s.job.cp, max(gates, 1)) for gates in p.gates])
     return replace(sure, fixed_ns=sure.fixed_ns - computed, drawn_ns=computed, tables=tables, replicas=s.job.dp)
 

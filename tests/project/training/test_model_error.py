@@ -48,5 +48,6 @@ def test_parts_add_up_and_each_widens_the_interval() -> None:
     assert parts.model + parts.parameters + parts.noise == pytest.approx(1)
     assert min(parts.model, parts.parameters, parts.noise) > 0.05
     about = noisy.inverse().of(50.0)
-    assert about.lo is not None and about.hi is not None
+    assert about.lo is not None
+    assert about.hi is not None
     assert about.lo < 50 < about.hi

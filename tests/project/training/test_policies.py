@@ -17,7 +17,20 @@ from taut.project.requests.fan_out import fan_out, hedged
 from taut.project.training import policy_effects as effects
 from taut.project.training.checkpoints import best_s, expected_s, mtbf_s
 from taut.project.training.forecast import at, forecast
-from taut.project.training.grid import Gate, Grid, Sync, barrier, fastest, first_of, free, hierarchical, ring, stale, steps
+from taut.project.training.grid import (
+    Gate,
+    Grid,
+    Strays,
+    Sync,
+    barrier,
+    fastest,
+    first_of,
+    free,
+    hierarchical,
+    ring,
+    stale,
+    steps,
+)
 from taut.project.training.pipeline import program
 from taut.project.training.policies import POLICIES
 from taut.project.training.scenario import Fabric, Job, Noise, Policies, Scenario, Tier, parse
@@ -152,7 +165,7 @@ def test_spares_and_copies_are_paid_for(gpt: Scenario) -> None:
         for s in (priced, POLICIES["spares"].apply(priced, 104), POLICIES["speculative"].apply(priced, 0.5))
     )
     assert spare["cost_per_unit"] * spare["tokens_per_s"] == pytest.approx(
-        plain["cost_per_unit"] * plain["tokens_per_s"] * (192 + 104) / (192 + 8)
+        plain["cost_per_unit"] * plain["tokens_per_s"] * (192 + 104) / (192 + 10)
     )
     assert copied["extra_work_share"] > 0
     assert copied["cost_per_unit"] * copied["tokens_per_s"] > plain["cost_per_unit"] * plain["tokens_per_s"]
@@ -199,7 +212,7 @@ def test_a_late_op_begun_again_takes_the_sooner_of_two(late: float) -> None:
 def test_copies_are_counted() -> None:
     """Of exponential work that is late at 1, the copy and the rest of it race: half of the rest, and e⁻¹ of the ops."""
     grid = other(one_op(EXPONENTIAL, 20_000), late=1.0)
-    made = grid.simulate(np.zeros(20_000), 0, 3, np.ones((20_000, 1)))
+    made = grid.simulate(np.zeros(20_000), 0, 3, Strays(np.ones((20_000, 1))))
     assert made.copied.mean() == pytest.approx(exp(-1) / 2, abs=4 * made.copied.std() / sqrt(20_000))
 
 
@@ -214,7 +227,7 @@ def test_work_dealt_by_speed_takes_the_harmonic_mean(gpt: Scenario) -> None:
     job = replace(gpt.job, dp=64, tp=1, pp=1, sharding="zero3", global_batch=64, micro_batch=1)
     s = replace(gpt, job=job, noise=noise)
     grids = [forecast(one, count=2).record for one in (s, POLICIES["deal-by-speed"].apply(s, None))]
-    plain, dealt = (record.kept[0].slow for record in grids)
+    plain, dealt = (record.kept[0].strays.slow for record in grids)
     assert plain.max() == 2
     assert dealt == pytest.approx(1 / (1 / plain).mean())
 

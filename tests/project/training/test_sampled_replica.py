@@ -12,7 +12,7 @@ from taut.project.noise import GRID, longest_mean
 from taut.project.training.forecast import at, forecast
 from taut.project.training.policies import POLICIES
 from taut.project.training.sampled_replica import mean_step_ns, rate, sketch
-from taut.project.training.scenario import Scenario, parse
+from taut.project.training.scenario import Noise, Scenario, parse
 from taut.project.training.step_plan import plan
 from taut.project.training.step_time import step_ns
 from taut.project.training.workload import WORKLOAD
@@ -34,6 +34,10 @@ CASES: dict[str, dict[str, Any]] = {
     "exponential": {"distribution": "exponential", "spread": 0.5},
     "older devices": {"slow_share": 0.02, "slow_factor": 1.4},
     "drift": {"drift_share": 0.05, "drift_steps": 3.0},
+    "hiccups": {"hiccups_per_1000_steps": 20.0, "hiccup_ms": 50.0, "hiccup_spread": 0.5},
+    "hiccups of hosts": {"hiccups_per_1000_steps": 20.0, "hiccup_ms": 50.0, "hiccups_together": "host"},
+    "hiccups of all": {"hiccups_per_1000_steps": 100.0, "hiccup_ms": 50.0, "hiccups_together": "job"},
+    "regular pauses": {"periodic_every_s": 3.0, "periodic_ms": 30.0},
 }
 
 
@@ -111,3 +115,32 @@ def test_gates_without_a_memory_are_met_as_on_the_grid(small: Scenario, name: st
     played = [float(forecast(s, count=12, seed=100 + seed).step_ns.mean()) for seed in range(24)]
     quick = np.mean([mean_step_ns(s, plan(s), seed) for seed in range(8)])
     assert quick == pytest.approx(np.mean(played), rel=0.01)
+
+
+def test_rare_hiccups_are_not_lost_in_a_sample(small: Scenario) -> None:
+    """One in ten thousand steps of a rank: no sampled replica may have seen one, 4096 of them see many."""
+    job = replace(small.job, tp=1, pp=1, dp=4096, global_batch=4096)
+    rare = Noise("none", step_spread=0.0, ranks_spread=0.0, hiccups_per_1000_steps=0.1, hiccup_ms=100.0)
+    s = replace(small, job=job, noise=rare)
+    quiet = mean_step_ns(replace(s, noise=replace(rare, hiccups_per_1000_steps=0.0, hiccup_ms=0.0)), plan(s), 0)
+    assert mean_step_ns(s, plan(s), 0) - quiet == pytest.approx(100e6 * -np.expm1(-0.4096), rel=0.01)
+    hosts = replace(s, noise=replace(rare, hiccups_together="host"))
+    assert mean_step_ns(hosts, plan(s), 0) - quiet == pytest.approx(100e6 * -np.expm1(-0.4096 / 8), rel=0.02)
+
+
+def test_without_a_gate_replicas_pay_their_own_hiccups(small: Scenario) -> None:
+    rare = Noise("none", step_spread=0.0, ranks_spread=0.0, hiccups_per_1000_steps=5.0, hiccup_ms=100.0)
+    s = replace(small, job=replace(small.job, tp=1, pp=1), noise=rare, policy=replace(small.policy, gate="none"))
+    for together in ("rank", "job"):
+        one = replace(s, noise=replace(rare, hiccups_together=together))
+        assert mean_step_ns(one, plan(s), 0) - step_ns(s) == pytest.approx(0.5e6, rel=0.02)
+
+
+def test_gates_with_a_memory_see_hiccups(small: Scenario) -> None:
+    noise = Noise("none", step_spread=0.0, ranks_spread=0.0, hiccups_per_1000_steps=20.0, hiccup_ms=50.0)
+    s = replace(small, job=replace(small.job, tp=1, pp=1), noise=noise)
+    played = [forecast(POLICIES["semi-synchronous"].apply(s, 4), count=400, seed=k).step_ns.mean() for k in range(4)]
+    quick = [sketch(POLICIES["semi-synchronous"].apply(s, 4), k).step_ns.mean() for k in range(16)]
+    barrier = mean_step_ns(s, plan(s), 0)
+    assert np.mean(quick) == pytest.approx(np.mean(played), rel=0.02)
+    assert np.mean(quick) < barrier - 2e6

@@ -58,7 +58,7 @@ def test_a_scenario_lists_what_it_took_by_default() -> None:
         ("gb_per_s = 300", "gb_per_s = 3\noversubscription = 1e300", "oversubscription: expected `float` <= 1000000.0"),
         ("dp = 32", "dp = 32\nsteps_between_syncs = 5000", "job.steps_between_syncs: expected `int` <= 1000"),
         ("dp = 32", "dp = 16\ntp = 7", "job.tp: tp 7 does not divide 24 heads"),
-        ("dp = 32", "dp = 16\npp = 5", "job.pp: 5 pipeline chunks"),
+        ("dp = 32", "dp = 16\npp = 27", "job.pp: 27 pipeline chunks (pp × virtual_pp) for 24 layers"),
     ],
 )
 def test_a_wrong_scenario_is_refused_with_line_key_and_remedy(old: str, new: str, message: str) -> None:

@@ -11,8 +11,8 @@ import pytest
 from msgspec import to_builtins
 from msgspec.structs import replace
 
-import full_graph
 from taut.diagnose import job_indices as measured
+from taut.project.training import full_graph
 from taut.project.training.forecast import Forecast, forecast
 from taut.project.training.grid import Grid
 from taut.project.training.scenario import Device, Fabric, Failure, Job, Model, Noise, Scenario, Tier

@@ -20,7 +20,13 @@ TIE = 1e-12
 
 def rates(start: Ints, link: Ints, capacity: Floats) -> Floats:
     """Rate of every flow; flow f crosses ``link[start[f] : start[f + 1]]``. One that crosses none has no limit."""
-    found: Floats = fill(np.asarray(start, np.int64), np.asarray(link, np.int64), np.asarray(capacity, np.float64))
+    start, link, capacity = np.asarray(start, np.int64), np.asarray(link, np.int64), np.asarray(capacity, np.float64)
+    if len(capacity) > len(link):
+        # Few flows on a large fabric: only links that they cross count.
+        crossed = np.zeros(len(capacity), dtype=bool)
+        crossed[link] = True
+        link, capacity = (np.cumsum(crossed) - 1)[link], capacity[crossed]
+    found: Floats = fill(start, link, capacity)
     return found
 
 

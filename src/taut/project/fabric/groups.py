@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+from msgspec.structs import replace
 
 from taut.core.array_types import Floats, Ints
 from taut.project.fabric import topology
@@ -72,7 +73,9 @@ def net_of(s: Scenario) -> Net:
 
 @lru_cache(maxsize=512)
 def _cached_net(job: Job, fabric: Fabric) -> Net:
-    return Net(job, fabric)
+    net, still = Net(job, fabric), replace(fabric, tiers=tuple(replace(tier, jitter_us=0.0) for tier in fabric.tiers))
+    # Jitter changes no route: what is solved for one amount of it is solved for all.
+    return net if still == fabric else net.sharing_routes(_cached_net(job, still))
 
 
 class Net:
@@ -96,6 +99,11 @@ class Net:
         self._devices: dict[str, Ints] = {}
         self._here: dict[str, int] = {}
         self._paces: dict[tuple[str, str], Pace] = {}
+
+    def sharing_routes(self, other: Net) -> Net:
+        """The same net, which keeps what it solves together with another one, of the same job and links."""
+        self._devices, self._here, self._paces = other._devices, other._here, other._paces
+        return self
 
     def members(self, axis: str) -> int:
         """Ranks of one group."""
@@ -193,8 +201,17 @@ class Net:
     def _protocol_ns(self, verb: str, axis: str, size: float, one: Protocol) -> float:
         pace = self.pace(axis, verb if verb in ("send", "all-to-all") else one.algorithm)
         rate, latency = pace.gb_per_s * one.bandwidth_share, pace.latency_us * one.latency_times
+        rate *= 1.0 if verb == "send" else self.scale_share(axis, pace.level)
         took = time_ns(verb, one.algorithm, self.members(axis), size, rate, latency)
         return (one.start_us + self.late_us(verb, axis, pace.level)) * 1e3 + took
+
+    def scale_share(self, axis: str, level: int) -> float:
+        """Share of the rate that collectives of a group keep on as many nodes as it lies on."""
+        tier = self.fabric.tiers[min(level, self.topology.depth - 1)]
+        if not tier.scale_nodes:
+            return 1.0
+        nodes = self.members(axis) / self.members_per_node(axis)
+        return float(np.interp(np.log(nodes), np.log(tier.scale_nodes), tier.scale_shares))
 
     def late_us(self, verb: str, axis: str, level: int) -> float:
         """How late the last of a group's members is; of a send there is but one."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+from msgspec.structs import replace
 
 from taut.core.array_types import Floats
 from taut.project.fabric.groups import Net, net_of
+from taut.project.training.device_work import chunk_layers, kinds
 from taut.project.training.scenario import Scenario
 from taut.project.training.step_plan import Transfer, layer_transfers, sharding_transfers, stage_transfer, sync_transfers
 from taut.result.types import Traffic
@@ -53,11 +55,15 @@ def joules(s: Scenario) -> float | None:
 def _step(s: Scenario, net: Net) -> Iterator[tuple[Transfer, float]]:
     """The transfers of a step, and how often every rank takes part in each."""
     j = s.job
-    passes = s.model.layers // j.pp * j.micro_batches
-    for one in layer_transfers(s):
-        yield one, passes * (3 if j.recompute == "full" else 2)
-    for way in sharding_transfers(s):
-        yield from ((one, passes) for one in way)
+    layers, again = chunk_layers(s.model, j)
+    for k, kind in enumerate(kinds(s.model)):
+        # Uneven ranks of experts take longer, but all together send as much.
+        of_kind = replace(s, model=kind, job=replace(j, expert_imbalance=1.0))
+        passes = float(layers[:, k].sum()) / j.pp * j.micro_batches
+        for one in layer_transfers(of_kind):
+            yield one, 2 * passes + float(again[:, k].sum()) / j.pp * j.micro_batches
+        for way in sharding_transfers(of_kind):
+            yield from ((one, passes) for one in way)
     for one in sync_transfers(s, net):
         yield one, 1 / j.steps_between_syncs
     if j.pp > 1:

@@ -23,7 +23,9 @@ class Loops(Strict, frozen=True):
     """How long the system is watched, and how often its metrics are written."""
 
     horizon_s: Annotated[float, Meta(gt=0, le=86400)] = 900.0
+    """How long the system is watched."""
     sample_s: Positive = 5.0
+    """Time between two samples of its metrics."""
     accelerators: Some = 0
     """Accelerators that the pool and the trainer share; 0 for as many as both could want."""
 
@@ -32,10 +34,13 @@ class Demand(Strict, frozen=True):
     """Requests that arrive, whatever the system does with them."""
 
     per_s: Positive
+    """Requests a second; of a square wave: in the first half of a period."""
     shape: Literal["constant", "square", "steps"] = "constant"
+    """How the rate changes."""
     peak_per_s: Positive | None = None
     """Rate in the second half of every period of a square wave."""
     period_s: Positive = 120.0
+    """Period of a square wave, or how long each of the steps lasts."""
     steps_per_s: tuple[NotNegative, ...] = ()
     """Rates of ``steps``, as a recorded trace has them, each for ``period_s``; they begin anew at the end."""
     growth_per_hour: float = 0.0
@@ -50,17 +55,22 @@ class Stall(Strict, frozen=True):
     """A time in which the pool begins nothing."""
 
     at_s: NotNegative
+    """When it begins …"""
     for_s: Positive
+    """… and how long it lasts."""
 
 
 class Pool(Strict, frozen=True):
     """Replicas that serve one request at a time, from one queue."""
 
     service_s: Positive
+    """Mean time that a request is served for."""
     spread: Spread = 1.0
     """Standard deviation of the service time over its mean: 1 is exponential, 0 a constant."""
     replicas: Count = 1
+    """Replicas at the beginning."""
     least: Count = 1
+    """Fewest replicas."""
     most: Some = 0
     """Most replicas; 0 for as many as at the beginning."""
     accelerators: Count = 1
@@ -74,15 +84,20 @@ class Pool(Strict, frozen=True):
     error_share: Share = 0.0
     """Share of the attempts that are served and come to nothing."""
     name: str = "pool"
+    """What the pool is called in logs."""
 
 
 class Client(Strict, frozen=True):
     """One layer of callers that try again; the first given is the outermost, and calls the next."""
 
     name: str
+    """What the layer is called in logs."""
     timeout_s: Positive
+    """Time after which an attempt is given up."""
     retries: Annotated[int, Meta(ge=0, le=20)] = 0
+    """Attempts after the first one."""
     back_off_s: NotNegative = 0.0
+    """Pause before the first retry."""
     back_off_times: Times = 1.0
     """What every further back-off is longer by."""
     budget_share: Share | None = None
@@ -97,11 +112,15 @@ class Autoscaler(Strict, frozen=True):
     """A loop that sets the number of replicas from what it saw."""
 
     name: str
+    """What the loop is called in logs."""
     signal: Literal["concurrency", "utilisation", "latency"] = "concurrency"
+    """What it looks at: requests in the pool, busy replicas, or latency."""
     target: Positive = 1.0
     """Requests a replica should have in the pool; share of busy replicas; or latency as a share of the deadline."""
     period_s: Positive = 15.0
+    """Time between two of its decisions."""
     look_back_s: Positive = 15.0
+    """Time over which it averages the signal."""
     hysteresis: Share = 0.0
     """Nothing is done while the signal is within this share of the target."""
     up_cooldown_s: NotNegative = 0.0
@@ -111,6 +130,7 @@ class Autoscaler(Strict, frozen=True):
     phase_s: NotNegative = 0.0
     """When its first period ends, beyond a period."""
     only: Literal["both", "up", "down"] = "both"
+    """Whether it adds replicas, takes them, or both."""
     step: Some = 0
     """Most replicas that it adds or takes at a time; 0 for any number."""
 
@@ -119,8 +139,11 @@ class Gate(Strict, frozen=True):
     """A policy that refuses new requests while latency is too near the deadline."""
 
     name: str = "admission"
+    """What the policy is called in logs."""
     period_s: Positive = 10.0
+    """Time between two of its decisions."""
     look_back_s: Positive = 10.0
+    """Time over which it averages latency."""
     close_at: Positive = 0.9
     """Latency over the deadline at which it closes …"""
     open_at: Positive = 0.9
@@ -133,10 +156,15 @@ class Trainer(Strict, frozen=True):
     """A training job of lower priority on the same accelerators, and the launcher that restarts it."""
 
     accelerators: Count
+    """Accelerators of the job."""
     step_s: Positive = 1.0
+    """Time of a step."""
     checkpoint_every_s: Positive = 120.0
+    """From one checkpoint to the next."""
     checkpoint_s: NotNegative = 2.0
+    """Writing a checkpoint."""
     restore_s: Positive = 10.0
+    """Mean time to restore one."""
     spread: Spread = 0.3
     """Standard deviation of the time to restore over its mean."""
     launcher_timeout_s: Positive = 60.0
@@ -144,6 +172,7 @@ class Trainer(Strict, frozen=True):
     restarts: Some = 3
     """Launches that may fail one after the other before the job is given up for ``pause_s``."""
     pause_s: NotNegative = 60.0
+    """How long a job that was given up stays so."""
     retry_s: NotNegative = 1.0
     """Time from a failed launch to the next."""
     mtbf_s: Positive | None = None
@@ -156,16 +185,20 @@ class Scheduler(Strict, frozen=True):
     """One of several schedulers that place tasks on shared machines, each from its own picture of them."""
 
     name: str
+    """What the scheduler is called in logs."""
     tasks_per_s: Positive
+    """Tasks that it is given a second."""
     decision_s: Positive
     """Time between looking at the machines and committing a task."""
     task_s: Positive = 20.0
+    """Mean time that a task holds its slot."""
 
 
 class Machines(Strict, frozen=True):
     """What the schedulers share."""
 
     count: Annotated[int, Meta(ge=1, le=10_000)] = 16
+    """Machines that are shared."""
     slots: Count = 4
     """Tasks that a machine holds."""
     owned: bool = False
@@ -176,24 +209,29 @@ class Plan(Strict, frozen=True):
     """A planner that says before every window how much will be asked for."""
 
     window_s: Positive = 60.0
+    """Time that each plan is for."""
     counts: Literal["attempts", "works"] = "attempts"
     """What it counts in the window before: everything that reached the pool, or each request once."""
     utilisation: Share | None = None
     """If given, the pool is made as large as the plan asks for at this utilisation."""
     name: str = "planner"
+    """What the planner is called in logs."""
 
 
 class Price(Strict, frozen=True):
     """What an accelerator takes."""
 
     currency: str = ""
+    """Of all prices."""
     per_hour: NotNegative | None = None
+    """Money for an hour of an accelerator; none: unpriced."""
 
 
 class Scenario(Strict, frozen=True):
     """One file."""
 
     name: str
+    """What the scenario is called."""
     loops: Loops
     demand: Demand
     pool: Pool

@@ -18,6 +18,7 @@ from taut.control.action_log import prepare, series
 from taut.control.control_indices import NAMES, indices
 from taut.control.relations import control
 from taut.core.errors import UsageError
+from taut.core.student import student_quantile
 from taut.project.loops.policies import POLICIES
 from taut.project.loops.scenario import Scenario, parse
 from taut.project.loops.simulated_run import SimulatedRun, simulate
@@ -116,10 +117,8 @@ def spread(values: Sequence[float | None], share: bool = False) -> Estimate | No
     middle = float(known.mean())
     if len(known) < 2:
         return Estimate(middle)
-    from scipy.special import stdtrit
-
     # A prediction interval: the spread of one further run and the error of the mean together.
-    half = float(stdtrit(len(known) - 1, 0.975) * known.std(ddof=1) * sqrt(1 + 1 / len(known)))
+    half = float(student_quantile(0.025, len(known) - 1) * known.std(ddof=1) * sqrt(1 + 1 / len(known)))
     low, high = middle - half, middle + half
     if (known >= 0).all():
         low = max(low, 0.0)
@@ -172,6 +171,8 @@ class LoopsWorkload(Workload[Scenario]):
     """A pool of replicas and the controllers that act on it."""
 
     name = "loops"
+    noun = "accelerator"
+    piece = "request"
     policies = POLICIES
     has_advice = True
 

@@ -9,12 +9,14 @@ gates of a step, is drawn so that it lasts.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import sqrt
+from functools import cached_property
+from math import exp, log1p, sqrt
 
 import numpy as np
 
-from taut.core.array_types import Floats, Ints
-from taut.diagnose.rank_growth import LEAST_EPISODES, beyond
+from taut.core.array_types import Floats, Ints, Mask
+from taut.project.measured.fitted_noise import FittedNoise, chance_beyond, fitted
+from taut.project.pauses import Law
 
 # How jitter goes on beyond what was seen: both have the measured mean excess over the last tenth.
 TAILS = ("normal", "exponential")
@@ -22,8 +24,6 @@ TAILS = ("normal", "exponential")
 TAIL_SHARE = 0.1
 # … or so many of the largest, if that is more.
 TAIL_LEAST = 10
-# Hiccups are told apart where nine of ten are so many times as late as the latest of the others.
-FAR_APART = 2.0
 # Points of a distribution's table, and bins for what replicas differ by for good.
 POINTS, BINS = 256, 32
 
@@ -50,6 +50,13 @@ class Residuals:
     """Correlation of a replica's jitter between the gates of a step."""
     phi: float
     """The same between steps."""
+    host: Ints
+    """Host of each replica; -1 where it has several, or one that is not known."""
+
+    @cached_property
+    def fits(self) -> list[tuple[FittedNoise, Mask]]:
+        """Per pool: its noise in the keys of a scenario, and which of its arrivals are hiccups."""
+        return [fitted(self.jitter_ns[self.pool == pool], self.host) for pool in range(int(self.pool.max()) + 1)]
 
     @property
     def seen(self) -> int:
@@ -84,7 +91,7 @@ def residuals(at: Arrivals, track: Ints, window: Ints, pool: Ints, replicas: int
     back = _spread_correction(replicas)
     jitter = (cells - lasting[:, None]) * back * np.sqrt(seen / np.maximum(seen - 1, 1))[:, None]
     last = np.where(there, apart, -np.inf).max(axis=1)
-    return Residuals(track, window, pool, jitter, lasting * back, last, *_correlations(jitter))
+    return Residuals(track, window, pool, jitter, lasting * back, last, *_correlations(jitter), np.arange(replicas))
 
 
 def _spread_correction(replicas: int) -> float:
@@ -117,11 +124,12 @@ def lateness(s: Residuals, more: int, windows: Ints, tail: str, seed: int) -> Fl
     for pool in range(pools):
         tracks = np.flatnonzero(s.pool == pool)
         mine = np.flatnonzero(s.pool[s.track] == pool)
+        fit, late = s.fits[pool]
+        body = np.where(late, np.nan, s.jitter_ns[tracks])
         for i in range(draws):
-            values = s.jitter_ns[tracks][:, windows[i]].ravel()
-            values, stops = _apart(np.sort(values[np.isfinite(values)]))
-            rate = rng.gamma(len(stops) + 0.5) / (len(values) + len(stops)) if len(stops) else 0.0
-            x, chance = _last_of(values, wide[i, pool] * lasting[i], more, tail, back, (stops, rate))
+            values = body[:, windows[i]].ravel()
+            values = np.sort(values[np.isfinite(values)])
+            x, chance = _last_of(values, wide[i, pool] * lasting[i], more, tail, back, (fit.drawn(rng), fit.per_unit))
             out[i, mine] = np.interp(level[i, mine], chance, x)
     return np.maximum(out - s.last_ns, 0.0)
 
@@ -163,41 +171,31 @@ def _widths(s: Residuals, draws: int, rng: np.random.Generator) -> Floats:
     return np.sqrt(left)
 
 
-def _apart(values: Floats) -> tuple[Floats, Floats]:
-    """(jitter, hiccups) of sorted values: hiccups lie far beyond the variation of the others, with next to nothing between.
-
-    The tail of the others says nothing about these: how often they come is drawn, and how long they are is as it was seen.
-    """
-    late = beyond(values)
-    first = int(np.argmax(late)) if late.any() else len(values)
-    stops = values[first:]
-    limit = values[first - 1] if first else 0.0
-    if len(stops) < LEAST_EPISODES or np.quantile(stops, 0.1) < FAR_APART * max(limit, 1.0):
-        return values, values[:0]
-    return values[:first], stops
-
-
 def _last_of(
-    values: Floats, lasting: Floats, more: int, tail: str, back: float, hiccups: tuple[Floats, float]
+    values: Floats, lasting: Floats, more: int, tail: str, back: float, hiccups: tuple[Law | None, float]
 ) -> tuple[Floats, Floats]:
     """(x, log of the chance that all of ``more`` replicas come before x): each has its lasting lateness plus jitter.
 
-    A mean of few takes more from an exponential tail than from a spread, once more the same factor. ``hiccups`` are those
-    seen, sorted, and their rate.
+    A mean of few takes more from an exponential tail than from a spread, once more the same factor. ``hiccups`` are their law,
+    and how many replicas have one at once.
     """
-    stops, rate = hiccups
+    law, at_once = hiccups
     edges = np.linspace(lasting.min(), lasting.max() + 1e-9, BINS + 1)
     count = np.histogram(lasting, edges)[0] * (more / len(lasting))
     bins, count = (0.5 * (edges[:-1] + edges[1:]))[count > 0], count[count > 0]
     start, share, scale = _tail(values)
     scale *= back if tail == "exponential" else 1.0
-    far = max(values[-1], start + scale * (12 + np.log(more)), stops[-1] + scale if len(stops) else 0.0)
+    far = max(values[-1], start + scale * (12 + np.log(more)), law.mean_ns if law else 0.0)
     x = np.linspace(np.median(values) + bins.min(), far + bins.max(), POINTS)
+    if law is not None:
+        # Beyond the others, as far as the longest of all hiccups may be, in even ratios.
+        beyond = law.mean_ns * exp(6 * sqrt(log1p(law.spread**2)))
+        x = np.unique(np.concatenate([x, np.geomspace(max(far, 1.0), max(far, beyond) + scale, POINTS // 2)]))
     at = x[:, None] - bins
     upper = np.interp(at, values, 1 - (np.arange(len(values)) + 0.5) / len(values), left=1 - 1e-9)
     upper = np.where(at > start, share * _beyond((at - start) / scale, share, tail), upper)
-    if len(stops):
-        upper = upper + rate * (1 - np.searchsorted(stops, at) / len(stops))
+    if law is not None:
+        upper = upper + chance_beyond(law, at) / at_once
     return x, np.maximum.accumulate(np.log1p(-np.clip(upper, 0.0, 1 - 1e-9)) @ count)
 
 

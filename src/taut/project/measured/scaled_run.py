@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
+from msgspec.structs import replace
 
 from taut.core.array_types import Floats, Ints, Numbers
 from taut.core.errors import UsageError
@@ -20,10 +22,13 @@ from taut.core.interval import drawn
 from taut.diagnose.detectors import Evidence, Finding, diagnose
 from taut.diagnose.job_regime import mended
 from taut.graph import Graph
+from taut.project.measured.fitted_noise import FittedNoise, hiccups_among
 from taut.project.measured.meetings import Meeting, meeting
 from taut.project.measured.residuals import TAILS, Residuals, lateness
 from taut.project.measured.transfer_growth import Transfers, verb_of
 from taut.project.measured.widened_graph import Widened
+from taut.project.noise import RunNoise
+from taut.project.time_groups import bound_by, grouped, largest_term
 from taut.replay.blame import blame
 from taut.replay.reference import across
 from taut.replay.timeline import Batch, Change, batch, replay
@@ -66,8 +71,8 @@ class Forecast:
 
     @property
     def dominant(self) -> str:
-        """The largest of the terms."""
-        return max(self.terms_ns, key=lambda term: self.terms_ns[term])
+        """The largest term of the group that the scale is bound by."""
+        return largest_term(self.terms_ns, grouped(self.terms_ns))
 
     def entry(self) -> types.Forecast:
         """Its part of the result; what a trace does not say is None."""
@@ -88,6 +93,8 @@ class Forecast:
             terms_ns=self.terms_ns,
             in_range=self.in_range,
             beyond=list(self.beyond),
+            groups=grouped(self.terms_ns),
+            bound=bound_by(grouped(self.terms_ns)),
         )
 
 
@@ -123,6 +130,14 @@ class Measured:
         """A forecast for each number of ranks; with ``same_hosts`` they share the hosts that were measured."""
         return [_forecast(self, n, same_hosts, seed) for n in ranks]
 
+    @cached_property
+    def hiccups(self) -> list[FittedNoise]:
+        """Hiccups at the gates that grow, as a scenario would say them; a row for each kind of gate that has some."""
+        if self.meeting.replicas < 2:
+            return []
+        met = Widened(self, 1.0, 1.0).residuals(np.ones(len(self.transfers.verb)))
+        return [] if met is None else [fit for fit, _ in met.fits if fit.hiccups]
+
     def assumed(self, same_hosts: bool = False) -> list[str]:
         """What every forecast rests on, one line each."""
         t = self.transfers
@@ -142,6 +157,7 @@ class Measured:
             *self.meeting.text,
             "further replicas stray at gates as the measured ones do; beyond what was seen jitter goes on as a normal or an "
             "exponential tail",
+            *(line for fit in self.hiccups for line in fit.text()),
             *([sizes] if len(t.verb) else []),
             "rare stalls grow by a power between none and all of what transfers grow by",
             "rings" if t.gloo else "rings, or the quickest algorithm",
@@ -181,6 +197,20 @@ def learn(graph: Graph, findings: Sequence[Finding] | None = None, *, apart: int
         float(ideal.window_ns.mean()),
         tuple(f"{f.mode}, {_where(f)}" for f in findings),
     )
+
+
+def noise_of(graph: Graph, ratios: Floats) -> RunNoise:
+    """What a scenario may take from a run: work over its reference (``ratios``), and the hiccups at gates apart from it."""
+    if len(graph.steps) < LEAST_STEPS or len(graph.ranks) < 2:
+        return RunNoise(ratios)
+    found = learn(graph, ()).hiccups
+    if not found:
+        return RunNoise(ratios)
+    most = max(found, key=lambda fit: fit.noise.hiccups_per_1000_steps * fit.noise.hiccup_ms)
+    body = ratios[~hiccups_among(ratios - 1)]
+    # A step has the hiccups of all its gates.
+    often = sum(fit.noise.hiccups_per_1000_steps for fit in found)
+    return RunNoise(body / body.mean(), replace(most.noise, hiccups_per_1000_steps=min(often, 1000.0)))
 
 
 def _far_out(values: Numbers, cls: Ints, classes: int) -> Floats:

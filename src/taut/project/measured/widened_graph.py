@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from taut.core.array_types import Floats
-from taut.core.ids import numbered, occurrence
+from taut.core.array_types import Floats, Ints
+from taut.core.ids import greatest, least, numbered, occurrence
+from taut.diagnose.instability import host_numbers
 from taut.graph import Graph
 from taut.graph.gate_matching import EVERYBODY
 from taut.project.measured.residuals import Arrivals, Residuals, residuals
@@ -78,7 +80,8 @@ class Widened:
         of_track[track] = pool
         at = np.searchsorted(self.m.batch.short.ops, self.rows)
         arrivals = Arrivals(self.gate, met.replica[g.rank_index[self.rows]], arrived[at])
-        return residuals(arrivals, track, window, of_track, met.replicas, len(g.steps))
+        found = residuals(arrivals, track, window, of_track, met.replicas, len(g.steps))
+        return replace(found, host=_hosts(g, met.replica, met.replicas))
 
     def walls(self, grown: Floats, share: Floats, power: Floats, late: Floats) -> Floats:
         """Step lengths, windows × draws, ns: each with its transfers, its share, its power, and its lateness at the gates."""
@@ -112,6 +115,13 @@ class Widened:
         even = min(_balanced_ns(m.graph, own), walls[-1])
         lost = (walls - np.append(walls[1:], even)) * (mean_ns - even) / max(walls[0] - even, 1.0)
         return dict(zip(TERMS, [even, *lost.tolist()], strict=True))
+
+
+def _hosts(graph: Graph, replica: Ints, replicas: int) -> Ints:
+    """Host of each replica; -1 where it has several."""
+    host = host_numbers(graph)
+    low = least(replica, replicas, host)
+    return np.where(low == greatest(replica, replicas, host), low, -1)
 
 
 def _balanced_ns(graph: Graph, own: Floats) -> float:

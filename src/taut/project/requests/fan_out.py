@@ -7,12 +7,14 @@ switches and the root that asks them, so what is measured lies above this: the d
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from math import ceil
 
 import numpy as np
 
 from taut.core.array_types import Floats
 from taut.core.errors import UsageError
+from taut.core.normal_score import normal_score
 from taut.project.noise import GRID, odds
 
 TAILS = ("lognormal", "pareto")
@@ -25,7 +27,12 @@ def through(quantiles: Mapping[float, float], tail: str = "lognormal") -> Floats
     """
     if len(quantiles) < 2 or min(quantiles.values()) <= 0 or not 0 < min(quantiles) <= max(quantiles) < 1:
         raise UsageError(f"{dict(quantiles)}: give two quantiles or more, with chances between 0 and 1 and values above 0")
-    chance, value = (np.array(column) for column in zip(*sorted(quantiles.items()), strict=True))
+    return _through(tuple(sorted(quantiles.items())), tail)
+
+
+@lru_cache(maxsize=64)
+def _through(quantiles: tuple[tuple[float, float], ...], tail: str) -> Floats:
+    chance, value = (np.array(column) for column in zip(*quantiles, strict=True))
     at, x = (_score(np.log(chance) - np.log1p(-chance), tail), _score(GRID, tail))
     slope = np.diff(np.log(value)) / np.diff(at)
     k = np.clip(np.searchsorted(at, x) - 1, 0, len(slope) - 1)
@@ -34,12 +41,9 @@ def through(quantiles: Mapping[float, float], tail: str = "lognormal") -> Floats
 
 def _score(x: Floats, tail: str) -> Floats:
     """Log odds as they are, or as normal scores."""
-    from scipy.special import ndtri
-
     if tail == "pareto":
         return x
-    lower, upper = odds(x)
-    return np.asarray(np.where(x < 0, ndtri(lower), -ndtri(upper)))
+    return normal_score(*odds(x))
 
 
 def percentile(table: Floats, chance: float) -> float:

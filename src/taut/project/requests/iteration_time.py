@@ -14,7 +14,20 @@ import numpy as np
 from taut.core.array_types import Floats, Ints
 from taut.project.fabric.groups import Net
 from taut.project.requests.replica_pool import PoolScenario, kv_bytes
-from taut.project.training.device_work import HALF, gemm_ns, layer_parameters, moved_ns
+from taut.project.training.device_work import (
+    HALF,
+    block_matrices,
+    dense_matrices,
+    expert_ffn,
+    ffn,
+    gemm_ns,
+    kind_layers,
+    kinds,
+    kv_heads,
+    moved_ns,
+    query_width,
+    value_width,
+)
 from taut.project.training.scenario import Device, Fabric, Job, Model
 
 # Kernels of a layer that are no product and no attention: two norms, rotary positions, activation (assumption).
@@ -54,12 +67,6 @@ class Pace:
         return np.asarray(read + (generated - 1) * (self.iteration_ns(1) + self.kv_ns * (prompt + generated / 2)))
 
 
-def active_parameters(m: Model) -> float:
-    """Parameters that a token meets."""
-    idle = (3 if m.gated else 2) * (m.ffn or 4 * m.hidden) * m.hidden * (m.experts - m.experts_per_token) if m.experts else 0.0
-    return m.layers * (layer_parameters(m) - idle) + m.vocab * m.hidden
-
-
 def pace(s: PoolScenario) -> Pace:
     """Times of one server of a scenario."""
     return pace_of(s.model, s.device, s.fabric, s.pool.tp, s.pool.stages, s.pool.max_batch)
@@ -71,26 +78,32 @@ def pace_of(m: Model, d: Device, fabric: Fabric, tp: int, pp: int, max_batch: in
     net = Net(Job(global_batch=1, tp=tp, pp=pp), fabric)
     base = []
     for tokens in (1 << k for k in range(DOUBLINGS)):
-        met = 2 * net.ns("all-reduce", "tp", HALF * tokens * m.hidden)
+        met = (1 if m.parallel_blocks else 2) * net.ns("all-reduce", "tp", HALF * tokens * m.hidden)
         hops = (pp - 1) * net.ns("send", "pp", HALF * tokens * m.hidden / tp) if pp > 1 else 0.0
         head = gemm_ns(d, min(tokens, max_batch), m.vocab // tp, m.hidden)
-        base.append(m.layers * (_layer_ns(m, d, tp, tokens) + met) + hops + head)
-    shared = min(tp, m.kv_heads or m.heads)  # a group larger than the heads holds them more than once
+        layers = sum(n * _layer_ns(kind, d, tp, tokens) for n, kind in zip(kind_layers(m), kinds(m), strict=True))
+        base.append(layers + m.layers * met + hops + head)
+    # A group larger than the heads holds them more than once; every rank holds the latents of all heads.
+    shared = 1 if m.kv_latent else min(tp, kv_heads(m))
     kv = moved_ns(d, kv_bytes(m) / shared)
-    score = 4.0 * m.layers * m.hidden / tp / (d.peak_tflops * 1e3 * d.gemm_share * ATTENTION_SHARE)
+    wide = m.heads * (query_width(m) + value_width(m))
+    score = 2.0 * m.layers * wide / tp / (d.peak_tflops * 1e3 * d.gemm_share * ATTENTION_SHARE)
     rate, latency = _between_replicas(fabric, tp * pp)
     return Pace(np.array(base), kv, score, kv_bytes(m) / (shared * pp) / rate, latency * 1e3)
 
 
 def _layer_ns(m: Model, d: Device, tp: int, tokens: int) -> float:
-    wide, ffn = m.hidden // m.heads, (m.ffn or 4 * m.hidden) // tp
-    up, kv = 2 if m.gated else 1, 2 * (m.kv_heads or m.heads) * wide
-    total = gemm_ns(d, tokens, (m.hidden + kv) // tp, m.hidden) + gemm_ns(d, tokens, m.hidden, m.hidden // tp)
-    touched = min(m.experts, tokens * m.experts_per_token) or 1
-    each = max(1, tokens * m.experts_per_token // touched) if m.experts else tokens
-    total += gemm_ns(d, each, up * ffn, m.hidden, touched) + gemm_ns(d, each, m.hidden, ffn, touched)
-    # Norms and residuals read and write the hidden state twice, the activation its own width.
-    return total + moved_ns(d, HALF * tokens * (4.0 * m.hidden + 2.0 * ffn)) + (FUSED + 1) * d.kernel_us * 1e3
+    total = sum(gemm_ns(d, tokens, *one.on_a_rank(tp)) for one in dense_matrices(m))
+    inner = ffn(m)
+    if m.experts:
+        touched = min(m.experts, tokens * m.experts_per_token)
+        each = max(1, tokens * m.experts_per_token // touched)
+        total += sum(gemm_ns(d, each, *one.on_a_rank(tp), touched) for one in block_matrices(m, expert_ffn(m)))
+        inner = expert_ffn(m) * (m.experts_per_token + m.shared_experts)
+    norms = 1 if m.parallel_blocks else 2
+    # Norms and residuals read and write the hidden state, the activation its own width.
+    moved = moved_ns(d, HALF * tokens * (2.0 * norms * m.hidden + 2.0 * (inner // tp)))
+    return total + moved + (FUSED + norms - 1) * d.kernel_us * 1e3
 
 
 def _between_replicas(fabric: Fabric, ranks: int) -> tuple[float, float]:

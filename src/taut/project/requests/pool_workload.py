@@ -13,9 +13,10 @@ from typing import Any, TypeVar
 import numpy as np
 
 from taut.core.array_types import Mask
-from taut.project.figures import over, quantiles, times
+from taut.project.figures import over, power_at_load, quantiles, times
 from taut.project.requests.queue_simulation import Outcome
 from taut.project.requests.replica_pool import PoolScenario
+from taut.project.time_groups import bound_by, grouped, largest_term
 from taut.project.workload import INDICES, Estimate, Workload, fewest
 from taut.result.types import Forecast, Quantiles
 
@@ -63,15 +64,13 @@ class PoolForecast:
 
     @property
     def dominant(self) -> str:
-        """The largest loss, where losses together take more time than the work; else the work."""
-        work, *losses = self.terms
-        lost = sum(self.terms[name] for name in losses)
-        return max(losses, key=lambda name: self.terms[name]) if self.terms[work] < lost else work
+        """The largest term of the group that the scale is bound by."""
+        return largest_term(self.terms, grouped(self.terms))
 
     def watts(self, outcome: Outcome) -> float:
-        """Power of all accelerators, cooling included: under load while their server works, else stalled."""
+        """Power of all nodes, cooling included: accelerators under load while their server works, else stalled."""
         s, busy = self.scenario, outcome.busy
-        return (s.device.load_w * busy + s.device.stall_w * (1 - busy)) * s.ranks * s.price.pue
+        return (s.device.load_w * busy + s.device.stall_w * (1 - busy) + s.price.host_w) * s.ranks * s.price.pue
 
     def entry(self) -> Forecast:
         """Its part of the result."""
@@ -99,6 +98,9 @@ class PoolForecast:
             terms={name: ns / mean.value for name, ns in self.terms.items()} if mean and mean.value else {},
             dominant=self.dominant,
             in_range=self.ranks <= s.fabric.tiers[-1].devices,
+            groups=grouped(self.terms),
+            bound=bound_by(grouped(self.terms)),
+            power_at_load=power_at_load(self.ranks, s.device.load_w, None, s.price),
             **self.own_figures,
         )
 
@@ -123,7 +125,9 @@ class PoolForecast:
 class PoolWorkload(Workload[S]):
     """Requests or tasks on a pool of replicas."""
 
+    long_rates = True
     scenario: type[S]
+    noun = "accelerator"
 
     def parse(self, table: Mapping[str, Any], label: str, text: str) -> tuple[S, list[str]]:
         """The scenario in a table."""

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from msgspec.structs import replace
 
 from taut.core.array_types import Floats, Mask
+from taut.core.normal_score import normal_score
 from taut.project.noise import GRID, longest, odds
 from taut.project.requests.batch_means import Blocks
 from taut.project.requests.iteration_time import Pace
@@ -128,13 +130,11 @@ def spread_arrivals(at_s: Floats, factor: float) -> Floats:
     return np.asarray(spread - min(spread[0], 0.0))
 
 
+@lru_cache(maxsize=64)
 def noise_tables(n: Noise, tp: int) -> Floats:
     """Quantiles of an iteration's work over its mean, of what its step adds (longest of tp devices each), and of a drift."""
-    from scipy.special import ndtri
-
     quiet = n.distribution == "none" or n.step_spread == 0
-    lower, upper = odds(GRID)
-    drift = np.where(GRID < 0, ndtri(lower), -ndtri(upper))
+    drift = normal_score(*odds(GRID))
     return np.stack([longest(n, tp), longest(Noise("none" if quiet else "gaussian", n.step_spread), tp), drift])
 
 

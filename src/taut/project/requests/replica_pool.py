@@ -8,8 +8,8 @@ from typing import Any, Literal, Self
 from taut.core.errors import UsageError
 from taut.project import strict_toml as strict
 from taut.project.strict_toml import About, Contradiction, Count, NotNegative, Share, Strict
-from taut.project.training.device_work import HALF, parameters
-from taut.project.training.scenario import Device, Fabric, Model, Noise, Price
+from taut.project.training.device_work import HALF, kv_width, parameters
+from taut.project.training.scenario import Device, Fabric, Model, Noise, Price, model_contradictions
 
 # Share of the memory that weights, keys and values may fill (as inference servers set it by default).
 USABLE = 0.9
@@ -19,7 +19,9 @@ class ReplicaPool(Strict, frozen=True, kw_only=True):
     """Replicas of a model, and what becomes of attempts that fail."""
 
     replicas: Count
+    """Replicas of the model."""
     tp: Count = 1
+    """Devices that every layer of a replica is cut into."""
     max_batch: Count
     """Most requests or calls that a server works on at once."""
     load: Literal["fixed", "per replica"] = "per replica"
@@ -56,6 +58,7 @@ class PoolScenario(Strict, frozen=True, kw_only=True):
     device: Device
     fabric: Fabric
     name: str = "scenario"
+    """What the scenario is called."""
     noise: Noise = Noise()
     price: Price = Price()
     about: About = About()
@@ -92,15 +95,16 @@ class PoolScenario(Strict, frozen=True, kw_only=True):
 
 
 def kv_bytes(m: Model) -> float:
-    """Keys and values of a token, all layers."""
-    wide = max(m.hidden // m.heads, 1)  # more heads than hidden are refused, but only after the room for tokens is known
-    return 2.0 * HALF * m.layers * (m.kv_heads or m.heads) * wide
+    """Keys and values of a token that are kept, all layers; latent attention keeps latents."""
+    # More heads than hidden are refused, but only after the room for tokens is known.
+    wide = m.kv_latent + m.rope_width if m.kv_latent else max(kv_width(m), 1)
+    return 1.0 * HALF * m.layers * wide
 
 
 def replicas_on(pool: ReplicaPool, ranks: int) -> tuple[int, float]:
     """(replicas on these ranks, factor of the load that they get)."""
     if ranks % pool.devices:
-        raise UsageError(f"{ranks} ranks: a replica takes {pool.devices} (tp × pp); give a multiple of it")
+        raise UsageError(f"{ranks} accelerators: a replica takes {pool.devices} (tp × pp); give a multiple of it")
     replicas = ranks // pool.devices
     return replicas, 1.0 if pool.shares_load else replicas / pool.replicas
 
@@ -108,11 +112,13 @@ def replicas_on(pool: ReplicaPool, ranks: int) -> tuple[int, float]:
 def pool_contradictions(s: PoolScenario, table: str, deadline: str) -> Iterator[Contradiction]:
     """What cannot be of a model on replicas; ``table`` has the replicas, ``deadline`` is the key for what was promised."""
     m, tp, room = s.model, s.pool.tp, s.kv_tokens
-    yield m.hidden % m.heads != 0, "model.heads", f"{m.heads} heads do not divide hidden {m.hidden}", "choose a divisor"
+    yield from model_contradictions(m)
     yield m.heads % tp != 0, f"{table}.tp", f"tp {tp} does not divide {m.heads} heads", "choose a divisor of the heads"
     why = f"beside the model there is room for {max(room, 0):,.0f} tokens, one request may have {m.sequence:,}"
     yield room < m.sequence, "device.memory_gb", why, f"raise {table}.tp, or lower model.sequence"
     measured = s.noise.distribution == "measured"
     yield measured, "noise.distribution", f"{table} takes no noise from runs", "give a distribution"
+    pauses = s.noise.hiccups_per_1000_steps > 0 or s.noise.periodic_every_s > 0
+    yield pauses, "noise.hiccups_per_1000_steps", f"[{table}] has no pauses of ranks", f"give {table}.stall_s, or none"
     wrong_key = s.price.step_deadline_ms is not None
     yield wrong_key, "price.step_deadline_ms", f"[{table}] has a deadline of its own", f"give {deadline}"

@@ -7,6 +7,7 @@ the mean time between failures of many nodes is the one node's divided by their 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import exp, expm1, inf, isinf, log1p, sqrt
 
 NODE_DAYS = 1000
@@ -33,6 +34,42 @@ def expected_s(
     # Daly 2006: (mtbf + down) · exp(restore / mtbf) · (exp(period / mtbf) - 1) for each period.
     each = (mtbf_s + down_s) * exp(restore_s / mtbf_s) * expm1(period_s / mtbf_s)
     return each * work_s / (period_s - save_s)
+
+
+def none_free(lines: int, offered: float) -> float:
+    """Erlang's loss formula: the share of the time in which all lines are taken.
+
+    ``offered`` is how many would be taken on average if there were no end of them.
+    """
+    if offered <= 0:
+        return 0.0 if lines else 1.0
+    # One over it grows by a factor and by one with each line.
+    over = 1.0
+    for k in range(1, lines + 1):
+        over = 1 + over * k / offered
+    return 1 / over
+
+
+def too_few(spares: int, offered: Sequence[tuple[int, float]]) -> float:
+    """Share of the time in which more nodes are broken than there are spares, and nothing more breaks until one is back.
+
+    ``offered`` is how many nodes break together, and how many such breaks would last at once on average. Erlang's formula where
+    nodes break one by one; else the recursion of Kaufman and Roberts, which is exact without spares, too.
+    """
+    if all(nodes == 1 for nodes, _ in offered):
+        return none_free(spares + 1, sum(calls for _, calls in offered))
+    # Weight of each number of broken nodes; those above the spares are reached from below only.
+    chance = [1.0]
+    for j in range(1, spares + max(nodes for nodes, _ in offered) + 1):
+        came = sum(calls * nodes * chance[j - nodes] for nodes, calls in offered if 0 <= j - nodes <= spares)
+        chance.append(came / j)
+        if chance[-1] > MOST:
+            chance = [one / MOST for one in chance]
+    return sum(chance[spares + 1 :]) / sum(chance)
+
+
+# Weights are scaled down before they leave the range of numbers.
+MOST = 1e200
 
 
 def best_s(save_s: float, mtbf_s: float) -> float:

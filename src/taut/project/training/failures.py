@@ -9,20 +9,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from math import ceil, isinf
+from math import ceil, exp, expm1, isinf
 from typing import NamedTuple
 
 import numpy as np
+from msgspec.structs import replace
 
 from taut.core.array_types import Floats, Ints
 from taut.core.errors import UsageError
 from taut.core.jit import expect
-from taut.project.noise import GRID, REACH, table
-from taut.project.training.checkpoints import DAY_S, NODE_DAYS, best_s
+from taut.project.noise import GRID, REACH, longest_mean, table
+from taut.project.training.checkpoints import DAY_S, NODE_DAYS, best_s, too_few
 from taut.project.training.job_history import COUNTS, FATES, FINISHED, PRODUCTIVE, SLOW, WALL, job_histories
 from taut.project.training.scenario import Failure, Noise, Scenario
+from taut.project.training.uncertain_keys import draws
 
 US = 1e6
+# Work over which failures are counted.
+WORK_S = 30 * 86400.0
+# Beyond this many mean times between failures a period is never finished: nothing is kept.
+HOPELESS = 600.0
 # A history is given up when it has lasted so many times its work (sooner where integers of µs end).
 PATIENCE = 100
 
@@ -62,6 +68,23 @@ def domains(f: Failure, nodes: int) -> tuple[Domain, ...]:
 def nodes_of(s: Scenario) -> int:
     """Nodes of a scenario's job."""
     return ceil(s.job.world / s.fabric.node)
+
+
+def interruptions_per_day(s: Scenario) -> float:
+    """Failures a day that stop the job while it runs; 0 where nothing is said to fail."""
+    return sum(domain.per_s for domain in domains(s.failure, nodes_of(s))) * DAY_S
+
+
+def spare_nodes(f: Failure, nodes: int) -> int:
+    """Nodes held ready for a job on so many: as given, else the share of them, where anything fails."""
+    if f.spares is not None:
+        return f.spares
+    return ceil(f.spares_share * nodes) if any(d.per_s > 0 for d in domains(f, nodes)) else 0
+
+
+def spare_ranks(s: Scenario) -> int:
+    """Devices that a scenario holds ready."""
+    return spare_nodes(s.failure, nodes_of(s)) * s.fabric.node
 
 
 class Between(NamedTuple):
@@ -104,7 +127,7 @@ class JobHistories:
         mean = self.node_us.mean(axis=0) * self.devices / US
         return {fate: float(mean[i]) for i, fate in enumerate(FATES)}
 
-    @property
+    @cached_property
     def kept(self) -> Between:
         """Effective training time ratio: work that stays, at the speed it ran at, over the job's wall time."""
         return between(self.each_kept)
@@ -114,6 +137,11 @@ class JobHistories:
         """The same of each history."""
         worked: Floats = self.node_us[:, [PRODUCTIVE, SLOW]].sum(axis=1) / (self.nodes * self.counts[:, WALL])
         return worked
+
+    @property
+    def useful(self) -> float:
+        """What is kept, as if all of it had run at full speed, over the job's wall time."""
+        return float((self.node_us[:, PRODUCTIVE] / (self.nodes * self.counts[:, WALL])).mean())
 
     @property
     def unfinished(self) -> int:
@@ -146,16 +174,66 @@ def restore_s(f: Failure, nodes: int) -> float:
     return f.restore_s * max(1.0, nodes / f.restore_nodes if f.restore_nodes else 1.0)
 
 
+class Kept(NamedTuple):
+    """What a job keeps of its time, expected: at the speed it ran at, and as if at full speed."""
+
+    share: float
+    useful: float
+
+
+def expected_kept(f: Failure, nodes: int, step_s: float = 1.0, work_s: float = WORK_S) -> Kept:
+    """The mean of ``simulate_jobs`` in closed form, for long jobs.
+
+    Periods and restarts are those of ``checkpoints.expected_s``; work that a hidden save had not secured is done again as a
+    checkpoint is read again. Broken nodes are the calls of a loss system with a line for each spare and one for the node that
+    is waited for.
+    """
+    them = [d for d in domains(f, nodes) if d.per_s > 0]
+    if not them:
+        return Kept(1.0, 1.0)
+    per_s = sum(d.per_s for d in them)
+    mtbf, down = 1 / per_s, f.detect_s + f.reschedule_s
+    part, block = work_between_s(f, per_s, work_s, step_s), f.checkpoint_s * (1 - f.checkpoint_overlap)
+    # Mean over exponential times between failures of what fades in after a restart, and of what fades out.
+    warm, hot = f.warmup_steps * step_s, f.heat_steps * step_s
+    slower = 1 + f.warmup_share * warm / (warm + mtbf) + f.heat_share * mtbf / (hot + mtbf)
+    slower += max(longest_mean(_differ(f.placement_spread), nodes) - 1, 0.0) if f.placement_spread else 0.0
+    again, period = (restore_s(f, nodes) + f.checkpoint_s - block) / mtbf, (part * slower + block) / mtbf
+    if again + period > HOPELESS:
+        return Kept(0.0, 0.0)
+    each = (mtbf + down) * exp(again) * expm1(period)
+    breaks = [(min(d.nodes, nodes), d.per_s * d.repair_s * mtbf / (mtbf + down)) for d in them if d.nodes]
+    stands = too_few(spare_nodes(f, nodes), breaks) if breaks else 0.0
+    return Kept(part * slower / each * (1 - stands), part / each * (1 - stands))
+
+
+class KeptDraws(NamedTuple):
+    """What is kept with each joint draw of the uncertain keys, over what is kept with their middle values; 1 of no draws."""
+
+    share: Floats
+    useful: Floats
+
+
+def kept_ratios(f: Failure, nodes: int, step_s: float = 1.0, seed: int = 0) -> KeptDraws:
+    """Draws of what is kept at a scale, by the closed form; ones where nothing is uncertain."""
+    known = replace(f, ranges=())
+    middle = expected_kept(known, nodes, step_s)
+    values = draws(f.ranges, seed) if middle.useful > 0 and middle.share < 1 else []
+    them = np.array([expected_kept(replace(known, **one), nodes, step_s) for one in values] or [middle])
+    return KeptDraws(*(them / np.array(middle)).T)
+
+
 def simulate_jobs(
     f: Failure, nodes: int, devices: int, work_s: float, *, step_s: float = 1.0, count: int = 200, seed: int = 0
 ) -> JobHistories:
     """Draw histories of a job that has so much work to do, measured at full speed (nothing cold, hot, slow or lost)."""
     if work_s < 1 / US or step_s <= 0 or count < 1:
         raise UsageError(f"work {work_s} s, step {step_s} s, {count} histories: give more than nothing of each")
+    spares = spare_nodes(f, nodes)
     # Node-microseconds are 64-bit integers: their sum over nodes must stay below 2^61.
-    limit_s = min(PATIENCE * (work_s + f.checkpoint_s), (1 << 61) / US / (nodes + f.spares))
+    limit_s = min(PATIENCE * (work_s + f.checkpoint_s), (1 << 61) / US / (nodes + spares))
     if limit_s < 4 * work_s:
-        raise UsageError(f"{nodes + f.spares:,} nodes × {work_s:.3g} s of work are more than taut counts in µs; give less work")
+        raise UsageError(f"{nodes + spares:,} nodes × {work_s:.3g} s of work are more than taut counts in µs; give less work")
     them = [d for d in domains(f, nodes) if d.per_s > 0]
     rate = np.array([d.per_s for d in them])
     per_s = float(rate.sum())
@@ -166,13 +244,13 @@ def simulate_jobs(
     repair = np.array([d.repair_s * US for d in them])
     bend = np.array([f.warmup_share, f.warmup_steps * step_s * US, f.heat_share, f.heat_steps * step_s * US])
     node_us, counts = np.zeros((count, len(FATES)), np.int64), np.zeros((count, len(COUNTS)), np.int64)
-    when, many = np.zeros((2, nodes + f.spares), np.int64)
+    when, many = np.zeros((2, nodes + spares), np.int64)
     job_histories(
         0,
         count,
         seed,
         nodes,
-        f.spares,
+        spares,
         *(round(t * US) for t in times_s),
         per_s / US,
         np.cumsum(rate) / max(per_s, 1e-300),
@@ -189,7 +267,7 @@ def simulate_jobs(
         node_us,
         counts,
     )
-    return JobHistories(nodes, f.spares, devices, node_us, counts, part_s + block_s)
+    return JobHistories(nodes, spares, devices, node_us, counts, part_s + block_s)
 
 
 def _differ(spread: float) -> Floats:

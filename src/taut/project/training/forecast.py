@@ -15,25 +15,39 @@ from taut.core.array_types import Floats
 from taut.core.errors import InputRefused, UsageError
 from taut.project.fabric import equipment as network
 from taut.project.fabric.traffic import joules as joules_moved
-from taut.project.figures import times
+from taut.project.figures import over, power_at_load, times
 from taut.project.noise import Slowness, table
+from taut.project.pauses import Pauses
+from taut.project.time_groups import bound_by, grouped, largest_term
 from taut.project.training import device_work as work
+from taut.project.training import full_graph
 from taut.project.training import policy_effects as effects
 from taut.project.training import training_indices as indices
-from taut.project.training.failures import JobHistories, domains, simulate_jobs
+from taut.project.training.failures import (
+    WORK_S,
+    JobHistories,
+    Kept,
+    KeptDraws,
+    domains,
+    interruptions_per_day,
+    kept_ratios,
+    nodes_of,
+    simulate_jobs,
+    spare_ranks,
+)
 from taut.project.training.grid import Grid, Sync
-from taut.project.training.model_error import class_of, factors, model_error, normal_quantiles
+from taut.project.training.model_error import EXACT, class_of, factors, model_error, normal_quantiles
 from taut.project.training.scenario import Scenario, gates, spread_experts
 from taut.project.training.step_plan import Plan, plan
-from taut.project.training.step_time import sending, split_work, without_noise
+from taut.project.training.step_time import pause_laws, pipeline_ns, sending, split_work, without_noise
 from taut.project.workload import Estimate
 from taut.result import types
 
 STEPS, SEED = 200, 0
 # Draws that a forecast takes if nobody says how many steps, about a second; and steps whatever that says.
 MOST_OPS, FEWEST_STEPS = 20_000_000, 40
-# Work over which failures are counted, and histories drawn.
-WORK_S, HISTORIES = 30 * 86400.0, 60
+# Histories drawn.
+HISTORIES = 60
 # A unit of delivered work is a million tokens.
 UNIT_TOKENS = 1e6
 
@@ -54,6 +68,8 @@ class Forecast:
     """What failures make of the job; None where none are given."""
     record: indices.StepRecord | None = None
     """What the first of these steps were made of; None where no step was simulated."""
+    expected: Kept | None = None
+    """What failures leave on average, where no histories were drawn for it."""
     best_ns: float | None = None
     """The step that throughput is measured by; None for the one without noise."""
 
@@ -69,13 +85,18 @@ class Forecast:
     @property
     def throughput_ratio(self) -> float:
         """Step without noise over the mean step, failures and gradients that do not count taken off; 1 at most."""
-        ratio = self.best / float(self.step_ns.mean()) * self.kept
+        ratio = self.best / float(self.step_ns.mean()) * self.useful
         return min(ratio * effects.batch_share(self.scenario), 1.0)
 
     @property
     def kept(self) -> float:
         """Share of its time that failures, checkpoints and restarts leave the job."""
-        return 1.0 if self.histories is None else self.histories.kept.mean
+        return self.histories.kept.mean if self.histories else self.expected.share if self.expected else 1.0
+
+    @property
+    def useful(self) -> float:
+        """The same, of work as if it had run at full speed: a cold, hot or slow machine takes longer for it."""
+        return self.histories.useful if self.histories else self.expected.useful if self.expected else 1.0
 
     @property
     def copied(self) -> float:
@@ -86,16 +107,22 @@ class Forecast:
     @property
     def tokens_per_s(self) -> float:
         """Tokens a second that count: failures and dropped gradients taken off."""
-        s = self.scenario
-        tokens = s.job.global_batch * s.model.sequence * effects.batch_share(s)
-        return tokens / (float(self.step_ns.mean()) * 1e-9) * self.kept
+        return self.tokens_per_s_of(self.scenario, float(self.step_ns.mean())) * self.useful
+
+    @staticmethod
+    def tokens_per_s_of(s: Scenario, step_ns: float) -> float:
+        """Tokens a second that count with steps of this length, failures left out."""
+        return s.job.global_batch * s.model.sequence * effects.batch_share(s) / (step_ns * 1e-9)
 
     @property
     def dominant(self) -> str:
-        """The largest term that is not computing, where all of them together take more than that; else computing."""
-        lost = {name: ns for name, ns in self.terms.items() if name != "compute"}
-        lost["failures"] = float(self.step_ns.mean()) * (1 / max(self.kept, 1e-9) - 1)
-        return max(lost, key=lambda name: lost[name]) if self.terms["compute"] < sum(lost.values()) else "compute"
+        """The largest term of the group that the scale is bound by."""
+        return largest_term(self.terms, self.groups)
+
+    @property
+    def groups(self) -> dict[str, float | None]:
+        """Where all time goes: compute, interconnect, synchronisation, recovery."""
+        return grouped(self.terms, self.useful if self.histories or self.expected else None)
 
     @property
     def in_range(self) -> bool:
@@ -111,15 +138,16 @@ class Forecast:
         mean = float(self.step_ns.mean())
         error = model_error(class_of(s))
         steps, means = factors(self.step_ns / mean, error), factors(self._means(), error)
-        delivered = factors(np.outer(self._means(), self._per_kept()).ravel(), error)
-        flops = work.flops_per_step(s.model, s.job.global_batch) / (mean * self.ranks)
+        given = self._given()
+        delivered = factors(np.outer(self._means(), self._per_kept()).ravel(), error, 1 / np.maximum(given.useful, 1e-9))
+        flops = work.flops_per_step(s.model, s.job.global_batch, s.job) / (mean * self.ranks)
         units = s.job.global_batch * s.model.sequence / UNIT_TOKENS * effects.batch_share(s)
         price = s.device.price_per_hour
-        seconds = mean * 1e-9 / units / self.kept
+        seconds = mean * 1e-9 / units / self.useful
         cost = None if price is None else price / 3600 * seconds * self._paid()
         watts = network.whole(s)[1]
-        joules = (self._watts() * self.ranks + (watts or 0.0)) * s.price.pue * seconds
-        late, penalty = self._late(), s.price.penalty
+        joules = ((self._watts() + s.price.host_w) * self.ranks + (watts or 0.0)) * s.price.pue * seconds
+        late, penalty, per_day = self._late(), s.price.penalty, interruptions_per_day(s)
         return types.Forecast(
             ranks=self.ranks,
             step_ns=types.Quantiles(p10=mean * steps.lo, p50=float(np.median(self.step_ns)), p90=mean * steps.hi),
@@ -128,14 +156,14 @@ class Forecast:
             tflops_per_device=flops / 1e3,
             mfu=flops / 1e3 / work.peak_tflops(s),
             effective_throughput_ratio=self.throughput_ratio,
-            availability=None if self.histories is None else Estimate(*self.histories.kept).as_result(),
+            availability=None if self.histories is None else self._availability(self.histories, given.share),
             cost_per_unit=cost,
             cost_per_unit_interval=None if cost is None else delivered.of(cost),
             currency=s.price.currency or None,
             energy_per_unit_j=joules,
             network_cost_per_unit=times(seconds, network.per_s(s)),
             network_w=watts,
-            movement_energy_per_unit_j=times(1 / units / self.kept, joules_moved(s)),
+            movement_energy_per_unit_j=times(1 / units / self.useful, joules_moved(s)),
             energy_cost_per_unit=times(joules / 3.6e6, s.price.kwh),
             kg_co2e_per_unit=times(joules / 3.6e6, s.price.kg_co2e_per_kwh),
             late_share=late,
@@ -149,6 +177,12 @@ class Forecast:
             terms={name: ns / mean for name, ns in self.terms.items()},
             dominant=self.dominant,
             in_range=self.in_range,
+            groups=self.groups,
+            bound=bound_by(self.groups),
+            interruptions_per_day=per_day or None,
+            mtbf_h=over(24.0, per_day),
+            paid_ranks=self._paid(),
+            power_at_load=power_at_load(self.ranks, effects.capped_device(s).load_w, watts, s.price),
         )
 
     def indices(self) -> dict[str, Estimate | None]:
@@ -174,9 +208,19 @@ class Forecast:
         """Time for what is kept of another history of failures, over that of their mean."""
         return np.ones(1) if self.histories is None else self.kept / np.maximum(self.histories.each_kept, 1e-9)
 
+    def _given(self) -> KeptDraws:
+        """What is kept with each draw of uncertain keys, over that of the scenario as it stands."""
+        seed = self.record.seed if self.record else SEED
+        return kept_ratios(self.scenario.failure, nodes_of(self.scenario), float(self.step_ns.mean()) * 1e-9, seed)
+
+    def _availability(self, histories: JobHistories, given: Floats) -> types.Estimate:
+        """What is kept, with the interval of another history under other values of what is uncertain."""
+        found = factors(1 / self._per_kept(), EXACT, given).of(histories.kept.mean)
+        return replace(found, hi=min(found.hi or 1.0, 1.0))
+
     def _paid(self) -> float:
         """Devices that are paid for: those that work, those that copies take, and spares."""
-        return self.ranks * (1 + self.copied) + self.scenario.failure.spares * self.scenario.fabric.node
+        return self.ranks * (1 + self.copied) + spare_ranks(self.scenario)
 
     def _late(self) -> float | None:
         """Share of the steps that take longer than promised; None without a promise."""
@@ -226,7 +270,9 @@ def forecast(
     every = s.job.steps_between_syncs
     record = indices.StepRecord(grid, Sync(effects.gate(s), every, p.sync_ns * every, p.optimiser_ns), seed, [])
     drawn = record.simulate(count, cores)
-    alone = float(without_noise(s, p).step(np.zeros(1), 0, 0).max())
+    if full_graph.holds(s, p, count):
+        drawn = full_graph.step_lengths(s, with_noise(s, p, seed, measured), count, seed, p)
+    alone = pipeline_ns(s, p)
     terms = step_terms(s, p, alone, float(drawn.mean()))
     return Forecast(
         s.job.world, drawn, alone + p.sync_ns + p.optimiser_ns, terms, s, _job_histories(s, float(drawn.mean()), seed), record
@@ -252,10 +298,11 @@ def with_noise(s: Scenario, p: Plan, seed: int, measured: Floats | None = None) 
         without_noise(s, p).program,
         *split_work(p),
         tables,
-        0.0,
+        p.late_ns,
         j.dp,
         slownesses[0],
         effects.copy_threshold(s, tables, slownesses[1], seed),
+        Pauses(kinds, (j.dp, j.pp, members), seed) if (kinds := pause_laws(s, p)) else None,
     )
 
 
@@ -263,9 +310,9 @@ def step_terms(s: Scenario, p: Plan, alone: float, mean: float) -> dict[str, flo
     """The busiest stage's step: what it computes, sends and waits for."""
     j = s.job
     per_stage = (p.forward_ns + p.backward_ns).reshape(j.virtual_pp, j.pp).sum(axis=0) * j.micro_batches
-    busy = float(per_stage.max())
-    transfer = float(sum(p.transfer_ns)) * j.virtual_pp * j.micro_batches
-    hops = float(sending(p).sum(axis=0).reshape(j.virtual_pp, j.pp).sum(axis=0)[int(per_stage.argmax())]) * j.micro_batches
+    busy, busiest = float(per_stage.max()), int(per_stage.argmax())
+    moved = np.stack([p.transfer_ns.sum(axis=0), sending(p).sum(axis=0)]).reshape(2, j.virtual_pp, j.pp).sum(axis=1)
+    transfer, hops = (moved[:, busiest] * j.micro_batches).tolist()
     known = {
         "compute": busy - transfer + p.optimiser_ns, "transfer inside a stage": transfer, "pipeline hops": hops,
         "pipeline bubble": max(alone - busy - hops, 0.0), "data-parallel synchronisation": p.sync_ns,

@@ -13,13 +13,15 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from math import inf
+from typing import NamedTuple
 
 import numpy as np
 
 from taut.core.array_types import Floats, Ints
 from taut.core.jit import expect, kernel
-from taut.project.noise import POINTS, REACH
+from taut.project.noise import REACH, at_even_chances
 from taut.project.training.pipeline import Program
 
 
@@ -51,13 +53,20 @@ def op_key(key: int, op: int) -> int:
 
 
 @kernel()
-def look_up(bits: int, row: Floats, scale: float, points: int, reach: float) -> float:
-    """The quantile in a table that a draw of 32 bits stands for."""
+def look_up(bits: int, row: int, tables: Floats, even: Floats) -> float:
+    """The quantile in a row of the tables that a draw of 32 bits stands for; ``even`` has them at chances that lie evenly.
+
+    Between those no logarithm is needed; the first and the last part, which hold the tails, are looked up in log odds.
+    """
+    cells, points = even.shape[1] - 1, tables.shape[1]
     x = (bits + 0.5) / 4294967296.0
-    at = (np.log(x / (1 - x)) + reach) * scale
+    at = x * cells
+    k = int(at)
+    if 0 < k < cells - 1:
+        return float(even[row, k] + (at - k) * (even[row, k + 1] - even[row, k]))
+    at = (np.log(x / (1 - x)) + REACH) * ((points - 1) / (2 * REACH))
     k = min(int(at), points - 2)
-    part = at - k
-    return float((1 - part) * row[k] + part * row[k + 1])
+    return float(tables[row, k] + (at - k) * (tables[row, k + 1] - tables[row, k]))
 
 
 @kernel()
@@ -70,16 +79,18 @@ def simulate_step(
     drawn: Floats,
     which: Ints,
     tables: Floats,
+    even: Floats,
     hop: Floats,
     slow: Floats,
+    turn: Ints,
+    added: Floats,
+    hit: Ints,
     begin: Floats,
     late: float,
     first: int,
     last: int,
     step: int,
     seed: int,
-    points: int,
-    reach: float,
     ends: Floats,
     work: Floats,
     copied: Floats,
@@ -88,15 +99,14 @@ def simulate_step(
     (``ends``, ``work``, ``copied``; replicas × stages). Returns how many ops were copied.
 
     Op i takes fixed + drawn × its look-up in a table × what its stage is slower by; if it needs another op it waits for
-    that one's end and ``hop``. One that takes more than ``late`` times its mean is begun again by the same stage of the
+    that one's end and ``hop``. Pauses of a stage are ``added`` to the op whose turn is ``hit``; where there are none, both
+    are empty. One that takes more than ``late`` times its mean is begun again by the same stage of the
     next replica, and whoever is first counts.
     """
-    n = len(before)
+    n, cells = len(before), even.shape[1] - 1
     end = np.empty(n)
     key = step_key(seed, step)
-    # Tables are even in log odds, so a look-up is one logarithm and one multiplication.
-    scale = (points - 1) / (2 * reach)
-    copies = 0
+    copies, pauses = 0, len(added) > 0
     for r in range(first, last):
         mine = replica_key(key, r)
         for i in range(n):
@@ -107,22 +117,48 @@ def simulate_step(
             u = needs[i]
             if u >= 0:
                 t = max(t, end[u] + hop[i])
-            c = cell[i]
-            took = fixed[c]
+            c, st = cell[i], stage[i]
+            took, more = fixed[c], 0.0
+            if pauses and turn[i] == hit[r, st]:
+                more = added[r, st]
             if drawn[c] > 0:
-                ratio = slow[r, stage[i]] * look_up(op_key(mine, i), tables[which[c]], scale, points, reach)
+                # ``look_up`` written out where it needs no logarithm: a call would take longer than all the rest.
+                bits, row = op_key(mine, i), which[c]
+                at = (bits + 0.5) / 4294967296.0 * cells
+                k = int(at)
+                if 0 < k < cells - 1:
+                    ratio = even[row, k] + (at - k) * (even[row, k + 1] - even[row, k])
+                else:
+                    ratio = look_up(bits, row, tables, even)
+                ratio = ratio * slow[r, st] + more / drawn[c]
                 # Speculative execution: the copy starts when the op is late, and the earlier end counts.
                 if ratio > late:
-                    again = look_up(op_key(mine, n + i), tables[which[c]], scale, points, reach)
-                    again = min(again * slow[(r + 1) % len(slow), stage[i]], ratio - late)
+                    again = look_up(op_key(mine, n + i), which[c], tables, even)
+                    again = min(again * slow[(r + 1) % len(slow), st], ratio - late)
                     ratio = late + again
-                    copied[r, stage[i]] += drawn[c] * again
+                    copied[r, st] += drawn[c] * again
                     copies += 1
-                work[r, stage[i]] += drawn[c] * ratio
-                took += drawn[c] * ratio
+                more = drawn[c] * ratio
+            work[r, st] += more
+            took += more
             end[i] = t + took
-            ends[r, stage[i]] = end[i]
+            ends[r, st] = end[i]
     return copies
+
+
+Paused = tuple[Floats, Floats]
+"""What pauses add to a step, and where in it they lie (0 to 1); replicas × stages."""
+
+
+NOBODY = np.zeros((0, 0))
+
+
+class Strays(NamedTuple):
+    """What makes a step of groups longer beside their draws; arrays of replicas × stages."""
+
+    slow: Floats
+    """How many times as long as usual a group takes."""
+    pauses: Paused | None = None
 
 
 @dataclass(frozen=True)
@@ -134,8 +170,7 @@ class SimulatedStep:
     """What was drawn: work without transfers, up to where a copy was quicker."""
     copied: Floats
     """What copies of late ops took, on other devices."""
-    slow: Floats
-    """How many times as long as usual a group took."""
+    strays: Strays
 
 
 @dataclass(frozen=True)
@@ -155,6 +190,13 @@ class Grid:
     """Of a step: replicas × stages, how many times as long as usual a tensor-parallel group takes."""
     late: float = inf
     """Times its mean that an op may take before another group begins it too."""
+    pauses: Callable[[int], Paused] | None = None
+    """Of a step: what pauses add; None where nobody pauses."""
+
+    @cached_property
+    def even(self) -> Floats:
+        """The tables at chances that lie evenly."""
+        return np.stack([at_even_chances(row) for row in self.tables])
 
     def slowness(self, steps: Iterable[int]) -> Floats:
         """Steps × replicas × stages; ones where nothing is slow. Steps are asked for in order."""
@@ -164,14 +206,18 @@ class Grid:
 
     def step(self, begin: Floats, step: int, seed: int, pool: ThreadPoolExecutor | None = None, parts: int = 1) -> Floats:
         """When every stage of every replica ends its ops in one step: replicas × stages."""
-        return self.simulate(begin, step, seed, self.slowness([step])[0], pool, parts).ends
+        return self.simulate(begin, step, seed, self.strays(step), pool, parts).ends
+
+    def strays(self, step: int) -> Strays:
+        """What makes a step of groups longer beside their draws; steps are asked for in order."""
+        return Strays(self.slowness([step])[0], None if self.pauses is None else self.pauses(step))
 
     def simulate(
         self,
         begin: Floats,
         step: int,
         seed: int,
-        slow: Floats,
+        strays: Strays,
         pool: ThreadPoolExecutor | None = None,
         parts: int = 1,
         some: tuple[int, int] | None = None,
@@ -179,6 +225,7 @@ class Grid:
         """One step with what it was made of; of all replicas, or of some."""
         p = self.program
         ends, work, copied = np.zeros((3, self.replicas, p.stages))
+        added, where = strays.pauses or (NOBODY, NOBODY)
         args = (
             p.before,
             p.needs,
@@ -188,8 +235,12 @@ class Grid:
             self.drawn_ns.ravel(),
             np.repeat(np.arange(2), p.chunks),
             self.tables,
+            self.even,
             np.where(p.takes, self.hop_ns, 0.0),
-            slow,
+            strays.slow,
+            p.turn,
+            added,
+            (where * p.ops_of_stage).astype(np.int64) if len(where) else NOBODY.astype(np.int64),
             begin,
             self.late,
         )
@@ -199,10 +250,10 @@ class Grid:
         cuts = [first + (last - first) * k // parts for k in range(parts + 1)]
 
         def part(k: int) -> int:
-            return int(simulate_step(*args, cuts[k], cuts[k + 1], step, seed, POINTS, REACH, ends, work, copied))
+            return int(simulate_step(*args, cuts[k], cuts[k + 1], step, seed, ends, work, copied))
 
         list((pool.map if pool else map)(part, range(parts)))
-        return SimulatedStep(ends, work, copied, slow)
+        return SimulatedStep(ends, work, copied, strays)
 
 
 @dataclass(frozen=True)
@@ -272,6 +323,8 @@ class Sync:
 
 
 EACH_STEP = Sync()
+# Ops of a step for which threads are worth their while: some milliseconds.
+THREADED_OPS = 1_000_000
 
 
 def steps(
@@ -287,12 +340,13 @@ def steps(
 
     A step is as long as the slowest replica's time from the end of the step before; between meetings replicas drift apart.
     """
-    expect(count * grid.replicas * len(grid.program))
-    zero = np.zeros(grid.replicas)
+    ops = grid.replicas * len(grid.program)
+    expect(count * ops)
+    zero, threads = np.zeros(grid.replicas), cores > 1 and ops > THREADED_OPS
 
     def ends() -> Iterator[Floats]:
         for k in range(count):
-            made = grid.simulate(zero, k, seed, grid.slowness([k])[0], pool if cores > 1 else None, 4 * cores)
+            made = grid.simulate(zero, k, seed, grid.strays(k), pool if threads else None, 4 * cores)
             if seen is not None:
                 seen(made)
             yield made.ends

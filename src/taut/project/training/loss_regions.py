@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from taut.core.array_types import Floats
 from taut.project.marginal_gain import PAYS, Curve, rule, spread
 from taut.project.reserve import STABLE
+from taut.project.training.failures import nodes_of, spare_nodes, spare_ranks
 from taut.project.training.scenario import Scenario
 from taut.project.training.workload import WORKLOAD, scale_failures
 from taut.project.workload import DEFAULT, Estimate, Sampling
@@ -79,7 +80,7 @@ def regimes(
 def _spent(s: Scenario, how: Sampling) -> dict[str, float]:
     """Where the time of a micro-batch goes on the busiest stage, and what failures add to it, ns."""
     made = WORKLOAD.sketch(s, how)
-    terms = {**made.terms, "failures": float(made.step_ns.mean()) * (1 / max(made.kept, 1e-9) - 1)}
+    terms = {**made.terms, "failures": float(made.step_ns.mean()) * (1 / max(made.useful, 1e-9) - 1)}
     return {name: ns / s.job.micro_batches for name, ns in terms.items()}
 
 
@@ -113,7 +114,7 @@ def knobs(s: Scenario) -> Iterator[Knob]:
             yield f"latency of {place}", _tier(i, "latency_us", 1 / MORE), MORE
     yield "jitter", lambda s: WORKLOAD.scale_jitter(s, 1 / MORE), MORE
     yield "failure rates", lambda s: scale_failures(s, 1 / MORE), MORE
-    yield "spares", lambda s: replace(s, failure=replace(s.failure, spares=s.failure.spares + 1)), None
+    yield "spares", lambda s: more_spares(s, 1), None
     yield "memory bandwidth", _device("memory_gb_per_s"), MORE
     yield "peak", _device("peak_tflops", "fp8_tflops"), MORE
     yield "checkpoint time", lambda s: replace(s, failure=replace(s.failure, checkpoint_s=s.failure.checkpoint_s / MORE)), MORE
@@ -126,6 +127,11 @@ def _tier(i: int, name: str, times: float) -> Callable[[Scenario], Scenario]:
         return replace(s, fabric=replace(s.fabric, tiers=tuple(tiers)))
 
     return better
+
+
+def more_spares(s: Scenario, nodes: int) -> Scenario:
+    """So many nodes more held ready."""
+    return replace(s, failure=replace(s.failure, spares=spare_nodes(s.failure, nodes_of(s)) + nodes))
 
 
 def _device(*names: str) -> Callable[[Scenario], Scenario]:
@@ -164,7 +170,7 @@ def _estimate(values: Floats) -> Estimate:
 
 def cost(s: Scenario) -> float:
     """What the job costs a second: money where it is priced, else the accelerators held."""
-    return WORKLOAD.value_and_cost(s)[1] or s.job.world + s.failure.spares * s.fabric.node
+    return WORKLOAD.value_and_cost(s)[1] or s.job.world + spare_ranks(s)
 
 
 def excess_capacity(s: Scenario, how: Sampling = DEFAULT) -> list[SpareCapacity]:
@@ -192,8 +198,8 @@ def excess_capacity(s: Scenario, how: Sampling = DEFAULT) -> list[SpareCapacity]
     rows = [row("as it stands", 0, s, now)]
     if needed > ranks:
         rows.append(row("replicas", needed - ranks, WORKLOAD.at(s, needed), float(curve.known_rates(needed)[0])))
-    for n in SPARES if WORKLOAD.sketch(s, how).histories is not None else ():
-        held = replace(s, failure=replace(s.failure, spares=s.failure.spares + n))
+    for n in SPARES if WORKLOAD.sketch(s, how).kept < 1 else ():
+        held = more_spares(s, n)
         reached = float(Curve(WORKLOAD, held, how, SEEDS).known_rates(ranks)[0])
         rows.append(row("spares", n * s.fabric.node, held, reached))
     return rows

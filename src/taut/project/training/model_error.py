@@ -33,6 +33,8 @@ ENDS = (1 - LEVEL) / 2, (1 + LEVEL) / 2
 CHANCES = (np.arange(99) + 0.5) / 99
 """Quantiles that stand for a distribution where two of them are put together."""
 NONE = np.ones(1)
+EXACT = ModelError(kind="none", papers=0, prior=False, centre=0.0, half_width=0.0)
+"""Of what no published value says how far it is off."""
 
 
 class Paper(Struct, frozen=True, rename={"kind": "class"}):
@@ -110,7 +112,7 @@ def factors(values: Floats, error: ModelError, parameters: Floats = NONE) -> Fac
             total = total + one[0]
     lo, hi = np.exp(np.quantile(total, ENDS))
     widths = np.array([error.half_width, *(float(np.diff(np.quantile(one, ENDS))[0]) / 2 for one in (given, drawn))]) ** 2
-    model, ranges, noise = (float(width) / float(widths.sum()) for width in widths)
+    model, ranges, noise = (float(width) / max(float(widths.sum()), 1e-300) for width in widths)
     return Factors(float(lo), float(hi), IntervalParts(model=model, parameters=ranges, noise=noise))
 
 

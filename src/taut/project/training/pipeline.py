@@ -14,6 +14,7 @@ import numpy as np
 
 from taut.core.array_types import Ints, Mask
 from taut.core.errors import UsageError
+from taut.core.ids import occurrence
 from taut.core.jit import kernel
 
 FORWARD, BACKWARD = 0, 1
@@ -44,6 +45,16 @@ class Program:
         return self.direction * self.chunks + self.chunk
 
     @cached_property
+    def turn(self) -> Ints:
+        """Of each op, how many come before it on its stage."""
+        return occurrence(self.stage)
+
+    @cached_property
+    def ops_of_stage(self) -> Ints:
+        """Ops of each stage."""
+        return np.bincount(self.stage, minlength=self.stages)
+
+    @cached_property
     def takes(self) -> Mask:
         """Whether the input of each op comes from another stage."""
         found: Mask = (self.needs >= 0) & (self.stage[self.needs] != self.stage)
@@ -55,6 +66,49 @@ class Program:
         out = np.zeros(len(self), dtype=bool)
         out[self.needs[self.takes]] = True
         return out
+
+
+@lru_cache(maxsize=256)
+def deal_layers(layers: int, stages: int, per_stage: int, ends: tuple[int, int] = (0, 0)) -> tuple[int, ...]:
+    """Layers of every chunk, as even as can be; ``ends`` are those of the first and the last stage, 0 for as the others.
+
+    What does not divide leaves the ends short, the last chunk first: embedding and logits lie there.
+    """
+    chunks = stages * per_stage
+    out, rest = [0] * chunks, list(range(chunks))
+    for stage, held, way in ((0, ends[0], 1), (stages - 1, ends[1], -1)):
+        if held:
+            own = list(range(stage, chunks, stages))[::way]
+            _deal(out, held, own)
+            layers -= held
+            rest = [chunk for chunk in rest if chunk not in own]
+    # From the ends inwards: the last, the first, the last but one …
+    inwards = [rest[k // 2] if k % 2 else rest[-1 - k // 2] for k in range(len(rest))]
+    _deal(out, layers, inwards)
+    return tuple(out)
+
+
+def _deal(out: list[int], layers: int, chunks: list[int]) -> None:
+    """Deal layers to chunks as evenly as can be, the first of them short."""
+    if chunks:
+        each, more = divmod(layers, len(chunks))
+        for k, chunk in enumerate(chunks):
+            out[chunk] = each + (k >= len(chunks) - more)
+
+
+@lru_cache(maxsize=256)
+def deal_recomputed(dealt: tuple[int, ...], stages: int, per_stage_layers: int) -> tuple[int, ...]:
+    """Of the layers of every chunk, those that are recomputed: so many of a stage, dealt to its chunks in turn."""
+    out = [0] * len(dealt)
+    for stage in range(stages):
+        own = range(stage, len(dealt), stages)
+        left = min(per_stage_layers, sum(dealt[chunk] for chunk in own))
+        while left:
+            for chunk in own:
+                if left and out[chunk] < dealt[chunk]:
+                    out[chunk] += 1
+                    left -= 1
+    return tuple(out)
 
 
 @lru_cache(maxsize=256)

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from taut.core.errors import UsageError
 from taut.project.policy import Policy, Value, number, switch, whole_number
 from taut.project.training import device_work as work
+from taut.project.training.failures import nodes_of, spare_nodes
 from taut.project.training.scenario import MOST_STEPS, Scenario, contradictions
 
 # Of a policy that takes replicas or nodes.
@@ -55,7 +56,7 @@ def _few(s: Scenario) -> int:
 
 def _spares(s: Scenario) -> int:
     """One node of fifty, and one at least: an assumption."""
-    return s.failure.spares + max(1, -(-s.job.world // s.fabric.node) // 50)
+    return spare_nodes(s.failure, nodes_of(s)) + max(1, nodes_of(s) // 50)
 
 
 def _packed(s: Scenario) -> Scenario:
@@ -72,7 +73,7 @@ def _prioritised(s: Scenario) -> Scenario:
 
 def _in_memory(s: Scenario) -> Scenario:
     """A rank's weights and optimiser state go to another node's memory over its port."""
-    held = work.HALF * work.stage_parameters(s) + work.STATE_BYTES * work.sharded_parameters(s)
+    held = work.HALF * work.trained_parameters(s) + work.STATE_BYTES * work.sharded_parameters(s)
     took_s = held / (s.fabric.tiers[min(1, len(s.fabric.tiers) - 1)].gb_per_s * 1e9)
     return _failure(s, checkpoint_s=took_s, restore_s=took_s, restore_nodes=0)
 

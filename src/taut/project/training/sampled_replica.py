@@ -2,125 +2,79 @@
 
 Replicas meet nobody between two synchronisations, so their times are draws from one distribution (what they differ by for
 good is drawn with each), and a step is the longest of as many as there are. One replica is simulated a few hundred times; the
-expected longest of any number is then a look-up. What failures leave is drawn as in the forecast.
+expected longest of any number is then a look-up. What failures leave is expected, not drawn (``failures.expected_kept``).
 """
 
 from __future__ import annotations
 
+import dataclasses
+from dataclasses import dataclass
 from functools import lru_cache
-from math import exp, log
+from math import expm1
 
 import numpy as np
 from msgspec.structs import replace
 
-from taut.core.array_types import Floats, Ints
-from taut.core.jit import expect, kernel
-from taut.project.noise import GRID, POINTS, REACH, Slowness, longest_mean, odds, table
+from taut.core.array_types import Floats
+from taut.core.jit import expect
+from taut.core.normal_score import normal_score, upper_score
+from taut.project.noise import GRID, POINTS, Slowness, longest_mean, mixture, odds, of_ops, table, with_jumps, without_pauses
+from taut.project.pauses import Pauses, Reach, events, forced, rare, reach, usual
 from taut.project.training import policy_effects as effects
-from taut.project.training.failures import JobHistories, domains, nodes_of, simulate_jobs
-from taut.project.training.forecast import HISTORIES, WORK_S, Forecast, step_terms
-from taut.project.training.grid import Grid, Sync, op_key, replica_key, step_key, step_lengths
+from taut.project.training.failures import expected_kept, nodes_of
+from taut.project.training.forecast import Forecast, step_terms
+from taut.project.training.grid import Grid, Paused, Strays, Sync, step_lengths
 from taut.project.training.pipeline import program
-from taut.project.training.scenario import Failure, Noise, Scenario
+from taut.project.training.scenario import Noise, Scenario
 from taut.project.training.step_plan import Plan, plan
-from taut.project.training.step_time import split_work, without_noise
+from taut.project.training.step_time import pause_laws, pipeline_ns, split_work
 
-# Of a sample: schedule, pp, virtual pp, micro-batches, members of a group, steps between syncs, devices dealt by speed.
-Shape = tuple[str, int, int, int, int, int, bool]
+# Of a sample: schedule, pp, virtual pp, micro-batches, members of a group, steps between syncs, devices dealt by speed, how
+# late a hop is.
+Shape = tuple[str, int, int, int, int, int, bool, float]
 # Ops that a sample may take, and how many replicas are drawn whatever that says.
-OPS, FEWEST, MOST = 1_500_000, 250, 1 << 15
-# Parts of equal chance between which a draw is looked up; the first and the last are looked up in log odds.
-CELLS = 1 << 12
+OPS, FEWEST, MOST = 600_000, 250, 1 << 15
+# Ranks whose slowness is drawn for a sample: replicas of many ranks are drawn less often.
+RANKS = 1 << 16
 # Draws from which the sum of a chunk's layers is known; a step has many of them, so their ends matter little.
 SUMS = 1 << 14
 # Replicas whose devices differ for good, where another gate than a barrier wants to know when each of them ends …
 DEVICES = 200
 # … times of replicas that are put together then, and the fewest meetings.
 GATED, MEETINGS = 1 << 15, 20
+# Mean times of an op after which a copy of a paused one has surely ended.
+COPIED = 2.0
+# Quantiles that tell how much later a pause makes replicas.
+DELAYS = 32
 # Share of a sample that tells how its upper end goes on.
 TAIL = 0.2
 # Normal score of the table's end.
 FARTHEST = 7.0
-# Failures that are enough to know their mean cost.
-FAILURES, FEWEST_HISTORIES = 2000, 3
-
-
-@kernel()
-def replica_times(
-    before: Ints,
-    needs: Ints,
-    stage: Ints,
-    cell: Ints,
-    fixed: Floats,
-    drawn: Floats,
-    which: Ints,
-    tables: Floats,
-    even: Floats,
-    slow: Floats,
-    step: int,
-    seed: int,
-    points: int,
-    reach: float,
-    out: Floats,
-) -> int:
-    """Add to ``out`` how long each replica takes for a step.
-
-    The recurrence of ``grid.simulate_step``; look-ups take logarithms only at the ends of a table.
-    """
-    n, cells = len(before), even.shape[1] - 1
-    end = np.empty(n)
-    key = step_key(seed, step)
-    scale = (points - 1) / (2 * reach)
-    for r in range(len(out)):
-        mine = replica_key(key, r)
-        longest = 0.0
-        for i in range(n):
-            t = 0.0
-            if before[i] >= 0:
-                t = end[before[i]]
-            u = needs[i]
-            if u >= 0:
-                t = max(t, end[u])
-            c = cell[i]
-            t += fixed[c]
-            if drawn[c] > 0:
-                x = (op_key(mine, i) + 0.5) / 4294967296.0
-                at = x * cells
-                k = int(at)
-                # Inside, cells of equal chance need no logarithm; the first and last cell hold the tails.
-                if 0 < k < cells - 1:
-                    part = at - k
-                    stray = even[which[c], k] + part * (even[which[c], k + 1] - even[which[c], k])
-                else:
-                    at = (np.log(x / (1 - x)) + reach) * scale
-                    k = min(int(at), points - 2)
-                    part = at - k
-                    stray = tables[which[c], k] + part * (tables[which[c], k + 1] - tables[which[c], k])
-                t += drawn[c] * slow[r, stage[i]] * stray
-            end[i] = t
-            longest = max(longest, t)
-        out[r] += longest
-    return n
 
 
 def rate(s: Scenario, seed: int, measured: Floats | None = None) -> float:
     """Tokens a second that count; ``measured`` are the residuals of a run, as in ``forecast``."""
-    return sketch(s, seed, measured).tokens_per_s
+    mean = expected_step_ns(s, plan(s), seed, measured)
+    return Forecast.tokens_per_s_of(s, mean) * expected_kept(s.failure, nodes_of(s), mean * 1e-9).useful
 
 
 def sketch(s: Scenario, seed: int = 0, measured: Floats | None = None) -> Forecast:
     """A forecast of mean values: every step takes the expected time."""
     p = plan(s)
-    mean = (gated_step_ns if _needs_history(s) else mean_step_ns)(s, p, seed, measured)
-    alone = float(without_noise(s, p).step(np.zeros(1), 0, 0).max())
+    mean, alone = expected_step_ns(s, p, seed, measured), pipeline_ns(s, p)
     return Forecast(
         s.job.world,
         np.array([mean]),
         alone + p.sync_ns + p.optimiser_ns,
         step_terms(s, p, alone, mean),
         s,
-        _job_histories(s, mean, seed),
+        expected=expected_kept(s.failure, nodes_of(s), mean * 1e-9),
     )
+
+
+def expected_step_ns(s: Scenario, p: Plan, seed: int, measured: Floats | None = None) -> float:
+    """Expected step at whatever gate."""
+    return (gated_step_ns if _needs_history(s) else mean_step_ns)(s, p, seed, measured)
 
 
 def _needs_history(s: Scenario) -> bool:
@@ -131,7 +85,46 @@ def _needs_history(s: Scenario) -> bool:
 def mean_step_ns(s: Scenario, p: Plan, seed: int, measured: Floats | None = None) -> float:
     """Expected step: the slowest of the replicas, the synchronisation, the optimiser."""
     residuals = b"" if measured is None else np.asarray(measured, float).tobytes()
-    return _gate_ns(s, _replica_quantiles(s, p, seed, residuals)) + p.sync_ns + p.optimiser_ns
+    pauses, sample = tuple(reach(law, _shape(s)) for law in pause_laws(s, p)), _sample(s, p, seed, residuals)
+    if s.policy.gate != "barrier" or s.policy.clones > 1:
+        # Whom such a gate waits for hardly depends on whether replicas pause at once: each pauses as often by itself.
+        pauses = tuple(
+            one if one.own else dataclasses.replace(one, units=-(-s.job.pp // one.stages), replicas=1) for one in pauses
+        )
+    shared = tuple(one for one in pauses if not one.own)
+    found = replica_quantiles(sample, pauses)
+    gate = _gate_ns(s, found) if not shared else _last_ns(s, found, replica_quantiles(sample, shared), sample, shared)
+    return gate + p.sync_ns + p.optimiser_ns
+
+
+def _shape(s: Scenario) -> tuple[int, int, int]:
+    return s.job.dp, s.job.pp, s.job.tp * s.job.cp
+
+
+def _last_ns(s: Scenario, quantiles: Floats, plain: Floats, sample: Sample, shared: tuple[Reach, ...]) -> float:
+    """Expected longest of all replicas, some of which may pause together.
+
+    P(all come before x) = F(x)^dp × a factor for every unit of those that pause together: a pause makes all its n replicas
+    later by some D, so that they come before x with the chance E[(F₀(x − D) ÷ F₀(x))^n], F₀ without such pauses.
+    """
+    late = [later_by(sample, one) for one in shared]
+    x = with_jumps(np.concatenate([quantiles, *(quantiles[::16, None] + delays for delays in late)], axis=None))
+    log_chance = s.job.dp * _log_chance(quantiles, x)
+    for one, delays in zip(shared, late, strict=True):
+        before = _log_chance(plain, x[:, None] - delays) - _log_chance(plain, x)[:, None]
+        missed = 1 - np.exp(one.replicas * np.minimum(before, 0.0)).mean(axis=1)
+        paused = events(one.law, s.job.steps_between_syncs)
+        # Regular ones come once or not at all, hiccups any number of times.
+        each = np.log1p(-min(paused, 1.0) * np.minimum(missed, 1 - 1e-12)) if one.law.regular else -paused * missed
+        log_chance += one.units * each
+    chance = np.maximum.accumulate(np.exp(log_chance))
+    between = np.diff(chance) @ (x[1:] + x[:-1]) / 2
+    return float(x[0] * chance[0] + between + x[-1] * (1 - chance[-1]))
+
+
+def _log_chance(quantiles: Floats, x: Floats) -> Floats:
+    """Log of the chance to stay below x."""
+    return -np.logaddexp(0.0, -np.interp(x, quantiles, GRID, left=-1e3))
 
 
 def _gate_ns(s: Scenario, quantiles: Floats) -> float:
@@ -139,8 +132,6 @@ def _gate_ns(s: Scenario, quantiles: Floats) -> float:
 
     The first of some clones counts; of these nobody waits, or all do for the last, or for the last that is not dropped.
     """
-    from scipy.special import betainc
-
     clones, many = s.policy.clones, s.job.dp // s.policy.clones
     if clones > 1:
         late = -np.logaddexp(0, GRID) / clones  # log chance of each of them to be later
@@ -149,6 +140,8 @@ def _gate_ns(s: Scenario, quantiles: Floats) -> float:
         return longest_mean(quantiles, 1)
     if s.policy.gate == "barrier":
         return longest_mean(quantiles, many)
+    from scipy.special import betainc
+
     # P(the (many - dropped)-th of many draws comes before x) is a regularised incomplete beta function.
     edges = np.append(odds(GRID[:-1] + (GRID[1] - GRID[0]) / 2)[0], 1.0)
     dropped = s.policy.backup_replicas
@@ -168,9 +161,17 @@ def gated_step_ns(s: Scenario, p: Plan, seed: int, measured: Floats | None = Non
     who = rng.permutation(np.arange(j.dp) * len(later) // j.dp) if j.dp > len(later) else rng.permutation(len(later))[: j.dp]
     lasting = later[np.sort(who) if s.policy.deal_by_speed else who]
     count = 2 * min(max(GATED // j.dp, MEETINGS), 4 * MEETINGS) * every
-    chosen = (ends[rng.integers(len(ends), size=j.dp)] + lasting for _ in range(count))
+    kinds = pause_laws(s, p)
+    pauses = Pauses(kinds, _shape(s), seed) if kinds else None
+    longest = np.inf if s.policy.copy_after == 0 else float(COPIED * split_work(p)[1].max())
+    chosen = (ends[rng.integers(len(ends), size=j.dp)] + lasting + _held_up(pauses, k, longest) for k in range(count))
     drawn = step_lengths(chosen, Sync(effects.gate(s), every, p.sync_ns * every, p.optimiser_ns))
     return float(drawn[count // 2 :].mean())
+
+
+def _held_up(pauses: Pauses | None, step: int, longest: float) -> Floats | float:
+    """How much later each replica ends a step for pauses: by the longest of its stages', or what a copy of an op leaves."""
+    return 0.0 if pauses is None else np.minimum(pauses(step)[0].max(axis=1, keepdims=True), longest)
 
 
 def _sampled_ends(s: Scenario, p: Plan, seed: int, measured: Floats | None) -> tuple[Floats, Floats]:
@@ -179,9 +180,9 @@ def _sampled_ends(s: Scenario, p: Plan, seed: int, measured: Floats | None) -> t
     fixed, drawn = split_work(p)
     residuals = b"" if measured is None else np.asarray(measured, float).tobytes()
     layers, members = max(s.model.layers // len(p.forward_ns), 1), j.tp * j.cp
-    tables = np.stack([_table(_op_noise(s.noise), members, max(n, layers), residuals) for n in p.gates])
+    tables = np.stack([_table(of_ops(s.noise), members, max(n, layers), residuals) for n in p.gates])
     late = effects.copy_threshold(s, tables, Slowness(s.noise, (FEWEST, j.pp, members), seed, s.policy.deal_by_speed), seed)
-    shape = (j.schedule, j.pp, j.virtual_pp, j.micro_batches, members, 1, s.policy.deal_by_speed)
+    shape = (j.schedule, j.pp, j.virtual_pp, j.micro_batches, members, 1, s.policy.deal_by_speed, p.late_ns)
     return _cached_ends(shape, fixed.tobytes(), drawn.tobytes(), tables.tobytes(), late, s.noise, seed)
 
 
@@ -189,65 +190,89 @@ def _sampled_ends(s: Scenario, p: Plan, seed: int, measured: Floats | None) -> t
 def _cached_ends(
     shape: Shape, fixed: bytes, drawn: bytes, tables: bytes, late: float, noise: Noise, seed: int
 ) -> tuple[Floats, Floats]:
-    schedule, pp, virtual_pp, micro_batches, members, _, by_speed = shape
+    schedule, pp, virtual_pp, micro_batches, members, _, by_speed, hop = shape
     todo = program(schedule, pp, virtual_pp, micro_batches)
     many = min(max(OPS // len(todo), FEWEST), MOST)
     expect(many * len(todo))
     sure, mean, quantiles = (np.frombuffer(part).reshape(2, -1) for part in (fixed, drawn, tables))
     fleeting = replace(noise, ranks_spread=0.0, slow_share=0.0, drift_share=0.0)
     passing = Slowness(fleeting, (many, pp, members), seed)
-    ends = Grid(todo, sure, mean, quantiles, 0.0, many, passing, late).step(np.zeros(many), 0, seed)
+    ends = Grid(todo, sure, mean, quantiles, hop, many, passing, late).step(np.zeros(many), 0, seed)
     usual = np.array([[longest_mean(one, 1)] for one in quantiles]) * np.ones(POINTS)
     lasting = Slowness(replace(noise, step_spread=0.0), (DEVICES, pp, members), seed, by_speed)
-    differ = Grid(todo, sure, mean, usual, 0.0, DEVICES, lasting).step(np.zeros(DEVICES), 0, seed)
-    return ends, differ - Grid(todo, sure, mean, usual, 0.0, 1).step(np.zeros(1), 0, seed)
+    differ = Grid(todo, sure, mean, usual, hop, DEVICES, lasting).step(np.zeros(DEVICES), 0, seed)
+    return ends, differ - Grid(todo, sure, mean, usual, hop, 1).step(np.zeros(1), 0, seed)
 
 
-def _replica_quantiles(s: Scenario, p: Plan, seed: int, measured: bytes) -> Floats:
-    """Quantiles at GRID of a replica's mean step between two synchronisations."""
-    j = s.job
-    fixed, drawn = split_work(p)
+def _sample(s: Scenario, p: Plan, seed: int, measured: bytes) -> Sample:
+    j, (fixed, drawn) = s.job, split_work(p)
     layers = max(s.model.layers // len(p.forward_ns), 1)
     parts = tuple(max(n, layers) for n in p.gates)
-    shape = (j.schedule, j.pp, j.virtual_pp, j.micro_batches, j.tp * j.cp, j.steps_between_syncs, s.policy.deal_by_speed)
-    return _cached_quantiles(shape, fixed.tobytes(), drawn.tobytes(), parts, s.noise, seed, measured)
+    cut = (j.schedule, j.pp, j.virtual_pp, j.micro_batches)
+    shape = (*cut, j.tp * j.cp, j.steps_between_syncs, s.policy.deal_by_speed, p.late_ns)
+    return Sample(shape, fixed.tobytes(), drawn.tobytes(), parts, without_pauses(s.noise), seed, measured)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One replica that is simulated some hundred times, and all that its times depend on."""
+
+    shape: Shape
+    fixed: bytes
+    drawn: bytes
+    parts: tuple[int, ...]
+    noise: Noise
+    seed: int
+    measured: bytes
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """How often it is simulated; its stages; members of a group."""
+        _, pp, virtual_pp, micro_batches, members, every, _, _ = self.shape
+        most = min(OPS // (2 * pp * virtual_pp * micro_batches * every), RANKS // (pp * members))
+        return min(max(most, FEWEST), MOST), pp, members
+
+    def means(self, paused: Paused | None = None) -> Floats:
+        """Mean steps between two synchronisations, with such pauses (steps × replicas × stages)."""
+        schedule, pp, virtual_pp, micro_batches, members, every, by_speed, hop = self.shape
+        todo, many = program(schedule, pp, virtual_pp, micro_batches), self.sizes[0]
+        expect(many * every * len(todo))
+        tables = np.stack([_table(of_ops(self.noise), members, n, self.measured) for n in self.parts])
+        sure, mean = (np.frombuffer(part).reshape(2, -1) for part in (self.fixed, self.drawn))
+        grid, slow = Grid(todo, sure, mean, tables, hop, many), Slowness(self.noise, self.sizes, self.seed, by_speed)
+        zero, out = np.zeros(many), np.zeros(many)
+        for step in range(every):
+            pauses = None if paused is None else (paused[0][step], paused[1][step])
+            out += grid.simulate(zero, step, self.seed, Strays(slow(step), pauses)).ends.max(axis=1)
+        return out / every
 
 
 @lru_cache(maxsize=512)
-def _cached_quantiles(
-    shape: Shape, fixed: bytes, drawn: bytes, parts: tuple[int, ...], noise: Noise, seed: int, measured: bytes
-) -> Floats:
-    schedule, pp, virtual_pp, micro_batches, members, every, by_speed = shape
-    todo = program(schedule, pp, virtual_pp, micro_batches)
-    many = min(max(OPS // (len(todo) * every), FEWEST), MOST)
-    expect(many * every * len(todo))
-    tables = np.stack([_table(_op_noise(noise), members, n, measured) for n in parts])
-    even = np.stack([np.interp(np.arange(CELLS + 1) / CELLS, odds(GRID)[0], one) for one in tables])
-    slowness, out = Slowness(noise, (many, pp, members), seed, by_speed), np.zeros(many)
-    for step in range(every):
-        replica_times(
-            todo.before,
-            todo.needs,
-            todo.stage,
-            todo.cell,
-            np.frombuffer(fixed),
-            np.frombuffer(drawn),
-            np.repeat(np.arange(2), todo.chunks),
-            tables,
-            even,
-            slowness(step),
-            step,
-            seed,
-            POINTS,
-            REACH,
-            out,
-        )
-    return _extrapolated(np.sort(out / every))
+def _plain_means(sample: Sample) -> Floats:
+    return sample.means()
 
 
-def _op_noise(noise: Noise) -> Noise:
-    """What of the noise belongs to single ops: the rest changes no table."""
-    return Noise(noise.distribution, noise.spread, noise.tail, times=noise.times)
+@lru_cache(maxsize=512)
+def replica_quantiles(sample: Sample, pauses: tuple[Reach, ...]) -> Floats:
+    """Quantiles at GRID of a replica's mean step, with the pauses that hit nobody else.
+
+    Replicas that have a rare pause are sampled by themselves and mixed in by its rate: a sample of all would miss it.
+    """
+    every, rng = sample.shape[5], np.random.default_rng((sample.seed, 7))
+    always, seldom = usual(pauses, sample.sizes, every, rng), rare(pauses, every)
+    body = _extrapolated(np.sort(sample.means(always) if always[0].any() else _plain_means(sample)))
+    if not seldom:
+        return body
+    more, where = forced(seldom, sample.sizes, every, rng)
+    hit = sample.means((always[0] + more, np.where(more > 0, where, always[1])))
+    return mixture(body, _extrapolated(np.sort(hit)), -expm1(-sum(count for _, count in seldom)))
+
+
+@lru_cache(maxsize=512)
+def later_by(sample: Sample, one: Reach) -> Floats:
+    """How much later replicas end for one pause of a kind: evenly spaced quantiles."""
+    paused = forced([(one, 1.0)], sample.sizes, sample.shape[5], np.random.default_rng((sample.seed, 8)), once=True)
+    return np.quantile(sample.means(paused) - _plain_means(sample), (np.arange(DELAYS) + 0.5) / DELAYS)
 
 
 @lru_cache(maxsize=128)
@@ -260,35 +285,16 @@ def _extrapolated(values: Floats) -> Floats:
 
     A line is a normal end, a parabola an exponential one; one that would turn down is taken as a line.
     """
-    from scipy.special import ndtri, ndtri_exp
-
     n = len(values)
     chance = (np.arange(n) + 0.5) / n
     out = np.interp(GRID, np.log(chance) - np.log1p(-chance), values)
     few = int(n * TAIL)
-    x, y = ndtri(chance[-few:]), values[-few:]
+    x, y = normal_score(chance[-few:], 1 - chance[-few:]), values[-few:]
     # Least squares in normal scores: a straight line would be a normal tail.
     c, b, a = np.polyfit(x, y, 2)
     if b + 2 * c * FARTHEST < 0:
         c, (b, a) = 0.0, np.polyfit(x, y, 1)
     beyond = np.log(chance[-few]) - np.log1p(-chance[-few]) < GRID
-    z = -ndtri_exp(-np.log1p(np.exp(GRID[beyond])))
+    z = upper_score(-np.log1p(np.exp(GRID[beyond])))
     out[beyond] = np.maximum(a + b * z + c * z * z, values[-few])
     return out
-
-
-def _job_histories(s: Scenario, step_ns: float, seed: int) -> JobHistories | None:
-    """Job histories, if anything fails; steps that are about as long share them, because they matter little, or not at all."""
-    nodes = nodes_of(s)
-    per_s = sum(domain.per_s for domain in domains(s.failure, nodes))
-    if per_s == 0:
-        return None
-    many = int(min(max(FAILURES / (per_s * WORK_S), FEWEST_HISTORIES), HISTORIES))
-    # Rounding the step lets scales share their histories (an lru_cache); only warm-up and heat are counted in steps.
-    digits = 2 if s.failure.warmup_share or s.failure.heat_share else 0  # only what comes by and by is counted in steps
-    return _cached_histories(s.failure, nodes, s.fabric.node, exp(round(log(step_ns * 1e-9), digits)), many, seed)
-
-
-@lru_cache(maxsize=2048)
-def _cached_histories(failure: Failure, nodes: int, devices: int, step_s: float, many: int, seed: int) -> JobHistories:
-    return simulate_jobs(failure, nodes, devices, WORK_S, step_s=step_s, count=many, seed=seed)

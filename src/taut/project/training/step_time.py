@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from taut.core.array_types import Floats
 from taut.project.noise import POINTS
+from taut.project.pauses import Law, laws
 from taut.project.training.grid import Grid
 from taut.project.training.pipeline import program
 from taut.project.training.scenario import Scenario
@@ -21,7 +24,7 @@ def without_noise(s: Scenario, p: Plan) -> Grid:
         fixed + sending(p),
         np.zeros_like(fixed),
         np.ones((2, POINTS)),
-        0.0,
+        p.late_ns,
         1,
     )
 
@@ -35,11 +38,30 @@ def sending(p: Plan) -> Floats:
 
 def split_work(p: Plan) -> tuple[Floats, Floats]:
     """Per direction and chunk: time that does not stray (transfers, sending), and the mean of that which does."""
-    transfer, whole = np.array(p.transfer_ns)[:, None], np.stack([p.forward_ns, p.backward_ns])
-    return np.minimum(transfer, whole) + sending(p), np.maximum(whole - transfer, 0.0)
+    whole = np.stack([p.forward_ns, p.backward_ns])
+    return np.minimum(p.transfer_ns, whole) + sending(p), np.maximum(whole - p.transfer_ns, 0.0)
 
 
 def step_ns(s: Scenario, p: Plan | None = None) -> float:
     """A step: the pipeline, the data-parallel synchronisation, the optimiser."""
     p = p or plan(s)
-    return float(without_noise(s, p).step(np.zeros(1), 0, 0).max()) + p.sync_ns + p.optimiser_ns
+    return pipeline_ns(s, p) + p.sync_ns + p.optimiser_ns
+
+
+def pause_laws(s: Scenario, p: Plan) -> tuple[Law, ...]:
+    """The kinds of pauses of a scenario; how many regular ones fall into a step follows from the step without noise."""
+    host = s.fabric.node
+    return laws(s.noise, host, host * s.failure.nodes_per_rack, step_ns(s, p))
+
+
+def pipeline_ns(s: Scenario, p: Plan) -> float:
+    """The same without synchronisation and optimiser."""
+    j, each = s.job, np.stack([p.forward_ns, p.backward_ns]) + sending(p)
+    return _cached_pipeline_ns(j.schedule, j.pp, j.virtual_pp, j.micro_batches, each.tobytes(), p.late_ns)
+
+
+@lru_cache(maxsize=256)
+def _cached_pipeline_ns(schedule: str, pp: int, virtual_pp: int, micro_batches: int, each: bytes, late: float) -> float:
+    fixed = np.frombuffer(each).reshape(2, -1)
+    grid = Grid(program(schedule, pp, virtual_pp, micro_batches), fixed, np.zeros_like(fixed), np.ones((2, POINTS)), late, 1)
+    return float(grid.step(np.zeros(1), 0, 0).max())

@@ -17,8 +17,9 @@ from taut.core.array_types import Floats, Ints
 from taut.core.interval import DRAWS, LEVEL, Z, drawn, estimate, over, share
 from taut.diagnose.job_indices import NORMAL_WIDTH
 from taut.project.noise import Slowness
+from taut.project.pauses import Pauses
 from taut.project.training.failures import JobHistories
-from taut.project.training.grid import Grid, SimulatedStep, Sync, follow_gates, steps
+from taut.project.training.grid import Grid, SimulatedStep, Strays, Sync, follow_gates, steps
 from taut.project.training.job_history import DISCARDED, HOLD, PRODUCTIVE, RECOVER, RESTORE, SAVE, SLOW
 from taut.project.workload import Estimate
 from taut.replay.blame import FALSE_ALARMS
@@ -58,7 +59,8 @@ class StepRecord:
         few = min(max(len(self.kept) // (3 * DEVICE_DRAWS), 1), DEVICE_DRAW_STEPS)
         count, out = max(few, min(self.sync.every, len(self.kept))), []
         for draw in range(1, DEVICE_DRAWS + 1):
-            record = replace(self, grid=replace(self.grid, slow=replace(slowness, draw=draw)), kept=[])
+            pauses = replace(self.grid.pauses) if isinstance(self.grid.pauses, Pauses) else None
+            record = replace(self, grid=replace(self.grid, slow=replace(slowness, draw=draw), pauses=pauses), kept=[])
             out.append((record, record.simulate(count)))
         return out
 
@@ -114,7 +116,7 @@ class StepRecord:
             self.grid.hop_ns,
             self.grid.replicas,
         )
-        ends = quiet.simulate(np.zeros(self.grid.replicas), 0, 0, level).ends
+        ends = quiet.simulate(np.zeros(self.grid.replicas), 0, 0, Strays(level)).ends
         return float(ends.max()) + self.sync.sync_ns / self.sync.every + self.sync.after_ns
 
 
@@ -141,7 +143,7 @@ def effective_throughput_ratio(
     few = step_ns[:MOST]
     again = useful * noiseless_ns / few[drawn(len(few))].mean(axis=1)
     if histories is not None:
-        kept = histories.node_us[:, [PRODUCTIVE, SLOW]].sum(axis=1) / (histories.nodes * histories.count("wall_us"))
+        kept = histories.node_us[:, PRODUCTIVE] / (histories.nodes * histories.count("wall_us"))
         value, again = value * float(kept.mean()), again * kept[_resampled(histories)].mean(axis=1)
     found = _widened(_with_interval(value, again), record, lambda _, took: took)
     # A share of what could be done: steps that a gate does not wait for may be shorter than the one without noise.
@@ -256,10 +258,15 @@ def straggler_cascade_rate(record: StepRecord) -> Estimate | None:
 def _shift(record: StepRecord, k: int, met: Sequence[Floats] | None, replica: int, stage: int) -> Floats:
     """How much earlier each replica would go on after step k with one group at its reference in it."""
     made = record.kept[k]
-    slow = made.slow.copy()
-    slow[replica, stage] *= record.reference_ns[replica, stage] / max(made.work[replica, stage], 1e-9)
+    slow, own = made.strays.slow.copy(), made.work[replica, stage]
+    pauses = made.strays.pauses
+    if pauses is not None:
+        added = pauses[0].copy()
+        own, added[replica, stage] = own - added[replica, stage], 0.0
+        pauses = added, pauses[1]
+    slow[replica, stage] *= record.reference_ns[replica, stage] / max(own, 1e-9)
     zero = np.zeros(record.grid.replicas)
-    again = record.grid.simulate(zero, k, record.seed, slow, some=(replica, replica + 1)).ends[replica]
+    again = record.grid.simulate(zero, k, record.seed, Strays(slow, pauses), some=(replica, replica + 1)).ends[replica]
     if met is None:
         shift = zero
         shift[replica] = made.ends[replica].max() - again.max()

@@ -16,7 +16,9 @@ class Call(Strict, frozen=True):
     """A call of the model: tokens of its prompt and of its answer; nothing generated: no such call."""
 
     prompt: Some = 0
+    """Tokens of its prompt."""
     generated: Some = 0
+    """Tokens of its answer; 0: there is no such call."""
 
 
 class Agents(ReplicaPool, frozen=True, kw_only=True):
@@ -60,11 +62,17 @@ class Tools(Strict, frozen=True):
     """Tools that a turn calls in parallel."""
 
     count: Some = 1
+    """Tools that a turn calls at once."""
     p50_s: Positive = 1.0
+    """Median time of a tool."""
     p99_s: Positive = 10.0
+    """Time that one of a hundred exceeds."""
     tail: Literal["lognormal", "pareto"] = "lognormal"
+    """Distribution that has these two quantiles."""
     failure: Share = 0.0
+    """Chance that a tool ends in an error."""
     timeout_s: NotNegative = 0.0
+    """Time after which a tool is given up; 0: never."""
     retries: tuple[Some, ...] = (2,)
     """Layer by layer, as those of calls."""
     cache_share: Share = 0.0
@@ -94,7 +102,9 @@ class TokenPrice(Strict, frozen=True):
     """What a provider charges for a million tokens."""
 
     prompt: NotNegative | None = None
+    """Money for a million tokens of prompts; none: unpriced."""
     generated: NotNegative | None = None
+    """Money for a million generated tokens; none: unpriced."""
 
 
 class AgentScenario(PoolScenario, frozen=True, kw_only=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
 from msgspec.structs import replace
@@ -56,10 +57,10 @@ def call_sizes(s: AgentScenario) -> Floats:
     return out
 
 
-def call_ns(s: AgentScenario, phase: int, running: int = 0, turn: int = 0) -> float:
-    """Time of a call beside others that run in the pool, without noise, ns."""
+def call_ns(s: AgentScenario, phase: int, running: int = 0, turn: int = 0, settings: Floats | None = None) -> float:
+    """Time of a call beside others that run in the pool, without noise, ns; ``settings`` of the kernel, if known."""
     prompt, generated = call_sizes(s)[phase]
-    settings = kernel_settings(s, 1.0, s.agents.replicas)
+    settings = kernel_settings(s, 1.0, s.agents.replicas) if settings is None else settings
     prompt += s.agents.context_per_turn * turn
     return float(at.call_ns.plain(settings, pace(s).base, float(prompt), float(generated), running))
 
@@ -80,7 +81,8 @@ def phases(s: AgentScenario) -> list[tuple[int, int]]:
 def alone_ns(s: AgentScenario) -> float:
     """A task in an idle pool in which nothing goes wrong, tools at their median."""
     tools = s.agents.turns * s.tools.p50_s * 1e9 * (s.tools.count > 0)
-    return tools + sum(call_ns(s, phase, turn=turn) for phase, turn in phases(s))
+    settings = kernel_settings(s, 1.0, s.agents.replicas)
+    return tools + sum(call_ns(s, phase, turn=turn, settings=settings) for phase, turn in phases(s))
 
 
 def simulate(s: AgentScenario, tasks: int, seed: int) -> AgentOutcome:
@@ -151,8 +153,6 @@ def _outcome(s: AgentScenario, came: Floats, state: Ints, sums: Floats, totals: 
 
 def kernel_settings(s: AgentScenario, span_ns: float, replicas: int) -> Floats:
     """The settings of the kernel, in the order of SETTINGS."""
-    from scipy.special import ndtr
-
     a, t, q = s.agents, s.tools, s.quality
     places = min(a.concurrency * replicas / a.replicas if a.concurrency else np.inf, replicas * batch_of(s))
     own = {
@@ -163,7 +163,7 @@ def kernel_settings(s: AgentScenario, span_ns: float, replicas: int) -> Floats:
         "tool_failure": t.failure, "tool_timeout_ns": t.timeout_s * 1e9, "tool_attempts": s.tool_attempts,
         "tool_cached": t.cache_share, "tool_hedge_ns": -1.0 if t.hedge_s is None else t.hedge_s * 1e9,
         "speculation": t.speculation_share, "tool_p50_ns": t.p50_s * 1e9, "right": q.right, "fallback_right": q.fallback_right,
-        "passes_right": ndtr(q.separation - q.threshold), "passes_wrong": ndtr(-q.threshold),
+        "passes_right": NormalDist().cdf(q.separation - q.threshold), "passes_wrong": NormalDist().cdf(-q.threshold),
     }  # fmt: skip
     return settings_of(SETTINGS, a, pace(s), span_ns, own)
 

@@ -12,13 +12,13 @@ from taut.project.requests.agents import task_kernels as at
 from taut.project.requests.agents.policies import POLICIES
 from taut.project.requests.agents.scenario import AgentScenario
 from taut.project.requests.agents.tasks import AgentOutcome, batch_of, call_ns, phases, simulate, without_jitter
-from taut.project.requests.iteration_time import active_parameters
 from taut.project.requests.pool_workload import PoolForecast, PoolWorkload
 from taut.project.requests.replica_pool import replicas_on
+from taut.project.training.device_work import active_parameters
 from taut.project.workload import Estimate, Sampling
 
 # Tasks of a forecast, unless more are asked for, and of a rate.
-TASKS, QUICK = 10_000, 3_000
+TASKS, QUICK = 10_000, 1_500
 TERMS = {
     "model calls": at.IN_CALL, "queue for the pool": at.IN_QUEUE, "tools": at.IN_TOOLS, "attempts in vain": at.IN_VAIN,
 }  # fmt: skip
@@ -74,6 +74,7 @@ class AgentWorkload(PoolWorkload[AgentScenario]):
     """Tasks of many calls on a shared pool of model replicas."""
 
     name = "agents"
+    piece = "task"
     scenario = AgentScenario
     policies = POLICIES
 
@@ -90,6 +91,10 @@ class AgentWorkload(PoolWorkload[AgentScenario]):
         """The scenario's tasks, and those without jitter."""
         many = max(how.count or 0, TASKS)
         return forecast_of(s, simulate(s, many, how.seed), simulate(without_jitter(s), QUICK, how.seed))
+
+    def sketch(self, s: AgentScenario, how: Sampling) -> PoolForecast:
+        """A forecast of fewer tasks."""
+        return forecast_of(s, simulate(s, QUICK, how.seed), simulate(without_jitter(s), QUICK, how.seed))
 
     def scale_jitter(self, s: AgentScenario, factor: float) -> AgentScenario:
         """Jitter of calls, tools and arrivals."""

@@ -53,6 +53,7 @@ class Arrivals(Strict, frozen=True):
     per_s: NotNegative = 0.0
     """Requests a second, all replicas together; 0: as recorded in the file."""
     process: Literal["poisson", "modulated", "recorded"] = "poisson"
+    """When requests come: independently; at a rate that changes; or as recorded."""
     dispersion: Times = 1.0
     """Index of dispersion of modulated arrivals: variance over mean of their number in a long time."""
     burst_s: Positive = 30.0
@@ -60,10 +61,13 @@ class Arrivals(Strict, frozen=True):
     stray: NotNegative = 1.0
     """Factor of the distance of arrivals from even spacing; 0: evenly spaced."""
     prompt_tokens: Positive = 1024.0
+    """Mean tokens of a prompt."""
     prompt_spread: NotNegative = 0.0
     """Standard deviation over mean; lengths are lognormal."""
     generated_tokens: Positive = 256.0
+    """Mean tokens of an answer."""
     generated_spread: NotNegative = 0.0
+    """Standard deviation over mean of the tokens of answers; lengths are lognormal."""
     file: str = ""
     """Where recorded requests were read from."""
     time_s: tuple[NotNegative, ...] = ()
@@ -80,9 +84,13 @@ class Leaves(Strict, frozen=True):
     """Services that a request asks before the model (retrieval, features); it goes on when all have answered."""
 
     count: Some = 0
+    """Services that each request asks; 0: none."""
     p50_ms: Positive = 1.0
+    """Median time of a service."""
     p99_ms: Positive = 10.0
+    """Time that one of a hundred exceeds."""
     tail: Literal["lognormal", "pareto"] = "lognormal"
+    """Distribution that has these two quantiles."""
     hedge_ms: NotNegative | None = None
     """Time after which another copy of a leaf is asked as well."""
 
@@ -130,8 +138,6 @@ class ServingScenario(PoolScenario, frozen=True, kw_only=True):
         return (
             *pool_contradictions(self, "serving", "promise.latency_ms"),
             (m.layers % v.pp != 0, "serving.pp", f"pp {v.pp} does not divide {m.layers} layers", "choose a divisor"),
-            (m.experts > 0 and not 1 <= m.experts_per_token <= m.experts, "model.experts_per_token",
-             f"{m.experts_per_token} of {m.experts} experts per token", "give 1 or more, at most experts"),
             (recorded and (len(lengths) > 1 or len(a.time_s) < 2), "arrivals.file", "recorded arrivals need a file of requests",
              "name a CSV with arrival times, prompt and generated tokens"),
             (not recorded and a.per_s == 0, "arrivals.per_s", "no requests arrive", "give the requests a second"),

@@ -8,13 +8,13 @@ from msgspec.structs import replace
 from taut.core.errors import UsageError
 from taut.project.figures import quantiles
 from taut.project.noise import scaled
-from taut.project.requests.iteration_time import active_parameters
 from taut.project.requests.pool_workload import PoolForecast, PoolWorkload
 from taut.project.requests.replica_pool import replicas_on
 from taut.project.requests.serving.policies import POLICIES
 from taut.project.requests.serving.request_indices import cascade, fan_out_delay, variance
 from taut.project.requests.serving.scenario import ServingScenario
 from taut.project.requests.serving.servers import ServingOutcome, hedge_ns_of, simulate, without_jitter
+from taut.project.training.device_work import active_parameters
 from taut.project.workload import Sampling
 from taut.result.types import Quantiles
 
@@ -68,6 +68,7 @@ class ServingWorkload(PoolWorkload[ServingScenario]):
     """Replicas of a model that answer requests."""
 
     name = "serving"
+    piece = "request"
     scenario = ServingScenario
     policies = POLICIES
     seeds = 3
@@ -77,7 +78,7 @@ class ServingWorkload(PoolWorkload[ServingScenario]):
         v = s.serving
         replicas, load = replicas_on(v, ranks)
         if replicas * v.pp < max(v.fan_out, 2 if v.prefill_share else 1):
-            raise UsageError(f"{ranks} ranks: {replicas} replicas are too few for {v.fan_out} parts of a request")
+            raise UsageError(f"{ranks} accelerators: {replicas} replicas are too few for {v.fan_out} parts of a request")
         return replace(s, serving=replace(v, replicas=replicas), arrivals=replace(s.arrivals, per_s=s.per_s * load))
 
     def forecast(self, s: ServingScenario, how: Sampling) -> PoolForecast:

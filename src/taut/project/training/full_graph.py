@@ -1,9 +1,11 @@
-"""An oracle for the grid: a scenario as a full operator graph, of the kind that is measured: every rank, every op, every gate.
+"""A scenario as a full operator graph, of the kind that is measured: every rank, every op, every gate.
 
 A replica's program (``pipeline.py``) becomes *beats*: the ranks of a stage do one thing together, each its own op. An op of
 the program is a receive (if its input comes from another stage), work and meetings of the tensor- and context-parallel
 group in turn, and a send (if its result goes to another stage). Then replicas meet, the ranks of a replica meet (they
-need the norm of all gradients before any of them may update), and the optimiser ends the step.
+need the norm of all gradients before any of them may update), and the optimiser ends the step. Gates that let replicas run
+apart are edges from what others had done some meetings ago. What waits for the fastest only is no max-plus system, and has no
+graph: dropped replicas, clones, copies of late ops.
 
 Receives lie in lanes of their own, posted as soon as the one before them is done; everything else of a rank is one lane.
 A send waits for nobody. Rows come in an order that respects what they wait for, so the program of a replay is known
@@ -13,16 +15,19 @@ without a search; works are whole nanoseconds and there are no gaps, so a replay
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
+from taut.core.array_types import Floats, Ints, Texts
 from taut.core.errors import UsageError
 from taut.core.ids import greatest, numbered, occurrence
+from taut.core.jit import Kernel
 from taut.core.tables import NULL, Kind, Member, Op, Table, Trace, Verb
 from taut.graph import Clock, Graph
-from taut.project.noise import POINTS, REACH, table
+from taut.project.noise import CELLS, EVENLY, POINTS, REACH, at_even_chances, table
 from taut.project.training import device_work as work
+from taut.project.training import policy_effects as effects
 from taut.project.training.grid import Grid, op_key, replica_key, step_key
 from taut.project.training.pipeline import FORWARD
 from taut.project.training.scenario import Scenario
@@ -31,6 +36,8 @@ from taut.replay.timeline import replay
 
 MOST_ROWS = 20_000_000
 """Ops of a graph; what is larger is played on the grid."""
+MOST_REPLAYED = 30_000
+"""Ops of a job whose forecast replays its graph: some hundredths of a second. The grid is the same sweep without edges."""
 RECEIVE, WORK, MEET, SEND, SYNC, NORM, UPDATE = range(7)
 LANES = ("main", "receive forward", "receive backward")
 KINDS = np.array(
@@ -45,33 +52,55 @@ class Shape:
     dp: int
     pp: int
     inner: int
-    op: Any
+    op: Ints
     """Op of the program that a beat belongs to."""
-    role: Any
-    nth: Any
+    role: Ints
+    nth: Ints
     """Which part of the op's work it is, or ends."""
-    parts: Any
+    parts: Ints
     """Per op: how many parts its work has."""
 
 
 def graph(
     s: Scenario, grid: Grid, steps: int, seed: int = 0, *, by: Literal["chunk", "layer"] = "chunk", p: Plan | None = None,
-    one: Any = None,
+    one: Floats | None = None,
 ) -> Graph:  # fmt: skip
-    """The job of a scenario, with the work and the draws of a grid of it (see ``step.still``).
+    """The job of a scenario, with the work and the draws of a grid of it (``forecast.with_noise``).
 
     By chunk, an op is a whole chunk, with the very number the grid draws for its group of ranks. By layer, work stops at
     every rendezvous and each rank draws its own, from ``one`` (quantiles as in ``noise.py``; else the scenario's noise).
     """
     p, grid = p or plan(s), replace(grid, replicas=s.job.dp)
     shape = _shape(s, p, grid, steps, by)
-    rows = _rows(s, shape, grid, steps)
+    rows = _rows(s, shape, grid, steps, p.sync_ns > 0)
     if by == "chunk":
         took = _chunks(shape, grid, steps, seed)
     else:
         took = _layers(shape, grid, steps, seed, table(s.noise) if one is None else one)
     work_ns = np.rint(_works(s, shape, grid, p, rows, took)).astype(np.int64)
     return _assembled(s, p, shape, grid, rows, work_ns, steps)
+
+
+def holds(s: Scenario, p: Plan, steps: int) -> bool:
+    """Whether a job is replayed as a graph: a small one, whose gates wait for somebody and not for the fastest."""
+    waits = s.policy.gate != "fastest" and s.policy.clones == 1 and s.policy.copy_after == 0
+    ops = steps * s.job.world * (6 * s.job.micro_batches * s.job.virtual_pp + 3)
+    return waits and ops <= MOST_REPLAYED
+
+
+def replica_ends(s: Scenario, made: Graph) -> Floats:
+    """When each replica has ended each step of a replayed graph: steps × replicas."""
+    played, last = replay(made), np.flatnonzero(made.ops.name == len(made.names) - 1)
+    out = np.zeros((len(made.steps), s.job.dp))
+    np.maximum.at(out, (made.ops.step[last], made.members.dp_rank[made.ops.rank[last]]), played.end_ns[last])
+    return out
+
+
+def step_lengths(s: Scenario, grid: Grid, steps: int, seed: int, p: Plan) -> Floats:
+    """How long every step of a job takes, by replaying its graph."""
+    ends = replica_ends(s, graph(s, grid, steps, seed, p=p))
+    done = np.array([effects.gate(s).counts(each) for each in ends])
+    return np.diff(done, prepend=0.0)
 
 
 def recorded(made: Graph) -> Trace:
@@ -83,7 +112,7 @@ def _shape(s: Scenario, p: Plan, grid: Grid, steps: int, by: str) -> Shape:
     """The beats of a replica: of every op a receive, work and meetings in turn, a send; refused where they are too many."""
     program, inner = grid.program, s.job.tp * s.job.cp
     parts = np.array([max(n, 1) if by == "layer" else 1 for n in p.gates])[program.direction]
-    turns = np.array([2 if inner > 1 or moved > 0 else 1 for moved in p.transfer_ns])[program.direction]
+    turns = np.array([2 if inner > 1 or moved > 0 else 1 for moved in p.transfer_ns.max(axis=1)])[program.direction]
     count = program.takes + parts * turns + program.gives
     rows = steps * inner * s.job.dp * (int(count.sum()) + 3 * s.job.pp)
     if rows > MOST_ROWS:
@@ -100,18 +129,18 @@ def _shape(s: Scenario, p: Plan, grid: Grid, steps: int, by: str) -> Shape:
 class Rows:
     """The ops of all steps, one row each, in order."""
 
-    step: Any
-    replica: Any
-    stage: Any
-    member: Any
-    op: Any
+    step: Ints
+    replica: Ints
+    stage: Ints
+    member: Ints
+    op: Ints
     """Op of the program; -1 at the end of a step."""
-    role: Any
-    nth: Any
+    role: Ints
+    nth: Ints
 
 
-def _rows(s: Scenario, shape: Shape, grid: Grid, steps: int) -> Rows:
-    """Every replica's beats, then what ends a step, step by step."""
+def _rows(s: Scenario, shape: Shape, grid: Grid, steps: int, syncs: bool) -> Rows:
+    """Every replica's beats, then what ends a step, step by step; ranks of one replica may have gradients to sum too."""
     replica, beat, member = np.indices((shape.dp, len(shape.op), shape.inner)).reshape(3, -1)
     last, stage, of, place = np.indices((3, shape.pp, shape.dp, shape.inner)).reshape(4, -1)
     columns = {
@@ -123,52 +152,65 @@ def _rows(s: Scenario, shape: Shape, grid: Grid, steps: int) -> Rows:
     step = np.repeat(np.arange(steps), len(one["op"]))
     all_rows = {name: np.tile(values, steps) for name, values in one.items()}
     synced = (step + 1) % s.job.steps_between_syncs == 0
-    keep = (all_rows["role"] != SYNC) | (synced & (shape.dp > 1))
+    keep = (all_rows["role"] != SYNC) | (synced & (syncs or shape.dp > 1))
     keep &= (all_rows["role"] != NORM) | (shape.pp * shape.inner > 1)
     return Rows(step[keep], **{name: values[keep] for name, values in all_rows.items()})
 
 
-def _chunks(shape: Shape, grid: Grid, steps: int, seed: int) -> Any:
+def _chunks(shape: Shape, grid: Grid, steps: int, seed: int) -> Floats:
     """Work of every op as the grid draws it, transfers in it: steps × replicas × ops × parts × members, the last two 1."""
     took = np.empty((steps, shape.dp, len(grid.program), 1, 1))
     keys, slow, program = _keys(shape.dp, steps, seed), grid.slowness(range(steps)), grid.program
     for i, (cell, direction, stage) in enumerate(zip(program.cell, program.direction, program.stage, strict=True)):
-        drawn = _look_up(op_key.plain(keys, i), grid.tables[direction]) * slow[:, :, stage]
+        drawn = _look_up(_hashed(op_key, keys, i), grid.tables[direction], grid.even[direction]) * slow[:, :, stage]
         took[:, :, i, 0, 0] = grid.fixed_ns.ravel()[cell] + grid.drawn_ns.ravel()[cell] * drawn
+    for k in range(steps):
+        if grid.pauses is None:
+            break
+        added, where = grid.pauses(k)
+        hit = (where * program.ops_of_stage).astype(np.int64)[:, program.stage] == program.turn
+        took[k, :, :, 0, 0] += np.where(hit, added[:, program.stage], 0.0)
     return took
 
 
-def _keys(replicas: int, steps: int, seed: int) -> Any:
+def _keys(replicas: int, steps: int, seed: int) -> Ints:
     """Where the draws of each step and replica begin: steps × replicas."""
-    return replica_key.plain(step_key.plain(seed, np.arange(steps))[:, None], np.arange(replicas)[None, :])
+    begin = _hashed(step_key, seed, np.arange(steps))
+    return _hashed(replica_key, begin[:, None], np.arange(replicas)[None, :])
 
 
-def _look_up(bits: Any, row: Any) -> Any:
+def _hashed(hash_of: Kernel[int], *keys: Ints | int) -> Ints:
+    """A hash of the grid over whole arrays."""
+    return np.asarray(hash_of.plain(*keys))
+
+
+def _look_up(bits: Ints, row: Floats, even: Floats) -> Floats:
     """The quantiles of a table (one row of it) that draws of 32 bits stand for."""
     x = (bits.astype(float) + 0.5) / 4294967296.0
     at = (np.log(x / (1 - x)) + REACH) * ((POINTS - 1) / (2 * REACH))
     k = at.astype(np.int64)
-    return (1 - at + k) * row[k] + (at - k) * row[k + 1]
+    tails = (1 - at + k) * row[k] + (at - k) * row[k + 1]
+    return np.where((x * CELLS >= 1) & (x * CELLS < CELLS - 1), np.interp(x, EVENLY, even), tails)
 
 
-def _layers(shape: Shape, grid: Grid, steps: int, seed: int, one: Any) -> Any:
+def _layers(shape: Shape, grid: Grid, steps: int, seed: int, one: Floats) -> Floats:
     """The same with a number for every part and every rank; the transfers are in the parts."""
     keys = _keys(shape.dp, steps, seed)
-    slow = grid.slowness(range(steps))
+    slow, even = grid.slowness(range(steps)), at_even_chances(one)
     took = np.zeros((steps, shape.dp, len(grid.program), int(shape.parts.max()), shape.inner))
     for i, parts in enumerate(shape.parts.tolist()):
         own = np.arange(1, parts * shape.inner + 1).reshape(parts, shape.inner)
-        strays = _look_up(op_key.plain(op_key.plain(keys, i)[:, :, None, None], own), one)
+        strays = _look_up(_hashed(op_key, _hashed(op_key, keys, i)[:, :, None, None], own), one, even)
         cell, stage = grid.program.cell[i], grid.program.stage[i]
         mean = grid.drawn_ns.ravel()[cell] * slow[:, :, stage, None, None]
         took[:, :, i, :parts] = (grid.fixed_ns.ravel()[cell] + mean * strays) / parts
     return took
 
 
-def _works(s: Scenario, shape: Shape, grid: Grid, p: Plan, rows: Rows, took: Any) -> Any:
+def _works(s: Scenario, shape: Shape, grid: Grid, p: Plan, rows: Rows, took: Floats) -> Floats:
     """Work of every row, ns. What a grid's op takes holds its transfers, and its send where that keeps the sender busy."""
-    busy_ns = p.hop_ns if grid.hop_ns == 0 else 0.0
-    moved = np.array(p.transfer_ns)[grid.program.direction] / shape.parts
+    busy_ns = p.hop_ns if grid.hop_ns == p.late_ns else 0.0
+    moved = p.transfer_ns.ravel()[grid.program.cell] / shape.parts
     sent = np.where(grid.program.gives, busy_ns, 0.0) / shape.parts
     out = np.zeros(len(rows.op))
     for role, value in ((RECEIVE, busy_ns + grid.hop_ns), (SEND, busy_ns), (UPDATE, p.optimiser_ns)):
@@ -183,13 +225,13 @@ def _works(s: Scenario, shape: Shape, grid: Grid, p: Plan, rows: Rows, took: Any
     return out
 
 
-def _assembled(s: Scenario, p: Plan, shape: Shape, grid: Grid, rows: Rows, work_ns: Any, steps: int) -> Graph:
+def _assembled(s: Scenario, p: Plan, shape: Shape, grid: Grid, rows: Rows, work_ns: Ints, steps: int) -> Graph:
     rank = (rows.stage * shape.dp + rows.replica) * shape.inner + rows.member
     direction = np.append(grid.program.direction, FORWARD)[rows.op]
     lane = np.where(rows.role == RECEIVE, 1 + direction, 0)
-    gate, gates = _gates(shape, grid, rows)
+    gate, gates = _gates(s, shape, grid, rows)
     wait = np.where(rows.role == SEND, NULL, gate)
-    ptr, pred = _preds(rows, rank, lane, grid, shape)
+    ptr, pred = _preds(s, rows, rank, lane, grid, shape)
     names, name = _names(s, grid, rows)
     groups, group = _groups(shape, rows)
     members = _members(s, shape)
@@ -218,14 +260,17 @@ def _assembled(s: Scenario, p: Plan, shape: Shape, grid: Grid, rows: Rows, work_
     return replace(made, ops=made.ops.replace(start_ns=played.arrival_ns, end_ns=played.end_ns))
 
 
-def _gates(shape: Shape, grid: Grid, rows: Rows) -> tuple[Any, int]:
+def _gates(s: Scenario, shape: Shape, grid: Grid, rows: Rows) -> tuple[Ints, int]:
     """Gate of every row, in the order in which their last members come; -1 for none."""
-    role = rows.role
+    role, policy = rows.role, s.policy
     hop, meet, sync = (role == SEND) | (role == RECEIVE), (role == MEET) & (shape.inner > 1), role == SYNC
+    together = policy.group_replicas or shape.dp
+    if shape.dp == 1 or policy.gate in ("ring", "none") or (policy.gate == "stale" and policy.slack):
+        sync &= False
     inside = hop | meet | sync | (role == NORM)
     sender = np.where(role == SEND, rows.op, grid.program.needs[rows.op])
     keys = (
-        rows.step, np.where(hop, SEND, role), np.where(sync, rows.stage, rows.replica),
+        rows.step, np.where(hop, SEND, role), np.where(sync, rows.stage * shape.dp + rows.replica // together, rows.replica),
         np.select([hop, meet, sync], [sender, rows.op, rows.member], 0), np.select([hop, meet], [rows.member, rows.nth], 0),
     )  # fmt: skip
     found, count = numbered(*(key[inside] for key in keys))
@@ -237,7 +282,7 @@ def _gates(shape: Shape, grid: Grid, rows: Rows) -> tuple[Any, int]:
     return gate, count
 
 
-def _events(join: Any, wait: Any, slots: int) -> Any:
+def _events(join: Ints, wait: Ints, slots: int) -> Ints:
     """Every row arrives in its turn; those who wait end as soon as the last of their slot has arrived."""
     rows, waits = np.arange(len(join)), np.flatnonzero(wait >= 0)
     last = greatest(join[join >= 0], slots, rows[join >= 0])
@@ -246,7 +291,7 @@ def _events(join: Any, wait: Any, slots: int) -> Any:
     return np.concatenate([rows, ~waits])[order]
 
 
-def _preds(rows: Rows, rank: Any, lane: Any, grid: Grid, shape: Shape) -> tuple[Any, Any]:
+def _preds(s: Scenario, rows: Rows, rank: Ints, lane: Ints, grid: Grid, shape: Shape) -> tuple[Ints, Ints]:
     """What each row follows: the row before in its lane, and work its receive; the first receive of a step its begin."""
     n = len(rank)
     before = _before(rank * len(LANES) + lane)
@@ -255,12 +300,33 @@ def _preds(rows: Rows, rank: Any, lane: Any, grid: Grid, shape: Shape) -> tuple[
     fed = np.flatnonzero((rows.role == WORK) & (rows.nth == 0))
     fed = fed[grid.program.takes[rows.op[fed]]]
     follows = np.flatnonzero(before >= 0)
-    source, target = np.concatenate([before[follows], fed - shape.inner]), np.concatenate([follows, fed])
+    others, met = _earlier_meetings(s, rows, rank, before, shape)
+    source, target = np.concatenate([before[follows], fed - shape.inner, others]), np.concatenate([follows, fed, met])
     order = np.argsort(target, kind="stable")
     return np.concatenate([[0], np.cumsum(np.bincount(target, minlength=n))]).astype(np.int64), source[order]
 
 
-def _before(key: Any) -> Any:
+def _earlier_meetings(s: Scenario, rows: Rows, rank: Ints, before: Ints, shape: Shape) -> tuple[Ints, Ints]:
+    """(rows that a meeting waits for, its row): what a neighbour, or everybody, had done some meetings ago."""
+    policy, none = s.policy, np.zeros(0, np.int64)
+    ago = policy.slack - 1 if policy.gate == "ring" else policy.slack
+    sync = np.flatnonzero(rows.role == SYNC)
+    if policy.gate not in ("ring", "stale", "hierarchical") or not len(sync) or (policy.gate == "stale" and not ago):
+        return none, none
+    meeting = rows.step // s.job.steps_between_syncs
+    came = np.full((int(meeting.max()) + 1, s.job.world), NULL)
+    came[meeting[sync], rank[sync]] = before[sync]
+    sync = sync[meeting[sync] >= ago]
+    sources, targets = [], []
+    for apart in [1] if policy.gate == "ring" else range(shape.dp):
+        other = (rows.replica[sync] - apart) % shape.dp
+        theirs = (rows.stage[sync] * shape.dp + other) * shape.inner + rows.member[sync]
+        sources.append(came[meeting[sync] - ago, theirs])
+        targets.append(sync)
+    return np.concatenate(sources), np.concatenate(targets)
+
+
+def _before(key: Ints) -> Ints:
     """The row before with the same key, -1 for none."""
     order = np.argsort(key, kind="stable")
     out = np.full(len(key), NULL)
@@ -269,7 +335,7 @@ def _before(key: Any) -> Any:
     return out
 
 
-def _begins(rows: Rows, rank: Any) -> Any:
+def _begins(rows: Rows, rank: Ints) -> Ints:
     """The update of the same rank that ended the step before, -1 in the first step."""
     ends = np.flatnonzero(rows.role == UPDATE)
     at = np.empty((int(rows.step.max()) + 2, int(rank.max()) + 1), dtype=np.int64)
@@ -278,7 +344,7 @@ def _begins(rows: Rows, rank: Any) -> Any:
     return at[rows.step, rank]
 
 
-def _names(s: Scenario, grid: Grid, rows: Rows) -> tuple[list[str], Any]:
+def _names(s: Scenario, grid: Grid, rows: Rows) -> tuple[list[str], Ints]:
     """Class names: direction and, where a stage has several chunks, which of them."""
     p = grid.program
     words = {RECEIVE: "recv", WORK: "compute", MEET: _verbs(s)[MEET].word, SEND: "send"}
@@ -288,12 +354,12 @@ def _names(s: Scenario, grid: Grid, rows: Rows) -> tuple[list[str], Any]:
     return [*inside, "grads-sync", "grads-norm", "optimiser"], np.where(rows.role < SYNC, index, len(inside) + rows.role - SYNC)
 
 
-def _verbs(s: Scenario) -> Any:
+def _verbs(s: Scenario) -> Texts:
     inside = Verb.ALL_REDUCE if s.job.tp > 1 else Verb.ALL_GATHER
     return np.array([Verb.RECV, Verb.NONE, inside, Verb.SEND, Verb.ALL_REDUCE, Verb.ALL_REDUCE, Verb.NONE], dtype=object)
 
 
-def _groups(shape: Shape, rows: Rows) -> tuple[dict[str, list[int]], Any]:
+def _groups(shape: Shape, rows: Rows) -> tuple[dict[str, list[int]], Ints]:
     """Process groups with their ranks, and the group of every row that meets in one."""
     ranks = np.arange(shape.pp * shape.dp * shape.inner).reshape(shape.pp, shape.dp, shape.inner)
     stages, columns = ranks.reshape(-1, shape.inner), ranks.transpose(0, 2, 1).reshape(-1, shape.dp)
@@ -320,7 +386,7 @@ def _members(s: Scenario, shape: Shape) -> Table:
     })  # fmt: skip
 
 
-def _peers(shape: Shape, grid: Grid, rows: Rows, rank: Any) -> Any:
+def _peers(shape: Shape, grid: Grid, rows: Rows, rank: Ints) -> Ints:
     """Other end of sends and receives: the same member of the stage before or after."""
     p = grid.program
     to = np.full(len(p), NULL)
@@ -331,7 +397,7 @@ def _peers(shape: Shape, grid: Grid, rows: Rows, rank: Any) -> Any:
     return np.where(hop, rank + (other - rows.stage) * shape.dp * shape.inner, NULL)
 
 
-def _sizes(s: Scenario, rows: Rows) -> Any:
+def _sizes(s: Scenario, rows: Rows) -> Ints:
     """Bytes of what is moved: activations, gradients; -1 for what moves nothing."""
     passed = work.HALF * work.tokens_of(s.model, s.job) * s.model.hidden
     bytes_of = np.full(UPDATE + 1, NULL)
@@ -345,7 +411,7 @@ def _left_out(s: Scenario, p: Plan) -> tuple[str, ...]:
     out = []
     if p.hidden_ns > 0:
         out.append("data-parallel transfers that hide under the backward pass are not in the graph")
-    if s.policy.gate != "barrier" or s.policy.clones > 1 or s.policy.copy_after > 0:
+    if s.policy.gate == "fastest" or s.policy.clones > 1 or s.policy.copy_after > 0:
         out.append("replicas meet at a barrier in the graph, and nothing is done twice, whatever the policy")
     if s.job.ep > 1:
         out.append("expert-parallel ranks of several replicas do not meet in the graph: their transfers are times")

@@ -1,0 +1,67 @@
+"""What each policy of a comparison gives alone, and what all of them give together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from taut.core.errors import InputRefused, UsageError
+from taut.project.policy import S
+from taut.project.with_policies import Assessment, Standing, apply_policies, policies_of
+from taut.project.workload import Sampling, Workload
+from taut.result.types import Forecast, PolicyComparison, PolicyGain, Threshold
+
+
+def policy_gains(
+    kind: Workload[S], own: Assessment[S], compared: Sequence[PolicyComparison], how: Sampling
+) -> list[PolicyGain]:
+    """For each comparison at the scale of ``own``: its policies one by one, then together; each is computed once."""
+    found: dict[str, PolicyGain] = {}
+    for one in compared:
+        if one.ranks != own.answer.ranks:
+            continue
+        parts = [part.strip() for part in one.name.split(",")]
+        for part in parts if len(parts) > 1 else ():
+            if part not in found:
+                found[part] = _alone(kind, own, part, how)
+        sides = one.forecast.without, one.forecast.with_
+        found[one.name] = _gain(one.name, sides, one.threshold.with_)
+    return list(found.values())
+
+
+def _alone(kind: Workload[S], own: Assessment[S], name: str, how: Sampling) -> PolicyGain:
+    try:
+        changed = apply_policies(own.scenario, policies_of(kind, name))
+        after = Standing(kind, changed, how, own.answer.ranks).assess(changed, best=own.answer.best)
+        return _gain(name, (own.entry(), after.entry()), after.threshold)
+    except (InputRefused, UsageError) as refused:
+        return PolicyGain(
+            name=name, together=False, ranks=own.answer.ranks, rate_change=None, cost_per_unit_change=None,
+            energy_per_unit_change=None, regime=None, threshold=None, tried=None, refused=str(refused),
+        )  # fmt: skip
+
+
+def _gain(name: str, sides: tuple[Forecast, Forecast], far: Threshold | None) -> PolicyGain:
+    before, after = sides
+    return PolicyGain(
+        name=name,
+        together="," in name,
+        ranks=before.ranks,
+        rate_change=_change(delivered_per_s(before), delivered_per_s(after)),
+        cost_per_unit_change=_change(before.cost_per_unit, after.cost_per_unit),
+        energy_per_unit_change=_change(before.energy_per_unit_j, after.energy_per_unit_j),
+        regime=after.regime.kind if after.regime else None,
+        threshold=far.ranks if far else None,
+        tried=far.tried if far else None,
+    )
+
+
+def delivered_per_s(found: Forecast) -> float | None:
+    """Work a second that counts: requests or tasks as promised, tokens of training, requests of control loops."""
+    for rate in (found.goodput_per_s, found.tokens_per_s, found.requests_per_s):
+        if isinstance(rate, (int, float)):
+            return rate
+    return None
+
+
+def _change(before: float | None, after: float | None) -> float | None:
+    return None if before is None or after is None or before == 0 else after / before - 1
