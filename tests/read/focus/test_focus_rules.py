@@ -16,6 +16,7 @@ TAX = {
     "ContractedUnitPrice": "", "SkuId": "", "SkuPriceId": "", "ConsumedQuantity": "", "ConsumedUnit": "",
     "ChargeFrequency": "Recurring",
 }  # fmt: skip
+NO_SKU = {"SkuMeter": "", "SkuPriceDetails": ""}
 COMMITTED = {
     "CommitmentDiscountId": "c1", "CommitmentDiscountCategory": "Spend", "CommitmentDiscountName": "plan",
     "CommitmentDiscountStatus": "Used", "CommitmentDiscountType": "Plan", "PricingCategory": "Committed", "BilledCost": "0",
@@ -33,13 +34,12 @@ SHARED = {
     ("version", "cells"),
     [
         ("1.0", {}), ("1.0", TAX), ("1.0", COMMITTED), ("1.1", COMMITTED | QUANTITY), ("1.4", SHARED),
-        ("1.0", {"ListCost": "20.004", "PricingQuantity": "10.002"}),
+        ("1.0", {"ListCost": "20.004", "ContractedCost": "20.004", "PricingQuantity": "10.002"}),
         ("1.0", {"ChargeClass": "Correction", "ChargePeriodStart": "2026-09-05T10:00:00Z", "ListCost": "3", "SkuId": ""}),
-        ("1.2", {"InvoiceId": ""}),
+        ("1.2", {"InvoiceId": ""}), ("1.0", TAX | {"ChargeCategory": "Credit", "ListUnitPrice": "2", "ListCost": "9"}),
     ],
 )  # fmt: skip
 def test_a_row_that_follows_the_rules_breaks_none(version: str, cells: dict[str, str], tmp_path: Path) -> None:
-    cells = cells | ({"ContractedCost": "20.004"} if "PricingQuantity" in cells and cells.get("ListCost") else {})
     assert read_focus(bill(tmp_path, [usage(version, **cells)])).broken == ()
 
 
@@ -84,6 +84,8 @@ CASES = [
     ("1.4", SHARED | {"AllocatedMethodDetails": '{"Elements": []}'}, "AllocatedMethodDetails-Elements"),
     ("1.4", SHARED | {"AllocatedMethodDetails": '{"Elements": [{"AllocatedRatio": 0.4}]}'}, "AllocatedMethodDetails-Sum"),
     ("1.4", {"InvoiceDetailId": ""}, "InvoiceDetailId-NotNull"),
+    ("1.4", TAX | NO_SKU | {"ChargeCategory": "Adjustment", "PricingCategory": "Other"}, "PricingCategory-SkuPriceId"),
+    ("1.4", TAX | NO_SKU | {"ChargeCategory": "Credit", "ListUnitPrice": "2", "ListCost": "9"}, "ListCost-C-008-C"),
 ]
 # fmt: on
 

@@ -90,13 +90,15 @@ def _product(cost: str, price: str) -> Rule:
     return Rule(f"{cost}-C-009-C", cost, what, off, (price, "PricingQuantity"))
 
 
-def _as_billed(cost: str, rule: str) -> Rule:
+def _as_billed(cost: str, rule: str, price: str = "") -> Rule:
+    """A credit costs what is billed; before 1.4 that is asked only of credits without a unit price, where cost has one."""
+
     def off(v: Charged) -> Mask:
         import pyarrow.compute as pc
 
         unlike = pc.not_equal(v.table[cost], v.table["BilledCost"]).fill_null(False).to_numpy(zero_copy_only=False)
         found: Mask = unlike & v.is_("ChargeCategory", "Credit")
-        return found
+        return found & v.null(price) if price and v.version < "1.4" else found
 
     return Rule(rule, cost, f"{cost} of a credit is not its BilledCost", off, ("BilledCost", "ChargeCategory"))
 
@@ -207,9 +209,12 @@ RULES: tuple[Rule, ...] = (
         lambda v: _several(v, "InvoiceId", "BillingCurrency"), ("InvoiceId",), "1.2",
     ),
     Rule(
-        "InvoiceId-C-issuer", "InvoiceId", "one InvoiceId has several values of InvoiceIssuerName",
+        "InvoiceId-OneIssuer", "InvoiceId", "one InvoiceId has several values of InvoiceIssuerName",
         lambda v: _several(v, "InvoiceId", "InvoiceIssuerName"), ("InvoiceIssuerName",), "1.2",
     ),
+    *_together("ConsumedQuantity", "SkuPriceId", "ConsumedQuantity-SkuPriceId", "", "1.4"),
+    *_together("CommitmentDiscountQuantity", "SkuPriceId", "CommitmentDiscountQuantity-SkuPriceId", "", "1.4"),
+    *_together("PricingCategory", "SkuPriceId", "PricingCategory-SkuPriceId", "", "1.4"),
     *_together("InvoiceDetailId", "InvoiceId", "InvoiceDetailId-Null", "InvoiceDetailId-NotNull", "1.4"),
     _null_for_tax("ContractedUnitPrice", "ContractedUnitPrice-C-005-C"),
     _null_for_tax("ListUnitPrice", "ListUnitPrice-C-004-C"),
@@ -296,9 +301,9 @@ RULES: tuple[Rule, ...] = (
     _negative("ListUnitPrice", "ListUnitPrice-C-008-M"),
     _product("ContractedCost", "ContractedUnitPrice"),
     _product("ListCost", "ListUnitPrice"),
-    _as_billed("ContractedCost", "ContractedCost-C-008-C"),
+    _as_billed("ContractedCost", "ContractedCost-C-008-C", "ContractedUnitPrice"),
     _as_billed("EffectiveCost", "EffectiveCost-C-010-C"),
-    _as_billed("ListCost", "ListCost-C-008-C"),
+    _as_billed("ListCost", "ListCost-C-008-C", "ListUnitPrice"),
     Rule(
         "EffectiveCost-C-005-C", "EffectiveCost", "EffectiveCost of the purchase of a commitment is not 0",
         lambda v: v.is_("ChargeCategory", "Purchase") & v.there("CommitmentDiscountId") & (v.number("EffectiveCost") != 0)
