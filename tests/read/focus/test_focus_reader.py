@@ -139,6 +139,28 @@ def test_a_folder_of_files_is_one_bill_and_its_metadata_name_the_version(tmp_pat
     assert any("left out: readme.txt" in note for note in charges.notes)
 
 
+def test_files_may_have_different_columns(tmp_path: Path) -> None:
+    bill(tmp_path, [usage(x_a="1")], "1.csv")
+    bill(tmp_path, [usage("1.2", x_b="2")], "2.csv")
+    charges = read_focus([tmp_path / "1.csv", tmp_path / "2.csv"])
+    assert charges.table.select(["x_a", "x_b", "InvoiceId"]).to_pylist() == [
+        {"x_a": "1", "x_b": None, "InvoiceId": None}, {"x_a": None, "x_b": "2", "InvoiceId": "inv-1"},
+    ]  # fmt: skip
+    assert charges.version == "1.2"
+    assert "different versions of FOCUS" in charges.notes[0]
+
+
+def test_columns_of_odd_types_in_parquet_are_texts_or_refused(tmp_path: Path) -> None:
+    row = {name: pa.array([cell]) for name, cell in usage().items()}
+    odd = {"x_flag": pa.array([True]), "x_list": pa.array([[1, 2]]), "SubAccountId": pa.array([77])}
+    pq.write_table(pa.table(row | odd), tmp_path / "a.parquet")
+    table = read_focus(tmp_path / "a.parquet").table
+    assert [table[name].to_pylist() for name in odd] == [["true"], ["[1, 2]"], ["77"]]
+    pq.write_table(pa.table(row | {"ListCost": pa.array([True])}), tmp_path / "b.parquet")
+    with pytest.raises(InputRefused, match="column ListCost holds bool, not numbers"):
+        read_focus(tmp_path / "b.parquet")
+
+
 def test_a_bill_of_many_blocks_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [
         usage(ResourceId=f"i-{i}", BilledCost=f"{i}.25", ChargePeriodStart=f"2026-10-05 0{i % 9}:00:00") for i in range(200)

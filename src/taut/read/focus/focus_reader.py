@@ -81,6 +81,8 @@ class _Notes(Struct):
     lost: Rounded
     left_out: list[str]
     said: list[str]
+    metadata: dict[Path, str | None]
+    """Folder → the version that its metadata name."""
 
 
 def read_focus(paths: Paths) -> Charges:
@@ -88,7 +90,7 @@ def read_focus(paths: Paths) -> Charges:
     import pyarrow as pa
 
     asked = [str(path) for path in listed(paths)]
-    notes = _Notes(Clock(), Rounded(), [], [])
+    notes = _Notes(Clock(), Rounded(), [], [], {})
     tables: list[pa.Table] = []
     files: list[ChargeFile] = []
     broken: list[list[Broken]] = []
@@ -218,8 +220,9 @@ def _from_parquet(table: ParquetTable, label: str, notes: _Notes) -> _File:
         found.validate(full=True)  # codes of a damaged file may point nowhere
     if any(str(found[wanted[name]].type) in {"double", "float"} for name in COSTS if name in wanted):
         notes.said.append(f"{label}: costs are binary floats in the file; each was read as the shortest decimal that means it")
-    for batch in found.to_batches(max_chunksize=1 << 18):
-        file.add(batch)
+    with readable(label, "Parquet file"):
+        for batch in found.to_batches(max_chunksize=1 << 18):
+            file.add(batch)
     return file.done(table.names)
 
 
@@ -317,7 +320,10 @@ def _normalised(table: pa.Table, label: str) -> pa.Table:
 def _version(path: str, names: list[str], notes: _Notes) -> str:
     """The version of a file: what metadata beside it say, else what its columns tell."""
     told = version_of(names)
-    said = _metadata_version(path)
+    folder = Path(path).parent
+    if path != STDIN and folder not in notes.metadata:
+        notes.metadata[folder] = _metadata_version(folder)
+    said = notes.metadata.get(folder)
     if said is None or said == told:
         return told
     if said not in VERSIONS:
@@ -328,11 +334,10 @@ def _version(path: str, names: list[str], notes: _Notes) -> str:
     return said
 
 
-def _metadata_version(path: str) -> str | None:
-    """The version that a JSON file in the same folder names, if exactly one is named."""
-    folder = Path(path).parent if path != STDIN else None
+def _metadata_version(folder: Path) -> str | None:
+    """The version that JSON files in a folder name, if they name exactly one."""
     found: set[str] = set()
-    for beside in sorted(folder.glob("*.json"))[:64] if folder else ():
+    for beside in sorted(folder.glob("*.json"))[:64]:
         try:
             if beside.stat().st_size > METADATA_BYTES:
                 continue
