@@ -109,7 +109,7 @@ def drawn(name: str, count: int) -> None:
         inside += (found.lo or 0) <= there[-1] <= (found.hi or float("inf"))
     low, high = np.quantile(there, (0.1, 0.9), method="nearest")
     print(
-        f"| {name} | {found.ranks:,} ({found.lo:,}–{found.hi or 'open'}) | {exact.lo:,}–{exact.hi:,} "
+        f"| {name} | {found.ranks:,} ({found.lo:,}–{f'{found.hi:,}' if found.hi else 'open'}) | {exact.lo:,}–{exact.hi:,} "
         f"| {low:,.0f}–{high:,.0f} | {inside / count:.0%} |", flush=True,
     )  # fmt: skip
 

@@ -137,12 +137,34 @@ def test_each_policy_is_shown_alone_and_all_together() -> None:
     assert after.tokens_per_s
     assert before.cost_per_unit
     assert after.cost_per_unit
-    assert gain.rate_change == pytest.approx(after.tokens_per_s / before.tokens_per_s - 1)
-    assert gain.cost_per_unit_change == pytest.approx(after.cost_per_unit / before.cost_per_unit - 1)
+    # Sketched on both sides, where the comparison draws eight steps.
+    assert gain.rate_change == pytest.approx(after.tokens_per_s / before.tokens_per_s - 1, abs=0.01)
+    assert gain.cost_per_unit_change == pytest.approx(after.cost_per_unit / before.cost_per_unit - 1, abs=0.01)
     assert gain.regime == alone.regime.with_
     assert gain.threshold == (alone.threshold.with_.ranks if alone.threshold.with_ else None)
     said = render_forecasts(result, Screen(width=80))
     assert any(line.startswith("all together") for line in said.splitlines())
+
+
+def test_what_copies_of_late_work_take_is_in_their_cost() -> None:
+    """Only drawn steps count copies: such a policy is drawn, not sketched."""
+    result = asked(small(noise={"step_spread": 0.3}), policies=["speculative,local-steps=2"])
+    assert isinstance(result.gains, list)
+    copies = result.gains[0]
+    alone = asked(small(noise={"step_spread": 0.3}), policies=["speculative"]).policies[0]
+    before, after = alone.forecast.without, alone.forecast.with_
+    assert after.extra_work_share
+    assert before.cost_per_unit
+    assert after.cost_per_unit
+    assert copies.cost_per_unit_change == pytest.approx(after.cost_per_unit / before.cost_per_unit - 1)
+
+
+def test_loops_are_tried_one_by_one_with_advice_only() -> None:
+    table, text = load("retry-heavy")
+    both = "retry-budget=0.2,deadline-propagation"
+    plain = project_table(table, "x", text, Asked(policies=[both]), QUICK)
+    assert isinstance(plain.gains, list)
+    assert [one.name for one in plain.gains] == [both]
 
 
 def test_without_policies_there_are_no_gains() -> None:

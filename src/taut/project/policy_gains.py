@@ -12,35 +12,43 @@ from taut.result.types import Forecast, PolicyComparison, PolicyGain, Threshold
 
 
 def policy_gains(
-    kind: Workload[S], own: Assessment[S], compared: Sequence[PolicyComparison], how: Sampling
+    kind: Workload[S], own: Assessment[S], compared: Sequence[PolicyComparison], how: Sampling, *, one_by_one: bool = True
 ) -> list[PolicyGain]:
-    """For each comparison at the scale of ``own``: its policies one by one, then together; each is computed once."""
+    """For each comparison at the scale of ``own``: its policies one by one, if so asked, then together; each once."""
     found: dict[str, PolicyGain] = {}
     for one in compared:
         if one.ranks != own.answer.ranks:
             continue
         parts = [part.strip() for part in one.name.split(",")]
-        for part in parts if len(parts) > 1 else ():
+        for part in parts if one_by_one and len(parts) > 1 else ():
             if part not in found:
                 found[part] = _alone(kind, own, part, how)
         sides = one.forecast.without, one.forecast.with_
-        found[one.name] = _gain(one.name, sides, one.threshold.with_)
+        found[one.name] = _gain(one.name, sides, one.regime.with_, one.threshold.with_)
     return list(found.values())
 
 
 def _alone(kind: Workload[S], own: Assessment[S], name: str, how: Sampling) -> PolicyGain:
+    """One policy; both sides are sketched where that says the same."""
+    ranks = own.answer.ranks
     try:
         changed = apply_policies(own.scenario, policies_of(kind, name))
-        after = Standing(kind, changed, how, own.answer.ranks).assess(changed, best=own.answer.best)
-        return _gain(name, (own.entry(), after.entry()), after.threshold)
+        if kind.sketches_well(own.scenario) and kind.sketches_well(changed):
+            sides = kind.sketch(own.scenario, how).entry(), kind.sketch(changed, how).entry()
+        else:
+            sides = own.entry(), kind.forecast(changed, how).entry()
+        if not kind.places_each_policy:
+            return _gain(name, sides, None, None)
+        standing = Standing(kind, changed, how, ranks)
+        return _gain(name, sides, standing.regime(ranks).kind, standing.threshold)
     except (InputRefused, UsageError) as refused:
         return PolicyGain(
-            name=name, together=False, ranks=own.answer.ranks, rate_change=None, cost_per_unit_change=None,
+            name=name, together=False, ranks=ranks, rate_change=None, cost_per_unit_change=None,
             energy_per_unit_change=None, regime=None, threshold=None, tried=None, refused=str(refused),
         )  # fmt: skip
 
 
-def _gain(name: str, sides: tuple[Forecast, Forecast], far: Threshold | None) -> PolicyGain:
+def _gain(name: str, sides: tuple[Forecast, Forecast], regime: str | None, far: Threshold | None) -> PolicyGain:
     before, after = sides
     return PolicyGain(
         name=name,
@@ -49,7 +57,7 @@ def _gain(name: str, sides: tuple[Forecast, Forecast], far: Threshold | None) ->
         rate_change=_change(delivered_per_s(before), delivered_per_s(after)),
         cost_per_unit_change=_change(before.cost_per_unit, after.cost_per_unit),
         energy_per_unit_change=_change(before.energy_per_unit_j, after.energy_per_unit_j),
-        regime=after.regime.kind if after.regime else None,
+        regime=regime,
         threshold=far.ranks if far else None,
         tried=far.tried if far else None,
     )

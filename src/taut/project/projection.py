@@ -84,7 +84,7 @@ def project_table(
         regime=own.regime,
         threshold=own.threshold,
         policies=policies,
-        gains=policy_gains(kind, own, policies, how) if policies else UNSET,
+        gains=policy_gains(kind, own, policies, how, one_by_one=asked.advice or not kind.has_advice) if policies else UNSET,
         turns=turns(forecasts),
         questions=questions(forecasts, scales.index(max(scales)), own.threshold, kind.piece),
         envelope=sensitivity(own.scenario, how, known, own.threshold) if asked.envelope else UNSET,

@@ -78,8 +78,12 @@ class Standing(Generic[S]):
         made = made if best is None else made.measured_by(best)
         regime = self.kind.regime(s, self.how.seed)
         far = None if regime else self.threshold
-        regime = regime or reserve_at(self._jittered, self.decision, self.kind.ranks(s))
+        regime = regime or self.regime(self.kind.ranks(s))
         return Assessment(s, made, made.indices(), regime, far)
+
+    def regime(self, ranks: int) -> Regime:
+        """How it stands on so many ranks, where that follows from accelerators and jitter."""
+        return reserve_at(self._jittered, self.decision, ranks)
 
 
 Chosen: TypeAlias = Sequence[tuple[Policy[S], float | None]]

@@ -95,7 +95,9 @@ class Workload(Protocol[S]):
     long_rates: bool = False
     """Whether a rate takes so long that threads are worth their while."""
     has_advice: bool = False
-    """Whether ``--advice`` applies."""
+    """Whether ``--advice`` applies; then policies are tried one by one only with it."""
+    places_each_policy: bool = False
+    """Whether regime and threshold of each policy alone are quick enough to be always sought."""
 
     def parse(self, table: Mapping[str, Any], label: str, text: str) -> tuple[S, list[str]]:
         """The scenario, and the keys that took their defaults; refuses with the line."""
@@ -146,6 +148,10 @@ class Workload(Protocol[S]):
     def sketch(self, s: S, how: Sampling) -> Answer:
         """A forecast of mean values, as fast as ``rate`` where the workload has one."""
         return self.forecast(s, how)
+
+    def sketches_well(self, s: S) -> bool:
+        """Whether a sketch says of rates, costs and energy what a forecast does, to a few thousandths."""
+        return False
 
     def value_and_cost(self, s: S) -> tuple[float | None, float | None]:
         """What a unit of ``rate`` is worth for a second, and what the scenario costs a second; None for what is not given."""

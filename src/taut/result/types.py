@@ -1729,9 +1729,9 @@ class PolicyGain(Part, frozen=True, kw_only=True):
     energy_per_unit_change: float | None
     """With over without, less 1."""
     regime: str | None
-    """With it."""
+    """With it; None where it was not sought: of serving and agents only for those compared."""
     threshold: int | None
-    """With it, ranks; None where no limit was found up to ``tried``, or there is none to find."""
+    """With it, ranks; None where no limit was found up to ``tried``, or none was sought."""
     tried: int | None
     """The largest scale tried; None where no threshold was sought."""
     refused: str | None = None
@@ -1911,7 +1911,8 @@ class ProjectResult(Part, frozen=True, kw_only=True):
     policies: list[PolicyComparison]
     """Each at every scale of the forecasts, in their order."""
     gains: list[PolicyGain] | UnsetType = UNSET
-    """Each of the policies alone, and each comparison's together, at the largest scale; absent where none is compared."""
+    """Each policy alone (of control loops with ``--advice``), and each comparison's together, at the largest scale; absent
+    where none is compared."""
     turns: list[Turn] | UnsetType = UNSET
     """Where the group that dominates changes from one scale of the forecasts to the next; absent where groups are not known."""
     questions: list[Question]

@@ -11,6 +11,7 @@ from taut.core.errors import InputRefused, UsageError
 from taut.project.fabric.groups import net_of
 from taut.project.projection import Asked, project_table
 from taut.project.training import device_work as work
+from taut.project.training import rank_memory
 from taut.project.training.forecast import at
 from taut.project.training.scenario import Scenario, parse
 from taut.project.training.step_plan import layer_transfers, plan, sharding_transfers, sync_transfers
@@ -67,7 +68,7 @@ def test_a_device_without_eight_bits_is_refused_in_one_line() -> None:
 
 
 def test_eight_bits_keep_copies_of_weights_and_smaller_inputs() -> None:
-    half, eight = (work.memory_parts_gb(made(DENSE, precision=name)) for name in ("bf16", "fp8"))
+    half, eight = (rank_memory.memory_parts_gb(made(DENSE, precision=name)) for name in ("bf16", "fp8"))
     assert eight["weights"] == 2 * half["weights"]
     assert eight["activations"] < half["activations"]
     assert {part: eight[part] for part in ("gradients", "optimiser")} == {p: half[p] for p in ("gradients", "optimiser")}
@@ -104,12 +105,12 @@ def test_experts_may_be_spread_over_context_parallel_ranks() -> None:
 
 def test_gradients_of_experts_meet_where_the_same_experts_are() -> None:
     s = made(EXPERTS, dp=16, ep=8, sharding="zero1")
-    held, dense = work.stage_parameters(s), work.stage_parts(s)[0]
+    held, dense = rank_memory.stage_parameters(s), rank_memory.stage_parts(s)[0]
     found = {(one.verb, one.axis): one.size for one in sync_transfers(s, net_of(s))}
     assert found[("reduce-scatter", "dp")] == pytest.approx(2 * dense)
     assert found[("all-gather", "expert")] == pytest.approx(2 * (held - dense))
     assert net_of(s).members("expert") == 2
-    assert work.sharded_parameters(s) == pytest.approx(dense / 16 + (held - dense) / 2)
+    assert rank_memory.sharded_parameters(s) == pytest.approx(dense / 16 + (held - dense) / 2)
     alone = made(EXPERTS, dp=8, ep=8)
     assert net_of(alone).ns("all-reduce", "expert", 1e9) == 0.0, "nobody else holds these experts"
     gathered = sharding_transfers(replace(s, job=replace(s.job, sharding="zero3")))[0]
@@ -120,15 +121,15 @@ def test_state_and_gradients_span_data_and_context_parallel_ranks() -> None:
     s = made(DENSE, cp=8, sharding="zero1")
     assert plan(s).sync_ns > 0, "context-parallel ranks sum their gradients too"
     assert net_of(s).members("dp") == 8
-    assert work.sharded_parameters(s) == pytest.approx(work.stage_parameters(s) / 8)
+    assert rank_memory.sharded_parameters(s) == pytest.approx(rank_memory.stage_parameters(s) / 8)
     apart = made(DENSE, dp=2, cp=4, sharding="zero1")
-    assert work.memory_parts_gb(apart)["optimiser"] == work.memory_parts_gb(s)["optimiser"]
+    assert rank_memory.memory_parts_gb(apart)["optimiser"] == rank_memory.memory_parts_gb(s)["optimiser"]
     assert sync_transfers(apart, net_of(apart)) == sync_transfers(s, net_of(s))
 
 
 def test_hsdp_shards_the_state_over_its_own_ranks() -> None:
     s = made(DENSE, dp=32, sharding="hsdp", shard=8)
-    assert work.sharded_parameters(s) == pytest.approx(work.stage_parameters(s) / 8)
+    assert rank_memory.sharded_parameters(s) == pytest.approx(rank_memory.stage_parameters(s) / 8)
 
 
 def small(memory_gb: float) -> dict[str, Any]:
@@ -137,8 +138,8 @@ def small(memory_gb: float) -> dict[str, Any]:
 
 def test_memory_near_the_limit_is_a_warning_with_its_parts() -> None:
     s = parse(small(80.0), "s.toml")[0]
-    needs = work.memory_gb(s)
-    assert needs == pytest.approx(sum(work.memory_parts_gb(s).values()))
+    needs = rank_memory.memory_gb(s)
+    assert needs == pytest.approx(sum(rank_memory.memory_parts_gb(s).values()))
     assert not project_table(small(2 * needs), "s.toml", how=Sampling(count=2)).assumed
     found = project_table(small(needs / 1.2), "s.toml", how=Sampling(count=2)).assumed
     assert isinstance(found, list)
@@ -150,7 +151,7 @@ def test_memory_near_the_limit_is_a_warning_with_its_parts() -> None:
 
 def test_scales_that_do_not_fit_do_not_refuse_the_others() -> None:
     s = parse(small(80.0), "s.toml")[0]
-    limit = (work.memory_gb(at(s, 1)) / 1.5 + work.memory_gb(at(s, 16))) / 2
+    limit = (rank_memory.memory_gb(at(s, 1)) / 1.5 + rank_memory.memory_gb(at(s, 16))) / 2
     result = project_table(small(limit), "s.toml", "", Asked(ranks=(1, 16)), Sampling(count=2))
     assert [row.ranks for row in result.forecasts] == [16]
     assert isinstance(result.assumed, list)
@@ -190,5 +191,5 @@ RAN: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
 def test_published_jobs_that_ran_fit(name: str) -> None:
     model, device, job = RAN[name]
     s = parse(table(model, device, **job), "s.toml")[0]
-    assert 0.3 * s.device.memory_gb < work.memory_gb(s) < 1.05 * s.device.memory_gb
+    assert 0.3 * s.device.memory_gb < rank_memory.memory_gb(s) < 1.05 * s.device.memory_gb
     WORKLOAD.check_memory(s, "s.toml", "")

@@ -13,8 +13,9 @@ from msgspec.structs import replace
 from taut.cli import main
 from taut.core.errors import InputRefused, UsageError
 from taut.project.projection import project_table
-from taut.project.training.device_work import memory_gb, parameters
 from taut.project.training.forecast import at, forecast
+from taut.project.training.model_shape import parameters
+from taut.project.training.rank_memory import memory_gb
 from taut.project.training.scenario import Scenario, parse
 from taut.project.training.step_time import step_ns
 from taut.project.workload import Sampling

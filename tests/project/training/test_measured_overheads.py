@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from taut.project.training import device_work as work
+from taut.project.training import model_shape
 from taut.project.training.scenario import Scenario, parse
 from taut.project.training.step_plan import layer_transfers, plan
 from taut.read.scenario_file import load_parts
@@ -35,12 +36,12 @@ def test_fused_attention_takes_more_than_twice_as_long_back() -> None:
 def test_gradients_of_several_micro_batches_are_added_up(bytes_: int, moved: int) -> None:
     one, several = (made(global_batch=n, gradient_bytes=bytes_) for n in (1, 4))
     assert beyond(one) == 0
-    assert beyond(several) == pytest.approx(work.moved_ns(several.device, moved * work.layer_parameters(several.model)))
+    assert beyond(several) == pytest.approx(work.moved_ns(several.device, moved * model_shape.layer_parameters(several.model)))
 
 
 def test_fully_sharded_weights_are_copied_for_each_pass_and_gradients_once() -> None:
     s = made(dp=4, sharding="zero3", gradient_bytes=4)
-    assert beyond(s) == pytest.approx(work.moved_ns(s.device, (4 + 4 + 2 + 4) * work.layer_parameters(s.model)))
+    assert beyond(s) == pytest.approx(work.moved_ns(s.device, (4 + 4 + 2 + 4) * model_shape.layer_parameters(s.model)))
 
 
 def test_what_hides_slows_the_work_that_it_hides_under() -> None:

@@ -13,6 +13,7 @@ from taut.project.fabric.traffic import traffic
 from taut.project.requests.iteration_time import pace_of
 from taut.project.requests.replica_pool import kv_bytes
 from taut.project.training import device_work as work
+from taut.project.training import model_shape, rank_memory
 from taut.project.training.scenario import Model, Scenario, parse
 from taut.project.training.step_plan import layer_transfers, plan, sharding_transfers, sync_transfers
 from taut.project.training.workload import WORKLOAD
@@ -47,12 +48,14 @@ PUBLISHED: dict[str, tuple[float, dict[str, Any]]] = {
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_published_models_have_the_parameters_they_say(name: str) -> None:
     billions, keys = PUBLISHED[name]
-    assert work.parameters(Model(**keys)) == pytest.approx(billions * 1e9, rel=0.01)
+    assert model_shape.parameters(Model(**keys)) == pytest.approx(billions * 1e9, rel=0.01)
 
 
 def test_a_token_meets_few_of_the_experts() -> None:
-    assert work.active_parameters(Model(**DEEPSEEK)) == pytest.approx(36.6e9, rel=0.005), "README_WEIGHTS.md of the release"
-    assert work.active_parameters(Model(**PUBLISHED["Mixtral 8x7B"][1])) == pytest.approx(12.9e9, rel=0.015)
+    assert model_shape.active_parameters(Model(**DEEPSEEK)) == pytest.approx(36.6e9, rel=0.005), (
+        "README_WEIGHTS.md of the release"
+    )
+    assert model_shape.active_parameters(Model(**PUBLISHED["Mixtral 8x7B"][1])) == pytest.approx(12.9e9, rel=0.015)
 
 
 SMALL = {"layers": 4, "hidden": 1024, "heads": 8, "sequence": 2048, "vocab": 32000, "flash_attention": True, "dropout": False}
@@ -74,17 +77,19 @@ def refused(model: dict[str, Any], **job: Any) -> str:
 def test_embeddings_count_twice_unless_they_are_tied() -> None:
     one = SMALL["vocab"] * SMALL["hidden"]
     apart, tied = made(SMALL), made({**SMALL, "tied_embeddings": True})
-    assert work.parameters(apart.model) - work.parameters(tied.model) == one
-    assert work.stage_parameters(apart) - work.stage_parameters(tied) == one
+    assert model_shape.parameters(apart.model) - model_shape.parameters(tied.model) == one
+    assert rank_memory.stage_parameters(apart) - rank_memory.stage_parameters(tied) == one
     assert plan(apart).optimiser_ns > plan(tied).optimiser_ns
     # On two stages the first has one and the last the other, or a copy of it.
-    assert work.stage_parameters(made(SMALL, pp=2)) == work.stage_parameters(made({**SMALL, "tied_embeddings": True}, pp=2))
+    assert rank_memory.stage_parameters(made(SMALL, pp=2)) == rank_memory.stage_parameters(
+        made({**SMALL, "tied_embeddings": True}, pp=2)
+    )
 
 
 def test_heads_may_be_wider_than_hidden_over_heads() -> None:
     narrow, wide = made(SMALL), made({**SMALL, "head_width": 256})
     # Queries, keys, values and what comes out of attention: four matrices of twice the width.
-    assert work.layer_parameters(wide.model) - work.layer_parameters(narrow.model) == 4 * 1024 * 1024
+    assert model_shape.layer_parameters(wide.model) - model_shape.layer_parameters(narrow.model) == 4 * 1024 * 1024
     assert work.layer(wide).attention_ns > work.layer(narrow).attention_ns
     assert refused({**SMALL, "heads": 7}).startswith("s.toml: model.heads: 7 heads do not divide hidden 1024")
     assert made({**SMALL, "heads": 7, "head_width": 128}).model.heads == 7
@@ -95,11 +100,11 @@ LATENT_SMALL = {**SMALL, "kv_latent": 128, "query_latent": 256, "rope_width": 32
 
 def test_latent_attention_has_matrices_of_its_own() -> None:
     s = made(LATENT_SMALL)
-    found = [(one.depth, one.columns) for one in work.attention_matrices(s.model)]
+    found = [(one.depth, one.columns) for one in model_shape.attention_matrices(s.model)]
     assert found == [(1024, 128 + 32), (1024, 256), (256, 8 * (64 + 32)), (128, 8 * (64 + 48)), (8 * 48, 1024)]
     norms = 4 * 1024 + 256 + 128
     block = 2 * 4 * 1024 * 1024
-    assert work.layer_parameters(s.model) == sum(a * b for a, b in found) + norms + block
+    assert model_shape.layer_parameters(s.model) == sum(a * b for a, b in found) + norms + block
     d = s.device
     flops = 8 * TOKENS * TOKENS * (64 + 32 + 48)
     assert work.layer(s).attention_ns == pytest.approx(flops / (d.peak_tflops * 1e3 * d.gemm_share * 0.7) + d.kernel_us * 1e3)
@@ -110,7 +115,7 @@ def test_latent_attention_keeps_queries_keys_values_and_latents() -> None:
     per_token = 2 * 1024 * 2 + 2 * 1024 * 2  # inputs of norms and of both blocks
     per_token += 2 * 8 * (96 + 48) * 2  # queries and context, keys and values
     per_token += 2 * 2 * (256 + 128) + 4 * 4096
-    assert work.memory_parts_gb(s)["activations"] == pytest.approx(4 * TOKENS * per_token / 1e9)
+    assert rank_memory.memory_parts_gb(s)["activations"] == pytest.approx(4 * TOKENS * per_token / 1e9)
 
 
 def test_latent_attention_on_tensor_and_context_parallel_ranks() -> None:
@@ -163,12 +168,12 @@ def test_parallel_blocks_have_one_norm_and_one_sum() -> None:
     after, beside = made(SMALL, **keys), made({**SMALL, "parallel_blocks": True}, **keys)
     assert [one.verb for one in layer_transfers(beside)] == ["reduce-scatter", "all-gather"]
     assert 2 * sum(one.size for one in layer_transfers(beside)) == sum(one.size for one in layer_transfers(after))
-    assert work.layer_parameters(after.model) - work.layer_parameters(beside.model) == 2 * 1024
+    assert model_shape.layer_parameters(after.model) - model_shape.layer_parameters(beside.model) == 2 * 1024
     d = after.device
     # A norm reads and writes, a sum with the residual reads two and writes one; each is a kernel.
     saved = 2 * TOKENS * 1024 / 4 * (2 + 3) / (d.memory_gb_per_s * d.memory_share) + 2 * d.kernel_us * 1e3
     assert work.layer(after).forward_ns - work.layer(beside).forward_ns == pytest.approx(saved)
-    kept = [work.memory_parts_gb(s)["activations"] for s in (after, beside)]
+    kept = [rank_memory.memory_parts_gb(s)["activations"] for s in (after, beside)]
     assert kept[0] - kept[1] == pytest.approx(4 * TOKENS * 1024 * 4 / 4 / 1e9)
 
 
@@ -176,8 +181,8 @@ def test_shared_experts_take_every_token() -> None:
     model = {**SMALL, **EXPERTS}
     routed, both = made(model), made({**model, "shared_experts": 2})
     block = 3 * 512 * 1024
-    assert work.layer_parameters(both.model) - work.layer_parameters(routed.model) == 2 * block
-    assert work.expert_parameters(both.model) == work.expert_parameters(routed.model) == 16 * block
+    assert model_shape.layer_parameters(both.model) - model_shape.layer_parameters(routed.model) == 2 * block
+    assert model_shape.expert_parameters(both.model) == model_shape.expert_parameters(routed.model) == 16 * block
     d = routed.device
     products = work.gemm_ns(d, TOKENS, 2 * 1024, 1024) + work.gemm_ns(d, TOKENS, 1024, 1024)
     rest = 2 * 2 * TOKENS * 1024 / (d.memory_gb_per_s * d.memory_share) + 2 * d.kernel_us * 1e3
@@ -186,16 +191,16 @@ def test_shared_experts_take_every_token() -> None:
     verbs = [[one.verb for one in layer_transfers(made({**model, "shared_experts": n}, **keys))] for n in (0, 2)]
     assert len(verbs[1]) - len(verbs[0]) == 2, "gathered before, summed after"
     # Every rank holds the shared ones, and an ep-th of the others.
-    held = work.stage_parts(made({**model, "shared_experts": 2}, dp=4, ep=4))
+    held = rank_memory.stage_parts(made({**model, "shared_experts": 2}, dp=4, ep=4))
     assert held[1] == 4 * 4 * block
-    assert held[0] - work.stage_parts(made(model, dp=4, ep=4))[0] == 4 * 2 * block
+    assert held[0] - rank_memory.stage_parts(made(model, dp=4, ep=4))[0] == 4 * 2 * block
 
 
 def test_the_first_layers_of_a_mixture_may_be_dense() -> None:
     s = made({**SMALL, **EXPERTS, "ffn": 4096, "dense_layers": 1}, pp=2, dp=2, ep=2)
-    dense, routed = work.kinds(s.model)
-    assert work.layer_parameters(dense) == 4 * 1024**2 + 3 * 4096 * 1024 + 4 * 1024
-    assert work.chunk_layers(s.model, s.job)[0].tolist() == [[1, 1], [0, 2]]
+    dense, routed = model_shape.kinds(s.model)
+    assert model_shape.layer_parameters(dense) == 4 * 1024**2 + 3 * 4096 * 1024 + 4 * 1024
+    assert rank_memory.chunk_layers(s.model, s.job)[0].tolist() == [[1, 1], [0, 2]]
     first, last = plan(s).forward_ns
     one = {kind.experts: plan(replace(s, model=replace(kind, dense_layers=0))).forward_ns for kind in (dense, routed)}
     assert first == pytest.approx((one[0][0] + one[16][0]) / 2)
@@ -219,7 +224,7 @@ def test_the_busiest_rank_of_experts_sets_the_pace() -> None:
     sizes = [[one.size for one in layer_transfers(s)] for s in (even, odd)]
     assert sizes[1] == [1.5 * size for size in sizes[0]]
     assert traffic(odd) == traffic(even), "all ranks together send as much"
-    assert work.memory_gb(odd) > work.memory_gb(even)
+    assert rank_memory.memory_gb(odd) > rank_memory.memory_gb(even)
     assert "job.expert_imbalance: a rank of 4 cannot have 5 times the mean" in refused(model, **keys, expert_imbalance=5)
     assert "job.expert_imbalance" in refused(SMALL, expert_imbalance=1.1)
 
@@ -228,15 +233,15 @@ def test_adapters_are_small_and_the_rest_is_frozen() -> None:
     job = {"dp": 4, "tp": 2, "sharding": "zero1"}
     full, lora = made(SMALL, **job), made(SMALL, **job, lora_rank=16)
     per_layer = 16 * ((1024 + 3072) + (1024 + 1024) + (1024 + 4096) + (4096 + 1024))
-    assert work.adapter_parameters(lora.model, lora.job) == per_layer
-    assert work.trained_parameters(lora) == 4 * per_layer / 2
-    assert work.trained_parameters(full) == work.stage_parameters(full) == work.stage_parameters(lora)
+    assert model_shape.adapter_parameters(lora.model, lora.job) == per_layer
+    assert rank_memory.trained_parameters(lora) == 4 * per_layer / 2
+    assert rank_memory.trained_parameters(full) == rank_memory.stage_parameters(full) == rank_memory.stage_parameters(lora)
     found = {(one.verb, one.axis): one.size for one in sync_transfers(lora, net_of(lora))}
     assert found == {("reduce-scatter", "dp"): 2 * 4 * per_layer / 2, ("all-gather", "dp"): 2 * 4 * per_layer / 2}
-    parts = work.memory_parts_gb(lora)
+    parts = rank_memory.memory_parts_gb(lora)
     assert parts["gradients"] == pytest.approx(2 * 2 * per_layer / 1e9)
     assert parts["optimiser"] == pytest.approx(12 * 2 * per_layer / 4 / 1e9)
-    assert parts["weights"] == pytest.approx(work.memory_parts_gb(full)["weights"] + 2 * 2 * per_layer / 1e9)
+    assert parts["weights"] == pytest.approx(rank_memory.memory_parts_gb(full)["weights"] + 2 * 2 * per_layer / 1e9)
     rate = lora.device.memory_gb_per_s * lora.device.memory_share
     assert work.optimiser_ns(lora) == pytest.approx(work.OPTIMISER_BYTES * 2 * per_layer / 4 / rate)
 
@@ -253,8 +258,8 @@ def test_adapters_add_products_and_frozen_weights_lose_a_third() -> None:
     logits = work.gemm_ns(d, TOKENS, 32000, 1024)
     assert work.head_ns(full)[1] - work.head_ns(lora)[1] == pytest.approx(logits)
     # 4 FLOPs of a frozen parameter and token in place of 6, 6 of an adapter's.
-    saved = work.flops_per_step(full.model, 4) - work.flops_per_step(full.model, 4, lora.job)
-    assert saved == pytest.approx(4 * TOKENS * (2 * work.active_parameters(full.model) - 6 * 4 * 16 * 4096))
+    saved = model_shape.flops_per_step(full.model, 4) - model_shape.flops_per_step(full.model, 4, lora.job)
+    assert saved == pytest.approx(4 * TOKENS * (2 * model_shape.active_parameters(full.model) - 6 * 4 * 16 * 4096))
 
 
 def test_adapters_on_ranks() -> None:
@@ -263,7 +268,7 @@ def test_adapters_on_ranks() -> None:
     sharded = made(SMALL, dp=4, sharding="zero3", lora_rank=16, lora_matrices=["query_key_value"])
     gathers, back = sharding_transfers(sharded)
     adapters = 16 * (1024 + 3072)
-    assert [one.size for one in gathers] == [2 * (work.layer_parameters(sharded.model) + adapters)]
+    assert [one.size for one in gathers] == [2 * (model_shape.layer_parameters(sharded.model) + adapters)]
     assert [(one.verb, one.size) for one in back[1:]] == [("reduce-scatter", 2 * adapters)]
 
 
@@ -286,5 +291,5 @@ def test_deepseek_is_written_down_and_projected() -> None:
     assert len(p.forward_ns) == 16
     assert (p.forward_ns > 0).all()
     # It ran on 80 GB (arXiv:2412.19437) with some of the activations recomputed or kept in eight bits, which is not modelled.
-    assert work.memory_gb(s) < 1.15 * s.device.memory_gb
+    assert rank_memory.memory_gb(s) < 1.15 * s.device.memory_gb
     assert "memory: a rank of 2,048 needs" in str(WORKLOAD.check_memory(s, "s.toml", ""))

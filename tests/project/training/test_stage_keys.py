@@ -16,6 +16,7 @@ from taut.project.fabric.groups import net_of
 from taut.project.fabric.traffic import traffic
 from taut.project.projection import project_table
 from taut.project.training import device_work as work
+from taut.project.training import model_shape, rank_memory
 from taut.project.training.pipeline import deal_layers, deal_recomputed
 from taut.project.training.sampled_replica import sketch
 from taut.project.training.scenario import Noise, Scenario, parse
@@ -72,18 +73,18 @@ def test_a_stage_with_more_layers_takes_longer_and_holds_more() -> None:
     assert plan(uneven).forward_ns[:-1].tolist() == plan(even).forward_ns[:-1].tolist()
     assert plan(uneven).forward_ns[-1] == pytest.approx(plan(even).forward_ns[-1] - plan(even).forward_ns[0] / 3)
     # The first stage has three layers, the embedding, and most micro-batches in flight.
-    assert work.memory_parts_gb(uneven) == work.memory_parts_gb(even)
+    assert rank_memory.memory_parts_gb(uneven) == rank_memory.memory_parts_gb(even)
     assert step_ns(uneven) < step_ns(even)
     short = made(12, pp=4, first_stage_layers=2, last_stage_layers=2)
-    layers = work.layer_parameters(short.model)
-    assert work.stage_parameters(short) == max(4 * layers, 2 * layers + 32000 * 4096)
+    layers = model_shape.layer_parameters(short.model)
+    assert rank_memory.stage_parameters(short) == max(4 * layers, 2 * layers + 32000 * 4096)
     assert max(plan(short).forward_ns) == pytest.approx(2 * plan(made(12, pp=6)).forward_ns[0])
 
 
 def test_memory_is_that_of_the_stage_that_needs_most() -> None:
-    even = work.memory_parts_gb(made(16, pp=4, global_batch=64))["activations"]
+    even = rank_memory.memory_parts_gb(made(16, pp=4, global_batch=64))["activations"]
     # Micro-batches in flight × layers: 4 × 4 on the first of even stages; with one layer there, 3 × 5 on the second.
-    found = work.memory_parts_gb(made(16, pp=4, global_batch=64, first_stage_layers=1))["activations"]
+    found = rank_memory.memory_parts_gb(made(16, pp=4, global_batch=64, first_stage_layers=1))["activations"]
     assert found == pytest.approx(even * (3 * 5) / (4 * 4))
 
 
@@ -120,7 +121,7 @@ def test_some_layers_are_recomputed_and_the_others_keep_what_they_need() -> None
         least, between, most = (getattr(plan(s), part) for s in (none, some, full))
         assert np.allclose(between, least + (most - least) / 3)
     assert plan(some).forward_ns.tolist() == plan(none).forward_ns.tolist()
-    kept = [work.memory_parts_gb(s)["activations"] for s in (none, some, full)]
+    kept = [rank_memory.memory_parts_gb(s)["activations"] for s in (none, some, full)]
     assert kept[1] == pytest.approx(kept[0] + (kept[2] - kept[0]) / 3)
     moved = [sum(row.bytes_per_step for row in traffic(s) if row.kind == "tensor parallel") for s in (none, some, full)]
     assert np.array(moved) / moved[0] == pytest.approx([1, 7 / 6, 3 / 2])
@@ -183,7 +184,7 @@ def test_hops_that_hide_still_come_late(keys: dict[str, Any]) -> None:
 
 def test_the_busiest_stage_sets_the_synchronisation() -> None:
     s = made(13, pp=4, dp=4)
-    held = max(4 * work.layer_parameters(s.model), 3 * work.layer_parameters(s.model) + 32000 * 4096)
+    held = max(4 * model_shape.layer_parameters(s.model), 3 * model_shape.layer_parameters(s.model) + 32000 * 4096)
     assert [one.size for one in sync_transfers(s, net_of(s))] == [2 * held]
 
 

@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from taut.core.array_types import Floats
 from taut.project.fabric.groups import Net, net_of
-from taut.project.training.device_work import chunk_layers, kinds
+from taut.project.training.model_shape import kinds
+from taut.project.training.rank_memory import chunk_layers
 from taut.project.training.scenario import Scenario
 from taut.project.training.step_plan import Transfer, layer_transfers, sharding_transfers, stage_transfer, sync_transfers
 from taut.result.types import Traffic

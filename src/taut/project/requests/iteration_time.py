@@ -14,17 +14,16 @@ import numpy as np
 from taut.core.array_types import Floats, Ints
 from taut.project.fabric.groups import Net
 from taut.project.requests.replica_pool import PoolScenario, kv_bytes
-from taut.project.training.device_work import (
+from taut.project.training.device_work import gemm_ns, moved_ns
+from taut.project.training.model_shape import (
     HALF,
     block_matrices,
     dense_matrices,
     expert_ffn,
     ffn,
-    gemm_ns,
     kind_layers,
     kinds,
     kv_heads,
-    moved_ns,
     query_width,
     value_width,
 )

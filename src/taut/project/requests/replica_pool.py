@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 from taut.core.errors import UsageError
 from taut.project import strict_toml as strict
 from taut.project.strict_toml import About, Contradiction, Count, NotNegative, Share, Strict
-from taut.project.training.device_work import HALF, kv_width, parameters
+from taut.project.training.model_shape import HALF, kv_width, parameters
 from taut.project.training.scenario import Device, Fabric, Model, Noise, Price, model_contradictions
 
 # Share of the memory that weights, keys and values may fill (as inference servers set it by default).

@@ -20,7 +20,7 @@ from taut.project.noise import Slowness, table
 from taut.project.pauses import Pauses
 from taut.project.time_groups import bound_by, grouped, largest_term
 from taut.project.training import device_work as work
-from taut.project.training import full_graph
+from taut.project.training import full_graph, model_shape
 from taut.project.training import policy_effects as effects
 from taut.project.training import training_indices as indices
 from taut.project.training.failures import (
@@ -140,7 +140,7 @@ class Forecast:
         steps, means = factors(self.step_ns / mean, error), factors(self._means(), error)
         given = self._given()
         delivered = factors(np.outer(self._means(), self._per_kept()).ravel(), error, 1 / np.maximum(given.useful, 1e-9))
-        flops = work.flops_per_step(s.model, s.job.global_batch, s.job) / (mean * self.ranks)
+        flops = model_shape.flops_per_step(s.model, s.job.global_batch, s.job) / (mean * self.ranks)
         units = s.job.global_batch * s.model.sequence / UNIT_TOKENS * effects.batch_share(s)
         price = s.device.price_per_hour
         seconds = mean * 1e-9 / units / self.useful

@@ -26,7 +26,7 @@ from taut.core.jit import Kernel
 from taut.core.tables import NULL, Kind, Member, Op, Table, Trace, Verb
 from taut.graph import Clock, Graph
 from taut.project.noise import CELLS, EVENLY, POINTS, REACH, at_even_chances, table
-from taut.project.training import device_work as work
+from taut.project.training import model_shape, rank_memory
 from taut.project.training import policy_effects as effects
 from taut.project.training.grid import Grid, op_key, replica_key, step_key
 from taut.project.training.pipeline import FORWARD
@@ -399,10 +399,10 @@ def _peers(shape: Shape, grid: Grid, rows: Rows, rank: Ints) -> Ints:
 
 def _sizes(s: Scenario, rows: Rows) -> Ints:
     """Bytes of what is moved: activations, gradients; -1 for what moves nothing."""
-    passed = work.HALF * work.tokens_of(s.model, s.job) * s.model.hidden
+    passed = model_shape.HALF * model_shape.tokens_of(s.model, s.job) * s.model.hidden
     bytes_of = np.full(UPDATE + 1, NULL)
     bytes_of[[RECEIVE, SEND]], bytes_of[MEET] = passed // s.job.tp, passed
-    bytes_of[SYNC], bytes_of[NORM] = int(s.job.gradient_bytes * work.stage_parameters(s)), 4
+    bytes_of[SYNC], bytes_of[NORM] = int(s.job.gradient_bytes * rank_memory.trained_parameters(s)), 4
     return bytes_of[rows.role]
 
 

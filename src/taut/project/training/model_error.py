@@ -24,9 +24,9 @@ from taut.project.training.scenario import Scenario
 from taut.result.types import Estimate, IntervalParts, ModelError
 
 LEAST_PAPERS = 3
-PRIOR_SPREAD, PRIOR_FREEDOM = 0.10, 3
-"""Where fewer papers tell: spread of the log error between papers, and the degrees of freedom it counts for. A prior, about
-twice what papers on dense jobs differ by."""
+PRIOR_TIMES, PRIOR_FREEDOM = 2.0, 3
+"""Where fewer papers tell, the spread between papers is a prior: so many times that of the class that most papers tell of, and
+counts for so many degrees of freedom."""
 LEVEL = 0.8
 """Of the interval."""
 ENDS = (1 - LEVEL) / 2, (1 + LEVEL) / 2
@@ -73,12 +73,21 @@ def model_error(kind: str, without: str = "") -> ModelError:
     if k < LEAST_PAPERS:
         # What is known of the class is not thrown away: its centre counts as one observation beside the prior's own.
         centre = sum(one.mean for one in some) / (k + 1)
-        width = student_quantile(ENDS[0], PRIOR_FREEDOM) * sqrt(within**2 + PRIOR_SPREAD**2)
+        width = student_quantile(ENDS[0], PRIOR_FREEDOM) * sqrt(within**2 + (PRIOR_TIMES * _best_known(without)) ** 2)
         return ModelError(kind=kind, papers=k, prior=True, centre=centre, half_width=width)
     means = np.array([one.mean for one in some])
     between = float(means.std(ddof=1))
     width = student_quantile(ENDS[0], k - 1) * sqrt(within**2 + between**2 * (1 + 1 / k))
     return ModelError(kind=kind, papers=k, prior=False, centre=float(means.mean()), half_width=width)
+
+
+def _best_known(without: str) -> float:
+    """Spread between papers of the class that most of them tell of."""
+    means: dict[str, list[float]] = {}
+    for one in papers():
+        if one.name != without:
+            means.setdefault(one.kind, []).append(one.mean)
+    return float(np.std(max(means.values(), key=len), ddof=1))
 
 
 class Factors(Struct, frozen=True):

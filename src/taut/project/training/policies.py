@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from taut.core.errors import UsageError
 from taut.project.policy import Policy, Value, number, switch, whole_number
-from taut.project.training import device_work as work
+from taut.project.training import model_shape, rank_memory
 from taut.project.training.failures import nodes_of, spare_nodes
 from taut.project.training.scenario import MOST_STEPS, Scenario, contradictions
 
@@ -73,7 +73,7 @@ def _prioritised(s: Scenario) -> Scenario:
 
 def _in_memory(s: Scenario) -> Scenario:
     """A rank's weights and optimiser state go to another node's memory over its port."""
-    held = work.HALF * work.trained_parameters(s) + work.STATE_BYTES * work.sharded_parameters(s)
+    held = model_shape.HALF * rank_memory.trained_parameters(s) + rank_memory.STATE_BYTES * rank_memory.sharded_parameters(s)
     took_s = held / (s.fabric.tiers[min(1, len(s.fabric.tiers) - 1)].gb_per_s * 1e9)
     return _failure(s, checkpoint_s=took_s, restore_s=took_s, restore_nodes=0)
 

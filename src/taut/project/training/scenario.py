@@ -316,7 +316,7 @@ class Noise(Strict, frozen=True):
     times: NotNegative = 1.0
     """How many times as far as pareto or measured noise says an op's work varies."""
     step_spread: NotNegative = 0.01
-    """Standard deviation of what all ops of a rank in one step have in common, as a share of them. Default, rounded: a hundred
+    """Standard deviation of what all ops of a rank in one step have in common, as a share of them. Default: rounded; a hundred
     such passes stray by 0.2 to 1.1 %; steps of benchmarks on 128 to 256 devices by 0.05 to 0.5 % (NVIDIA/dgxc-benchmarking),
     as ranks of 0.1 to 1.4 % have it."""
     ranks_spread: NotNegative = 0.005
@@ -351,7 +351,8 @@ class Noise(Strict, frozen=True):
 
 
 class Failure(Strict, frozen=True):
-    """What fails, how often, what it takes with it, and what a restart costs."""
+    """What fails, how often, what it takes with it, and what a restart costs. Rates, times, and what saves, cold and hot
+    machines cost may be ranges instead of numbers: ``[low, mode, high]`` or ``[low, high]`` (docs/availability.md)."""
 
     device_per_1000_node_days: FailureRate = 0.0
     """Failures of a device, its memory, its link: the node is taken out with it."""
@@ -372,20 +373,21 @@ class Failure(Strict, frozen=True):
     racks_per_pod: Count = 16
     """Racks that go out with a pod. Default: an assumption."""
     detect_s: Seconds = 120.0
-    """From a failure until it is known and the job stopped. Default: an assumption."""
+    """From a failure until it is known and the job stopped. Default: an assumption; drawn from 24 to 600 where not given."""
     repair_hours: Annotated[float, Meta(ge=0, le=1e6)] = 12.0
-    """Mean time until a broken node is back … Default: an assumption."""
+    """Mean time until a broken node is back … Default: an assumption; drawn from 2 to 72 where not given."""
     outage_hours: Annotated[float, Meta(ge=0, le=1e6)] = 4.0
-    """… and until a rack, switch or pod is. Default: an assumption."""
+    """… and until a rack, switch or pod is. Default: an assumption; drawn from 1 to 16 where not given."""
     spares: Some | None = None
     """Nodes held ready; where not given, ``spares_share`` says how many."""
     spares_share: Share = 0.05
     """Nodes held ready as a share of the job's, so that they grow with it, where anything fails. Default: of A100 and H100
     nodes 5 % had to be held for failures to be hidden (Cui et al., arXiv:2503.11901)."""
     reschedule_s: Seconds = 180.0
-    """From having its nodes until the job reads its checkpoint. Default: an assumption."""
+    """From having its nodes until the job reads its checkpoint. Default: an assumption; drawn from 36 to 900 where not given."""
     restore_s: Seconds = 120.0
-    """Reading the checkpoint, if storage serves everybody at full speed … Default: an assumption."""
+    """Reading the checkpoint, if storage serves everybody at full speed … Default: an assumption; drawn from 30 to 480 where not
+    given."""
     restore_nodes: Some = 0
     """… which it does for so many nodes; more share it. 0 for as many as there are."""
     checkpoint_s: Seconds = 0.0

@@ -14,6 +14,7 @@ from taut.core.array_types import Floats, Ints
 from taut.project.fabric.collective_time import time_ns
 from taut.project.fabric.groups import Net, net_of
 from taut.project.training import device_work as work
+from taut.project.training import model_shape, rank_memory
 from taut.project.training import policy_effects as effects
 from taut.project.training.scenario import Device, Fabric, Job, Model, Policies, Scenario
 
@@ -85,7 +86,7 @@ def _cached_plan(model: Model, job: Job, device: Device, fabric: Fabric, policy:
 def _planned(s: Scenario, net: Net) -> Plan:
     s = replace(s, device=effects.capped_device(s))
     m, j = s.model, s.job
-    layers, again = work.chunk_layers(m, j)
+    layers, again = rank_memory.chunk_layers(m, j)
     forwards, backwards, transfers = _chunks(s, net, layers, again)
     head = work.head_ns(s)
     forwards[-1] += head[0]
@@ -119,7 +120,7 @@ def _chunks(s: Scenario, net: Net, layers: Ints, again: Ints) -> tuple[Floats, F
     """Of every chunk: forward and backward pass of its layers, and the transfers in them that do not hide."""
     forwards, backwards, transfers = np.zeros(len(layers)), np.zeros(len(layers)), np.zeros((2, len(layers)))
     kept = "none" if s.job.recompute == "full" else s.job.recompute
-    for k, kind in enumerate(work.kinds(s.model)):
+    for k, kind in enumerate(model_shape.kinds(s.model)):
         one = replace(s, model=kind)
         for recompute, count in ((kept, layers[:, k] - again[:, k]), ("full", again[:, k])):
             if not count.any():
@@ -165,7 +166,7 @@ def _layer_transfers_ns(s: Scenario, net: Net) -> tuple[float, float]:
 
 
 def _activation_bytes(s: Scenario) -> float:
-    return work.HALF * work.tokens_of(s.model, s.job) * s.model.hidden
+    return model_shape.HALF * model_shape.tokens_of(s.model, s.job) * s.model.hidden
 
 
 class Transfer(NamedTuple):
@@ -182,7 +183,9 @@ def layer_transfers(s: Scenario) -> list[Transfer]:
     m, j, size = s.model, s.job, _activation_bytes(s)
     out = _tensor_transfers(s) if j.tp > 1 else []
     if j.cp > 1:
-        out.append(Transfer("all-gather", "cp", work.HALF * work.tokens_of(m, j) * work.kv_width(m) * j.cp / j.tp))
+        out.append(
+            Transfer("all-gather", "cp", model_shape.HALF * model_shape.tokens_of(m, j) * model_shape.kv_width(m) * j.cp / j.tp)
+        )
     if m.experts and j.ep > 1:
         out += 2 * [Transfer("all-to-all", "ep", size * _copies_sent(s) * j.expert_imbalance / j.tp)]
     return out
@@ -204,8 +207,8 @@ def _tensor_transfers(s: Scenario) -> list[Transfer]:
     m, j, size = s.model, s.job, _activation_bytes(s)
     # In fp8 what a product takes is cast before it is gathered. Every expert that a token goes to is cut too: each copy of
     # the token is gathered, cast after that, and summed.
-    cast = work.EIGHT / work.HALF if j.precision == "fp8" else 1.0
-    narrow = (m.query_latent + m.kv_latent + m.rope_width) / m.hidden if work.latents_gathered(m, j) else 1.0
+    cast = model_shape.EIGHT / model_shape.HALF if j.precision == "fp8" else 1.0
+    narrow = (m.query_latent + m.kv_latent + m.rope_width) / m.hidden if model_shape.latents_gathered(m, j) else 1.0
     copies = float(m.experts_per_token) * j.expert_imbalance
     blocks = [(cast * narrow, 1.0)]
     if m.experts:
@@ -219,8 +222,8 @@ def _tensor_transfers(s: Scenario) -> list[Transfer]:
         else:
             out.append(Transfer("all-reduce", "tp", size * summed))
     # What an adapter has between its two products is cut by tp as well, and summed.
-    inside = work.HALF * work.tokens_of(m, j) * j.lora_rank
-    return out + len(work.adapted(m, j)) * [Transfer("all-reduce", "tp", float(inside))]
+    inside = model_shape.HALF * model_shape.tokens_of(m, j) * j.lora_rank
+    return out + len(model_shape.adapted(m, j)) * [Transfer("all-reduce", "tp", float(inside))]
 
 
 def sharding_transfers(s: Scenario) -> tuple[list[Transfer], list[Transfer]]:
@@ -229,14 +232,14 @@ def sharding_transfers(s: Scenario) -> tuple[list[Transfer], list[Transfer]]:
     m, j = s.model, s.job
     if j.sharding not in ("zero3", "hsdp"):
         return [], []
-    experts, adapters = work.expert_parameters(m), work.adapter_parameters(m, j)
-    held = {"dp": work.layer_parameters(m) + adapters - experts, "expert": experts / j.ep}
+    experts, adapters = model_shape.expert_parameters(m), model_shape.adapter_parameters(m, j)
+    held = {"dp": model_shape.layer_parameters(m) + adapters - experts, "expert": experts / j.ep}
     trained = {"dp": adapters} if j.lora_rank else held
     if j.sharding == "hsdp":
         held, trained = ({"shard": sum(parts.values())} for parts in (held, trained))
     gathers, scatters = (
         [Transfer(verb, axis, each * count / j.tp) for axis, count in parts.items() if count]
-        for verb, parts, each in (("all-gather", held, work.HALF), ("reduce-scatter", trained, j.gradient_bytes))
+        for verb, parts, each in (("all-gather", held, model_shape.HALF), ("reduce-scatter", trained, j.gradient_bytes))
     )
     return gathers, gathers + scatters
 
@@ -248,10 +251,10 @@ def sync_transfers(s: Scenario, net: Net) -> list[Transfer]:
     if j.sharding == "zero3":
         return []
     if j.sharding == "hsdp":
-        return [Transfer("all-reduce", "replica", each * work.trained_parameters(s) / net.members("shard"))]
-    held = {axis: count for axis, count in zip(("dp", "expert"), work.trained_parts(s), strict=True) if count}
+        return [Transfer("all-reduce", "replica", each * rank_memory.trained_parameters(s) / net.members("shard"))]
+    held = {axis: count for axis, count in zip(("dp", "expert"), rank_memory.trained_parts(s), strict=True) if count}
     if j.sharding in ("zero1", "zero2"):
-        verbs = {"reduce-scatter": each, "all-gather": float(work.HALF)}
+        verbs = {"reduce-scatter": each, "all-gather": float(model_shape.HALF)}
         return [Transfer(verb, axis, bytes_ * count) for axis, count in held.items() for verb, bytes_ in verbs.items()]
     return [Transfer("all-reduce", axis, each * count) for axis, count in held.items()]
 
@@ -281,4 +284,4 @@ def _compressed_ns(s: Scenario, net: Net) -> float:
     """Making gradients smaller: they go through memory so many times."""
     if s.policy.compression_ratio == 1 or net.members("dp") <= 1:
         return 0.0
-    return work.moved_ns(s.device, s.policy.compression_passes * s.job.gradient_bytes * work.trained_parameters(s))
+    return work.moved_ns(s.device, s.policy.compression_passes * s.job.gradient_bytes * rank_memory.trained_parameters(s))

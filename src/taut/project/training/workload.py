@@ -11,10 +11,10 @@ from msgspec.structs import replace
 from taut.core.array_types import Floats
 from taut.core.errors import InputRefused
 from taut.project.noise import RunNoise, scaled
-from taut.project.training.device_work import memory_gb, memory_parts_gb
 from taut.project.training.failures import domains, kept_ratios, nodes_of, spare_ranks
 from taut.project.training.forecast import UNIT_TOKENS, Forecast, at, forecast
 from taut.project.training.policies import POLICIES
+from taut.project.training.rank_memory import memory_gb, memory_parts_gb
 from taut.project.training.sampled_replica import rate, sketch
 from taut.project.training.scenario import Scenario, parse, place
 from taut.project.workload import Sampling, Workload
@@ -67,6 +67,7 @@ class Training(Workload[Scenario]):
 
     name = "training"
     policies = POLICIES
+    places_each_policy = True
 
     def parse(self, table: Mapping[str, Any], label: str, text: str) -> tuple[Scenario, list[str]]:
         """The scenario in a table."""
@@ -129,6 +130,10 @@ class Training(Workload[Scenario]):
     def sketch(self, s: Scenario, how: Sampling) -> Forecast:
         """Expected steps instead of drawn ones."""
         return sketch(s, how.seed, how.residuals)
+
+    def sketches_well(self, s: Scenario) -> bool:
+        """Where no late work is copied: what copies take is counted in drawn steps only."""
+        return s.policy.copy_after == 0
 
     def value_and_cost(self, s: Scenario) -> tuple[float | None, float | None]:
         """Of a token a second, and of a second of the job: its devices and spares, and the energy of nodes at load."""

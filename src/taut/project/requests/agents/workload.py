@@ -14,7 +14,7 @@ from taut.project.requests.agents.scenario import AgentScenario
 from taut.project.requests.agents.tasks import AgentOutcome, batch_of, call_ns, phases, simulate, without_jitter
 from taut.project.requests.pool_workload import PoolForecast, PoolWorkload
 from taut.project.requests.replica_pool import replicas_on
-from taut.project.training.device_work import active_parameters
+from taut.project.training.model_shape import active_parameters
 from taut.project.workload import Estimate, Sampling
 
 # Tasks of a forecast, unless more are asked for, and of a rate.

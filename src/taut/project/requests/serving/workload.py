@@ -14,7 +14,7 @@ from taut.project.requests.serving.policies import POLICIES
 from taut.project.requests.serving.request_indices import cascade, fan_out_delay, variance
 from taut.project.requests.serving.scenario import ServingScenario
 from taut.project.requests.serving.servers import ServingOutcome, hedge_ns_of, simulate, without_jitter
-from taut.project.training.device_work import active_parameters
+from taut.project.training.model_shape import active_parameters
 from taut.project.workload import Sampling
 from taut.result.types import Quantiles
 
