@@ -217,3 +217,9 @@ def test_only_training_has_tokens_to_train_on() -> None:
     table, text = load("latency-inference")
     with pytest.raises(UsageError, match="--tokens is the length of a training run; x is a scenario of serving"):
         project_table(table, "x", text, Asked(tokens=1e12), QUICK)
+
+
+def test_a_run_has_no_tokens_to_train_on() -> None:
+    done = run("--from", "run", "--tokens", "15T")
+    assert done.exit_code == 2
+    assert "--gpu-hour and --tokens need a SCENARIO" in " ".join(done.stderr.split())

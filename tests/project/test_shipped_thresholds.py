@@ -54,4 +54,4 @@ def test_best_intervals_and_spares_as_a_share_are_what_ships() -> None:
 
 
 def test_where_there_is_no_transition_that_is_said() -> None:
-    assert made_by(explained("power-hpc")).startswith(" There is no transition up to there.")
+    assert made_by(explained("power-hpc")).startswith(" There is no transition up to 65,536 ranks.")

@@ -113,6 +113,16 @@ def test_a_scale_that_one_does_not_hold_is_left_out_of_it_alone(vendors: tuple[P
     assert max(map(len, render_two(found, Screen(width=80)).splitlines())) <= 80
 
 
+def test_policies_are_asked_of_both(vendors: tuple[Path, Path]) -> None:
+    found = taut.project(*vendors, steps=2, policies=["overlap=0.9,local-steps=4"])
+    assert [len(one.policies) for one in found.scenarios] == [1, 1]
+    said = render_two(found, Screen(width=80))
+    assert max(map(len, said.splitlines())) <= 80
+    rows = [line.split() for line in said.splitlines() if line.startswith(("overlap=0.9 ", "local-steps=4 "))]
+    assert len(rows) >= 2
+    assert all(sum("%" in cell for cell in row) >= 2 for row in rows)
+
+
 def run(*arguments: str) -> Result:
     return CliRunner().invoke(main, ["project", *arguments])
 

@@ -32,10 +32,14 @@ def test_every_term_of_a_training_step_has_its_group() -> None:
     ("terms", "expected"),
     [
         (MEASURED, ["compute", "synchronisation", "compute", "interconnect", "synchronisation"]),
+        (
+            ["served", "served in vain", "starting", "idle", "trained", "trained in vain", "restarting", "checkpoints"],
+            ["compute", "recovery", "synchronisation", "synchronisation", "compute", "recovery", "recovery", "recovery"],
+        ),
         (list(AGENTS), ["compute", "synchronisation", "synchronisation", "recovery"]),
     ],
 )
-def test_terms_of_runs_and_of_tasks_have_theirs(terms: list[str], expected: list[str]) -> None:
+def test_terms_of_runs_loops_and_tasks_have_theirs(terms: list[str], expected: list[str]) -> None:
     assert [group_of(name) for name in terms] == expected
 
 
@@ -49,6 +53,11 @@ def test_where_nothing_is_said_of_failures_recovery_is_not_known() -> None:
     found = grouped(STEP)
     assert found["recovery"] is None
     assert found["compute"] == pytest.approx(0.4)
+
+
+def test_a_group_of_which_no_term_tells_is_not_known() -> None:
+    found = grouped({"model calls": 60.0, "tools": 30.0, "attempts in vain": 10.0})
+    assert found == pytest.approx({"compute": 0.6, "interconnect": None, "synchronisation": 0.3, "recovery": 0.1})
 
 
 def test_hops_that_hide_under_computing_make_no_negative_share() -> None:

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from taut.cli import main
 from taut.project.evidence import evidence
 from taut.project.projection import Asked, project_table
+from taut.project.time_groups import group_of
 from taut.project.token_budget import token_budget
 from taut.project.workload import Sampling
 from taut.read.scenario_file import listed, load
@@ -68,6 +69,13 @@ def test_of_eight_scales_every_table_has_every_row(name: str) -> None:
     assert len(set(tables)) == 1
     shares = [line for line in said.splitlines() if line.startswith("share of ")]
     assert sum(line.count(",") for line in shares) == sum(ranks >= 1000 for ranks in RANKS)
+
+
+def test_only_the_work_itself_counts_as_compute() -> None:
+    """A term that is new counts as compute unless one of its words says otherwise: name it so, or name it here."""
+    entries = [entry for name in NAMES for entry in projected(name).forecasts if entry.groups]
+    found = {term for entry in entries for term in entry.terms or () if group_of(term) == "compute"}
+    assert found == {"compute", "model calls", "served", "trained"}
 
 
 def test_the_envelope_fits() -> None:

@@ -42,7 +42,7 @@ def test_each_mechanism_has_its_line_within_80_columns() -> None:
 
 def test_no_transition_is_said_and_by_when_some_draws_have_one() -> None:
     none = replace(FOUND, ranks=None, lo=None, hi=None, made_by=None, without=dict.fromkeys(("jitter", "failures")))
-    assert printed(none).strip() == "There is no transition up to there."
+    assert printed(none).strip() == "There is no transition up to 36,864 ranks."
     assert "by 25,000 ranks" in made_by(replace(none, lo=25_000))
 
 

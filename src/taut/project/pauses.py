@@ -139,7 +139,7 @@ class Pauses:
                 where[first[here] + j] = at[here]
             lasts = rng.random(len(unit)) < 1 - 1 / law.steps
             self.going[k] = unit[lasts], ns[lasts]
-        return tuple(np.ascontiguousarray(one.reshape(pp, dp).T) for one in (added, where))  # type: ignore[return-value]
+        return np.ascontiguousarray(added.reshape(pp, dp).T), np.ascontiguousarray(where.reshape(pp, dp).T)
 
     def _regular(self, law: Law, phase: Floats, step: int, added: Floats, where: Floats) -> None:
         dp, pp, members = self.shape

@@ -11,8 +11,6 @@ from collections.abc import Sequence
 from taut.result.types import Estimate, Forecast, Question, Threshold
 
 UNKNOWN = "not measured"
-# Terms that are waiting for others, of workloads whose terms fall into no groups.
-WAITING = ("wait", "queue", "idle", "starting")
 
 
 def questions(forecasts: Sequence[Forecast], at: int, threshold: Threshold | None, piece: str = "step") -> list[Question]:
@@ -32,7 +30,7 @@ def questions(forecasts: Sequence[Forecast], at: int, threshold: Threshold | Non
         ("How can stability be assessed before capital is committed?", _relative(own.mean_step_ns),
          f"mean {piece} over its forecast: the width of this interval, {known}", f"forecasts[{at}].mean_step_ns"),
         ("What does the system assume about synchronisation at scale?", _waiting(own),
-         f"share of a {piece} spent waiting for others", f"forecasts[{at}].{'groups' if own.groups else 'terms'}"),
+         "share of all time spent waiting for others", f"forecasts[{at}].groups"),
         ("Which coupling does it expose, manage or hide?", indices.get("sync_delay_amplification"),
          "delay of the whole per delay of its parts: above 1 the coupling is exposed, below 1 slack hides it",
          "indices.sync_delay_amplification"),
@@ -58,12 +56,6 @@ def _relative(mean: Estimate | None) -> Estimate | None:
 
 
 def _waiting(own: Forecast) -> Estimate | None:
-    """Share of a step, request or task that is waiting for others."""
-    if own.groups:
-        waiting = own.groups["synchronisation"]
-        return None if waiting is None else Estimate(value=waiting)
-    terms = own.terms or own.terms_ns
-    if not terms:
-        return None
-    total = sum(terms.values()) or 1.0
-    return Estimate(value=sum(part for name, part in terms.items() if any(word in name for word in WAITING)) / total)
+    """Share of all time that is waiting for others."""
+    waiting = own.groups["synchronisation"] if own.groups else None
+    return None if waiting is None else Estimate(value=waiting)

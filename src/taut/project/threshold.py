@@ -6,7 +6,7 @@ Scales are doubled from the smallest whole job on until accelerators do not pay 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import exp, inf, log, sqrt
 from typing import Generic
 
@@ -72,15 +72,17 @@ class Search(Generic[S]):
     tried: int
     most: int
     """No larger scale is tried."""
+    sides: dict[int, Forecast] = field(default_factory=dict)
+    """Forecasts of mean values at some of the scales."""
 
     def result(self) -> Threshold:
         """The threshold, if there is one, with its interval."""
-        curve, points, decision = self.curve, self.points, self.decision
+        points, decision = self.points, self.decision
         found = crossing(points, self.least) if points else np.full(1, inf)
         rows = [CurvePoint(ranks=a * sqrt(2), marginal_return=float(points[a][0]) * decision.share) for a in sorted(points)]
         lo, hi, parts = self._interval(found)
         if found[0] == inf:
-            known = _in_range(curve, self.tried)
+            known = self._in_range(self.tried)
             return Threshold(
                 ranks=None, lo=lo, hi=None, parts=parts, rule=decision.text, tried=self.tried, in_range=known, before=None,
                 after=None, curve=rows,
@@ -93,11 +95,36 @@ class Search(Generic[S]):
             parts=parts,
             rule=decision.text,
             tried=self.tried,
-            in_range=_in_range(curve, round(ranks)),
-            before=_dominates(curve, ranks * 0.5),
-            after=_dominates(curve, ranks * 2.0),
+            in_range=self._in_range(round(ranks)),
+            before=self._dominates(ranks * 0.5),
+            after=self._dominates(ranks * 2.0),
             curve=rows,
         )
+
+    def _known_at(self, ranks: float) -> Forecast:
+        """The forecast at the scale nearest to so many ranks that was asked."""
+        kind, s = self.curve.kind, self.curve.scenario
+        asked = [n for n, rates in self.curve.known.items() if rates is not None] or [self.least]
+        near = min(asked, key=lambda n: abs(log(n / ranks)))
+        if near not in self.sides:
+            self.sides[near] = kind.sketch(kind.at(s, near), replace(self.curve.how, count=None)).entry()
+        return self.sides[near]
+
+    def _dominates(self, ranks: float) -> Side:
+        """What dominates at about so many ranks."""
+        made = self._known_at(ranks)
+        return Side(ranks=made.ranks, dominant=made.dominant, terms=made.terms if isinstance(made.terms, dict) else None)
+
+    def _in_range(self, ranks: float) -> bool:
+        """Whether the fabric is known to be that large: as of the scales asked above it and below."""
+        asked = sorted(n for n, rates in self.curve.known.items() if rates is not None)
+        above, below = [n for n in asked if n >= ranks], [n for n in asked if n <= ranks]
+        if above and self._known_at(above[0]).in_range:
+            return True
+        if not below or not self._known_at(below[-1]).in_range:
+            return False
+        whole = max(round(ranks / self.least), 1) * self.least
+        return self.curve.rates(whole) is None or self._known_at(whole).in_range
 
     def _interval(self, found: Floats) -> tuple[int | None, int | None, IntervalParts | UnsetType]:
         """Ends between which it lies in 80 of 100: with other seeds, and other values of what is uncertain."""
@@ -190,30 +217,3 @@ def _between(points: dict[int, Floats], found: float, least: int) -> int | None:
         return None
     middle = round(sqrt(at[i - 1] * at[i]) / least) * least
     return middle if at[i - 1] < middle < at[i] else None
-
-
-def _side(curve: Curve[S], ranks: float) -> Forecast:
-    """What is known of the scale nearest to so many ranks that was asked."""
-    kind = curve.kind
-    asked = [n for n, rates in curve.known.items() if rates is not None] or [kind.smallest(curve.scenario)]
-    near = min(asked, key=lambda n: abs(log(n / ranks)))
-    return kind.sketch(kind.at(curve.scenario, near), replace(curve.how, count=None)).entry()
-
-
-def _dominates(curve: Curve[S], ranks: float) -> Side:
-    """What dominates at about so many ranks."""
-    made = _side(curve, ranks)
-    return Side(ranks=made.ranks, dominant=made.dominant, terms=made.terms if isinstance(made.terms, dict) else None)
-
-
-def _in_range(curve: Curve[S], ranks: float) -> bool:
-    """Whether the fabric is known to be that large: as of the scales asked below it and above."""
-    asked = sorted(n for n, rates in curve.known.items() if rates is not None)
-    above, below = [n for n in asked if n >= ranks], [n for n in asked if n <= ranks]
-    if above and _side(curve, above[0]).in_range:
-        return True
-    if not below or not _side(curve, below[-1]).in_range:
-        return False
-    least = curve.kind.smallest(curve.scenario)
-    whole = max(round(ranks / least), 1) * least
-    return curve.rates(whole) is None or _side(curve, whole).in_range

@@ -3,8 +3,8 @@
 Terms are finer and differ between workloads; the groups are the same for all, so that scales and scenarios can be set side by
 side. **Compute** is the work itself with the host's gaps. **Interconnect** is every transfer that nothing hides: inside a
 stage, between stages, of gradients and parameters, of keys and values. **Synchronisation** is waiting for others: jitter,
-pipeline bubbles, queues, others in a batch, the slowest part, tools. **Recovery** is what failures cost: checkpoints, lost
-work, restarts and repairs; of requests and tasks, attempts in vain.
+pipeline bubbles, queues, others in a batch, the slowest part, tools; of control loops, accelerators that start or are idle.
+**Recovery** is what failures cost: checkpoints, lost work, restarts and repairs; of requests and tasks, attempts in vain.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ MOSTLY = 0.5
 # Words in the names of terms; the first group that has one takes the term, compute what nobody takes.
 _WORDS = {
     INTERCONNECT: ("transfer", "hops", "synchronisation", "all-to-all", "gather", "exchange"),
-    SYNCHRONISATION: ("jitter", "bubble", "wait", "queue", "sharing", "slowest", "leaves", "tools"),
-    RECOVERY: ("attempts", "failures", "restart", "checkpoint"),
+    RECOVERY: ("attempts", "in vain", "failures", "restart", "checkpoint"),
+    SYNCHRONISATION: ("jitter", "bubble", "wait", "queue", "sharing", "slowest", "leaves", "tools", "idle", "starting"),
 }
 
 
@@ -28,10 +28,9 @@ def group_of(term: str) -> str:
 
 
 def grouped(terms: Mapping[str, float], kept: float | None = None) -> dict[str, float | None]:
-    """Shares of all time by group, 0–1; they sum to 1.
+    """Shares of all time by group, 0–1; they sum to 1. None is a group of which no term says anything.
 
-    ``kept`` is the share of its time that recovery leaves the job, where terms are of the rest; recovery is None where neither
-    it nor a term says anything of it.
+    ``kept`` is the share of its time that recovery leaves the job, where terms are of the rest.
     """
     total = sum(terms.values()) or 1.0
     sums = dict.fromkeys(GROUPS, 0.0)
@@ -39,16 +38,10 @@ def grouped(terms: Mapping[str, float], kept: float | None = None) -> dict[str, 
         sums[group_of(name)] += part / total * (1.0 if kept is None else kept)
     # Hops that hide under computing leave less than no bubble: they are not all exposed.
     hidden = min(sums[SYNCHRONISATION], 0.0)
-    found: dict[str, float | None] = {
-        **sums,
-        INTERCONNECT: max(sums[INTERCONNECT] + hidden, 0.0),
-        SYNCHRONISATION: sums[SYNCHRONISATION] - hidden,
-    }
-    if kept is not None:
-        found[RECOVERY] = 1.0 - kept
-    elif not any(group_of(name) == RECOVERY for name in terms):
-        found[RECOVERY] = None
-    return found
+    sums[INTERCONNECT], sums[SYNCHRONISATION] = max(sums[INTERCONNECT] + hidden, 0.0), sums[SYNCHRONISATION] - hidden
+    told = {group_of(name) for name in terms}
+    found = {group: share if group in told else None for group, share in sums.items()}
+    return found if kept is None else {**found, RECOVERY: 1.0 - kept}
 
 
 def bound_by(groups: Mapping[str, float | None]) -> str:

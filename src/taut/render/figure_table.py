@@ -46,6 +46,13 @@ def digits(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= MANY else f"{value:.3g}"
 
 
+def price(value: float | None) -> str:
+    """What a unit costs: two decimals, three digits below one, whole from a thousand on."""
+    if value is None:
+        return "–"
+    return f"{value:,.2f}" if 1 <= abs(value) < MANY else digits(value)
+
+
 def amount(found: Estimate | float | None) -> str:
     """A large amount as people say it: 12.3 million; with its interval, if it has one."""
     if found is None:

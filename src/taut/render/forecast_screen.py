@@ -10,7 +10,7 @@ from rich.text import Text
 
 from taut.render.advice_screen import render_advice, render_sweep
 from taut.render.analysis_screen import Screen, _print
-from taut.render.figure_table import aligned, amount, cell, digits, in_blocks, number
+from taut.render.figure_table import aligned, amount, cell, digits, in_blocks, number, price
 from taut.render.gains_screen import policy_parts
 from taut.render.text import count, duration, percent, safe
 from taut.render.threshold_screen import what_makes_it
@@ -27,11 +27,12 @@ def render_forecasts(result: ProjectResult, screen: Screen) -> str:
     rows, words = sorted(result.forecasts, key=lambda row: row.ranks), words_of(result.workload)
     own = next(row for row in rows if row.ranks == result.ranks)
     parts = [Text(_headline(result, own, words), style="bold"), _stands(result, own, words)]
+    limit, found = what_makes_it(result.threshold), result.threshold and result.threshold.ranks is not None
+    parts += [] if found else limit
     parts += [_bound(rows, screen, words), _times_at(rows, screen, words)]
     parts += [*_takes(rows, screen, words), *_budget(rows, screen)]
     parts += [_terms(rows, screen, words)]
-    limit = what_makes_it(result.threshold)
-    parts += [Text("What makes the limit", style="bold"), *limit] if limit else []
+    parts += [Text("What makes the limit", style="bold"), *limit] if limit and found else []
     parts += policy_parts(result, words, screen)
     parts += [part for about in result.envelope or () for part in _rows(about, getattr(result.envelope, about), screen)]
     parts += _separated(result)
@@ -48,11 +49,11 @@ def _headline(result: ProjectResult, own: Forecast, words: Words) -> str:
     elif own.mfu is not None:
         text += f", {percent(own.mfu)} of the peak"
     if own.cost_per_unit is not None and own.currency:
-        text += f", {number(own.cost_per_unit)} {safe(own.currency)} for {words.unit}"
-    if own.bound:
-        text += f"; bound by {safe(own.bound)}" + (f" ({safe(own.dominant)})." if own.dominant != own.bound else ".")
-    else:
-        text += f"; dominated by {safe(own.dominant)}." if own.dominant else "."
+        text += f", {price(own.cost_per_unit)} {safe(own.currency)} for {words.unit}"
+    bound = own.bound or own.dominant
+    if bound:
+        text += f"; bound by {safe(bound)}" + (f" ({safe(own.dominant)})" if own.dominant and own.dominant != bound else "")
+    text += "."
     return text if own.in_range else text + " That scale is beyond what is known: a guess."
 
 
@@ -131,17 +132,19 @@ def _bound(rows: Sequence[Forecast], screen: Screen, words: Words) -> ConsoleRen
     """The one table: what of all time each group takes, which of them bounds the scale, and what a unit then costs."""
     ranks = f"{words.ranks}s"
     cells = {ranks: [_scale(row) for row in rows]}
-    grouped = [dict(row.groups) for row in rows if row.groups]
-    if len(grouped) == len(rows):
-        cells |= {name: [percent(groups[name]) for groups in grouped] for name in grouped[0]}
-    else:
-        cells["regime"] = [_kind(row.regime) for row in rows]
-    cells["bound by" if grouped else "dominates"] = [safe((row.bound if grouped else row.dominant) or "–") for row in rows]
-    if any(row.cost_per_unit is not None for row in rows):
-        cells[words.cost(rows)] = [number(row.cost_per_unit) for row in rows]
+    grouped = [dict(row.groups or {}) for row in rows]
+    cells |= {name: [percent(groups.get(name)) for groups in grouped] for name in grouped[0]}
+    cells["bound by"] = [safe(row.bound or row.dominant or "–") for row in rows]
+    if _priced(rows):
+        cells[words.cost(rows)] = [price(row.cost_per_unit) for row in rows]
     else:
         cells |= _rates(rows, words)
     return in_blocks(cells, screen.width, [ranks])
+
+
+def _priced(rows: Sequence[Forecast]) -> bool:
+    """Whether a unit has a price; else the first table has room for what is delivered."""
+    return any(row.cost_per_unit is not None for row in rows)
 
 
 def _rates(rows: Sequence[Forecast], words: Words) -> dict[str, list[str]]:
@@ -166,11 +169,12 @@ def _times_at(rows: Sequence[Forecast], screen: Screen, words: Words) -> Console
     cells = {ranks: [_scale(row) for row in rows]}
     cells[words.piece] = [duration(row.step_ns.p50) for row in rows]
     cells["10–90 %"] = [f"{duration(row.step_ns.p10)}–{duration(row.step_ns.p90)}" for row in rows]
-    cells |= _rates(rows, words)
+    if _priced(rows):
+        cells |= _rates(rows, words)
     if any(row.mfu is not None for row in rows):
         cells["of peak"] = [percent(row.mfu) for row in rows]
     cells[words.kept] = [percent(words.kept_of(row)) for row in rows]
-    if any(row.groups for row in rows):
+    if any(row.regime for row in rows):
         cells["regime"] = [_kind(row.regime) for row in rows]
     if any(row.regime and row.regime.reserve for row in rows):
         cells["jitter may grow"] = [_grows(row.regime) for row in rows]
@@ -233,7 +237,7 @@ def _takes(rows: Sequence[Forecast], screen: Screen, words: Words) -> list[Conso
 
 
 def _ends(found: Estimate | None) -> str:
-    return "–" if found is None or found.lo is None else f"{number(found.lo)}–{number(found.hi)}"
+    return "–" if found is None or found.lo is None else f"{price(found.lo)}–{price(found.hi)}"
 
 
 def _in(rows: Sequence[Forecast]) -> str:

@@ -10,7 +10,7 @@ from rich.console import ConsoleRenderable
 from rich.text import Text
 
 from taut.render.analysis_screen import Screen
-from taut.render.figure_table import aligned, change, in_blocks, number
+from taut.render.figure_table import aligned, change, in_blocks, number, price
 from taut.render.text import count, percent, safe
 from taut.render.workload_words import Words
 from taut.result.types import PolicyComparison, PolicyGain, ProjectResult
@@ -81,7 +81,7 @@ def _compared(one: PolicyComparison, words: Words) -> ConsoleRenderable:
     )
     for name, (cost, then) in units:
         if cost and then:
-            rows.append([name, number(cost), number(then), f"{then / cost:.2f}"])
+            rows.append([name, price(cost), price(then), f"{then / cost:.2f}"])
     rows.append(["regime", safe(one.regime.without or "–"), safe(one.regime.with_ or "–"), ""])
     if one.reserve.without and one.reserve.with_:
         rows.append(["reserve", number(one.reserve.without), number(one.reserve.with_), ""])
@@ -106,7 +106,7 @@ def _each_scale(compared: Sequence[PolicyComparison], words: Words) -> ConsoleRe
         sides = one.forecast.without, one.forecast.with_
         rows.append([
             f"{one.ranks:,}", safe(one.regime.without or "–"), safe(one.regime.with_ or "–"),
-            *(percent(words.kept_of(side)) for side in sides), *(number(side.cost_per_unit) for side in sides if priced),
+            *(percent(words.kept_of(side)) for side in sides), *(price(side.cost_per_unit) for side in sides if priced),
         ])  # fmt: skip
     return aligned((f"{words.ranks}s", "regime", "with", words.kept, "with", *cost), rows)
 

@@ -25,7 +25,7 @@ def made_by(far: Threshold) -> str:
         return ""
     if far.ranks is None:
         early = f" In one of ten draws of what is uncertain there is one by {far.lo:,} ranks." if far.lo else ""
-        return " There is no transition up to there." + early
+        return f" There is no transition up to {far.tried:,} ranks." + early
     name = far.made_by
     if not isinstance(name, str):
         return " No mechanism makes it alone: with any of them off it lies about there."

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from textwrap import wrap
 
 from msgspec import UNSET
 from rich.console import ConsoleRenderable
 from rich.text import Text
 
 from taut.render.analysis_screen import Screen, _print
-from taut.render.figure_table import aligned, amount, digits, in_blocks
+from taut.render.figure_table import aligned, amount, change, digits, in_blocks, price
 from taut.render.forecast_screen import threshold
 from taut.render.text import count, duration, middle, percent, safe
 from taut.render.workload_words import Words, words_of
 from taut.result.types import FigureRatio, ProjectResult, ScalePair, TwoScenarios
 
-LABEL, RATIO = 34, 7
-"""Columns that names of figures and the ratio take."""
+LABEL, RATIO, NAMES = 34, 7, 24
+"""Columns that names of figures, the ratio and names of policies take."""
 SAME = 0.005
 """Ratios this near to 1 are no difference."""
 
@@ -31,8 +32,13 @@ def render_two(result: TwoScenarios, screen: Screen) -> str:
         parts.append(_over_scales(result, names, words, screen))
     for pair in result.ratios:
         parts += [Text(_scale(pair, names, words), style="bold"), _table(pair, names, words, _tokens(result))]
+    parts += _gains(result, names, words, screen)
     parts.append(Text("\n".join(_notes(result)), style="dim"))
     return _print([x for i, part in enumerate(parts) for x in ([Text()] if i else []) + [part]], screen)
+
+
+TIMES = 3.0
+"""From here on a ratio is said as times, not as percent more."""
 
 
 def _names(one: ProjectResult, other: ProjectResult, width: int) -> tuple[str, str]:
@@ -50,7 +56,9 @@ def _headline(result: TwoScenarios, words: Words) -> str:
     cost, rate = figures.get("cost_per_unit"), pair.figures[0]
     parts = []
     if rate.ratio is not None:
-        parts.append(f"{names[1]} delivers {_more(rate.ratio)} {words.rate} {'as' if _same(rate.ratio) else 'than'} {names[0]}")
+        more, than = ("the same", "as") if _same(rate.ratio) else (_more(rate.ratio), "than")
+        more, than = (f"{rate.ratio:.1f} times the", "of") if rate.ratio >= TIMES else (more, than)
+        parts.append(f"{names[1]} delivers {more} {words.rate} {than} {names[0]}")
     if cost and cost.ratio is not None:
         parts.append(f"the cost of {words.unit} is {'the same' if _same(cost.ratio) else _more(cost.ratio)}")
     text = "; ".join(parts) or f"{names[0]} and {names[1]} have no figure in common"
@@ -62,7 +70,9 @@ def _same(ratio: float) -> bool:
 
 
 def _more(ratio: float) -> str:
-    return "as much" if _same(ratio) else f"{100 * abs(ratio - 1):.1f} % {'more' if ratio > 1 else 'less'}"
+    if ratio >= TIMES:
+        return f"{ratio:.1f} times as much"
+    return f"{100 * abs(ratio - 1):.1f} % {'more' if ratio > 1 else 'less'}"
 
 
 def _limits(result: TwoScenarios, words: Words) -> list[str]:
@@ -160,8 +170,27 @@ def _cell(one: FigureRatio, value: float | str | None) -> str:
         return duration(value)
     if one.figure.endswith(("_share", "_ratio")) or one.figure == "mfu":
         return percent(value)
+    if one.figure == "cost_per_unit":
+        return price(value)
     scaled = value / {"energy_per_unit_j": 3.6e6, "total_w": 1e6}.get(one.figure, 1.0)
     return amount(scaled) if one.figure in ("cost", "energy_mwh", "t_co2e") else digits(scaled)
+
+
+def _gains(result: TwoScenarios, names: tuple[str, str], words: Words, screen: Screen) -> list[ConsoleRenderable]:
+    """What each policy gives both, where some were asked for."""
+    sides = [{one.name: one for one in scenario.gains or ()} for scenario in result.scenarios]
+    policies = list(dict.fromkeys([*sides[0], *sides[1]]))
+    if not policies:
+        return []
+    cells = {"policy": ["\n".join(wrap(safe(name).replace(",", ", "), NAMES, break_on_hyphens=False)) for name in policies]}
+    for name, side in zip(names, sides, strict=True):
+        found = [side.get(policy) for policy in policies]
+        cells[f"{words.rate} {name}"] = [change(one.rate_change) if one else "–" for one in found]
+        cells[f"cost {name}"] = [change(one.cost_per_unit_change) if one else "–" for one in found]
+        cells[f"regime {name}"] = [safe(one.regime or "–") if one else "–" for one in found]
+    known = {name: column for name, column in cells.items() if set(column) != {"–"}}
+    title = "What each policy gives, at the largest scale of each"
+    return [Text(title, style="bold"), in_blocks(known, screen.width, ["policy"])]
 
 
 def _notes(result: TwoScenarios) -> list[str]:

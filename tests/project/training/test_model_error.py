@@ -38,6 +38,15 @@ def test_fewer_than_three_papers_are_a_prior() -> None:
     assert model_error("b").half_width > model_error("a").half_width
 
 
+def test_two_papers_that_disagree_widen_the_prior(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = [Paper("a", f"p{k}", 10, mean, 0.03) for k, mean in enumerate((0.02, -0.04, 0.06, 0.0))]
+    two = [Paper("b", f"q{k}", 2, mean, 0.0) for k, mean in enumerate((-0.8, 0.1))]
+    monkeypatch.setattr(errors, "papers", lambda: (*known, *two))
+    found = model_error("b")
+    assert found.prior
+    assert found.half_width == pytest.approx(student_quantile(0.1, 3) * float(np.std((-0.8, 0.1), ddof=1)))
+
+
 def test_parts_add_up_and_each_widens_the_interval() -> None:
     error = ModelError(kind="a", papers=4, prior=False, centre=0.0, half_width=0.1)
     alone = factors(np.ones(1), error)

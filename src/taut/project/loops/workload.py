@@ -22,6 +22,7 @@ from taut.core.student import student_quantile
 from taut.project.loops.policies import POLICIES
 from taut.project.loops.scenario import Scenario, parse
 from taut.project.loops.simulated_run import SimulatedRun, simulate
+from taut.project.time_groups import bound_by, grouped, largest_term
 from taut.project.workload import Estimate, Sampling, Workload
 from taut.result import types
 
@@ -73,12 +74,8 @@ class Forecast:
 
     @property
     def dominant(self) -> str:
-        """The largest share that was of no use, where those outweigh the useful ones."""
-        useful = {"served", "trained"}
-        lost = {name: share for name, share in self.terms.items() if name not in useful}
-        kept = {name: share for name, share in self.terms.items() if name in useful}
-        of = lost if sum(lost.values()) > sum(kept.values()) else kept
-        return max(of, key=lambda name: of[name])
+        """The largest share of the group that the system is bound by."""
+        return largest_term(self.terms, grouped(self.terms))
 
     def entry(self) -> types.Forecast:
         """The forecast as a part of the result; a step is a request that was answered."""
@@ -106,6 +103,8 @@ class Forecast:
             terms=self.terms,
             dominant=self.dominant,
             in_range=True,
+            groups=grouped(self.terms),
+            bound=bound_by(grouped(self.terms)),
         )
 
 

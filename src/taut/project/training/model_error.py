@@ -27,6 +27,8 @@ LEAST_PAPERS = 3
 PRIOR_TIMES, PRIOR_FREEDOM = 2.0, 3
 """Where fewer papers tell, the spread between papers is a prior: so many times that of the class that most papers tell of, and
 counts for so many degrees of freedom."""
+FEW_EXPERTS = 16
+"""More of them in a layer are small, and what they take is told by routing and launching more than by their products."""
 LEVEL = 0.8
 """Of the interval."""
 ENDS = (1 - LEVEL) / 2, (1 + LEVEL) / 2
@@ -59,7 +61,7 @@ def papers() -> tuple[Paper, ...]:
 def class_of(s: Scenario) -> str:
     """The class of jobs whose published step times tell how good the model is."""
     if s.model.experts:
-        return "mixture of experts"
+        return f"mixture of {'few' if s.model.experts <= FEW_EXPERTS else 'many'} experts"
     if s.job.sharding in ("zero3", "hsdp"):
         return "sharded parameters"
     return "dense, eight bits" if s.job.precision == "fp8" else "dense, sixteen bits"
@@ -73,7 +75,10 @@ def model_error(kind: str, without: str = "") -> ModelError:
     if k < LEAST_PAPERS:
         # What is known of the class is not thrown away: its centre counts as one observation beside the prior's own.
         centre = sum(one.mean for one in some) / (k + 1)
-        width = student_quantile(ENDS[0], PRIOR_FREEDOM) * sqrt(within**2 + (PRIOR_TIMES * _best_known(without)) ** 2)
+        # Two papers may show that the prior is too narrow here.
+        apart = float(np.std([one.mean for one in some], ddof=1)) if k > 1 else 0.0
+        between = max(PRIOR_TIMES * _best_known(without), apart)
+        width = student_quantile(ENDS[0], PRIOR_FREEDOM) * sqrt(within**2 + between**2)
         return ModelError(kind=kind, papers=k, prior=True, centre=centre, half_width=width)
     means = np.array([one.mean for one in some])
     between = float(means.std(ddof=1))

@@ -384,10 +384,10 @@ class Failure(Strict, frozen=True):
     """Nodes held ready as a share of the job's, so that they grow with it, where anything fails. Default: of A100 and H100
     nodes 5 % had to be held for failures to be hidden (Cui et al., arXiv:2503.11901)."""
     reschedule_s: Seconds = 180.0
-    """From having its nodes until the job reads its checkpoint. Default: an assumption; drawn from 36 to 900 where not given."""
+    """From having its nodes until the job reads its checkpoint. Default: an assumption; drawn from 36 to 900 if not given."""
     restore_s: Seconds = 120.0
-    """Reading the checkpoint, if storage serves everybody at full speed … Default: an assumption; drawn from 30 to 480 where not
-    given."""
+    """Reading the checkpoint, if storage serves everybody at full speed … Default: an assumption; drawn from 30 to 480 if
+    not given."""
     restore_nodes: Some = 0
     """… which it does for so many nodes; more share it. 0 for as many as there are."""
     checkpoint_s: Seconds = 0.0
