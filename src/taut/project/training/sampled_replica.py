@@ -33,7 +33,7 @@ from taut.project.training.step_time import pause_laws, pipeline_ns, split_work
 # late a hop is.
 Shape = tuple[str, int, int, int, int, int, bool, float]
 # Ops that a sample may take, and how many replicas are drawn whatever that says.
-OPS, FEWEST, MOST = 300_000, 250, 1 << 13
+OPS, FEWEST, MOST = 300_000, 250, 1 << 14
 # Ranks whose slowness is drawn for a sample: replicas of many ranks are drawn less often.
 RANKS = 1 << 16
 # Draws from which the sum of a chunk's layers is known; a step has many of them, so their ends matter little.
