@@ -109,6 +109,7 @@ def projection() -> None:
     table["job"] = {"global_batch": 16, "dp": 4, "tp": 2, "pp": 2}
     small = parse(table, "small", text)[0]
     forecast(small, count=2)
+    forecast(parse({**table, "policy": {"copy_after": 0.5}}, "small", text)[0], count=2)  # copies are looked up by themselves
     with patch("taut.project.training.sampled_replica.MOST", 3):
         rate(small, 1)
     often = Failure(node_per_1000_node_days=30000.0, spares=1, repair_hours=5.0, restore_s=30.0, checkpoint_s=30.0,
