@@ -92,8 +92,6 @@ def training() -> None:
 
 def projection() -> None:
     """A training job with failures on a fabric, a service and a team of agents, all small."""
-    from msgspec.structs import replace
-
     from taut.project.fabric.flow import rates
     from taut.project.requests.agents.scenario import AgentScenario
     from taut.project.requests.agents.tasks import simulate as simulate_agents
@@ -111,7 +109,7 @@ def projection() -> None:
     table["job"] = {"global_batch": 16, "dp": 4, "tp": 2, "pp": 2}
     small = parse(table, "small", text)[0]
     forecast(small, count=2)
-    forecast(replace(small, policy=replace(small.policy, copy_after=0.5)), count=2)
+    forecast(parse({**table, "policy": {"copy_after": 0.5}}, "small", text)[0], count=2)  # copies are looked up by themselves
     with patch("taut.project.training.sampled_replica.MOST", 3):
         rate(small, 1)
     often = Failure(node_per_1000_node_days=30000.0, spares=1, repair_hours=5.0, restore_s=30.0, checkpoint_s=30.0,
