@@ -6,7 +6,7 @@ Written out here because scipy takes longer to import than a short analysis take
 from __future__ import annotations
 
 from functools import lru_cache
-from math import exp, inf, lgamma, log, sqrt
+from math import exp, inf, lgamma, log, log1p, pi, sqrt
 from statistics import NormalDist
 
 NORMAL = 1e5
@@ -30,12 +30,22 @@ def student_quantile(tail: float, free: float) -> float:
     low, high = 0.0, 1.0
     while student_tail(high, free) > tail and high < inf:
         low, high = high, 2 * high
+    at = 0.5 * (low + high)
     for _ in range(100):
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if student_tail(middle, free) > tail else (low, middle)
-        if high - low <= 1e-12 * high:
-            break
-    return high
+        found = student_tail(at, free)
+        low, high = (at, high) if found > tail else (low, at)
+        # Newton on the logarithm of the tail, whose slope is minus density over tail; the middle where it leaves the bracket.
+        further = at + (log(found) - log(tail)) * found / _density(at, free)
+        if abs(further - at) <= 1e-13 * at or high - low <= 1e-13 * high:
+            return further if low <= further <= high else at
+        at = further if low < further < high else 0.5 * (low + high)
+    return at
+
+
+def _density(t: float, free: float) -> float:
+    """Density at ``t``."""
+    n = max(free, 1.0)
+    return exp(lgamma((n + 1) / 2) - lgamma(n / 2) - (n + 1) / 2 * log1p(t * t / n)) / sqrt(n * pi)
 
 
 def _incomplete_beta(a: float, b: float, x: float) -> float:

@@ -8,7 +8,7 @@ from taut.core.errors import InputRefused, UsageError
 from taut.project.policy import S
 from taut.project.with_policies import Assessment, Standing, apply_policies, policies_of
 from taut.project.workload import Sampling, Workload
-from taut.result.types import Forecast, PolicyComparison, PolicyGain, Threshold
+from taut.result.types import Forecast, PolicyComparison, PolicyGain
 
 
 def policy_gains(
@@ -24,7 +24,8 @@ def policy_gains(
             if part not in found:
                 found[part] = _alone(kind, own, part, how)
         sides = one.forecast.without, one.forecast.with_
-        found[one.name] = _gain(one.name, sides, one.regime.with_, one.threshold.with_)
+        far = one.threshold.with_
+        found[one.name] = _gain(one.name, sides, one.regime.with_, (far.ranks, far.tried) if far else (None, None))
     return list(found.values())
 
 
@@ -38,9 +39,9 @@ def _alone(kind: Workload[S], own: Assessment[S], name: str, how: Sampling) -> P
         else:
             sides = own.entry(), kind.forecast(changed, how).entry()
         if not kind.places_each_policy:
-            return _gain(name, sides, None, None)
+            return _gain(name, sides, None, (None, None))
         standing = Standing(kind, changed, how, ranks)
-        return _gain(name, sides, standing.regime(ranks).kind, standing.threshold)
+        return _gain(name, sides, standing.regime(ranks).kind, standing.place())
     except (InputRefused, UsageError) as refused:
         return PolicyGain(
             name=name, together=False, ranks=ranks, rate_change=None, cost_per_unit_change=None,
@@ -48,7 +49,7 @@ def _alone(kind: Workload[S], own: Assessment[S], name: str, how: Sampling) -> P
         )  # fmt: skip
 
 
-def _gain(name: str, sides: tuple[Forecast, Forecast], regime: str | None, far: Threshold | None) -> PolicyGain:
+def _gain(name: str, sides: tuple[Forecast, Forecast], regime: str | None, far: tuple[int | None, int | None]) -> PolicyGain:
     before, after = sides
     return PolicyGain(
         name=name,
@@ -58,8 +59,8 @@ def _gain(name: str, sides: tuple[Forecast, Forecast], regime: str | None, far: 
         cost_per_unit_change=_change(before.cost_per_unit, after.cost_per_unit),
         energy_per_unit_change=_change(before.energy_per_unit_j, after.energy_per_unit_j),
         regime=regime,
-        threshold=far.ranks if far else None,
-        tried=far.tried if far else None,
+        threshold=far[0],
+        tried=far[1],
     )
 
 

@@ -38,6 +38,13 @@ def threshold(
     return _search(kind, s, how, decision or rule(kind, s, how, pays), largest).result()
 
 
+def place(kind: Workload[S], s: S, how: Sampling, decision: Rule[S], largest: int = 0) -> tuple[int | None, int]:
+    """(ranks of the threshold, the largest scale tried), without its interval and what lies around it."""
+    search = _search(kind, s, how, decision, largest)
+    found = crossing(search.points, search.least)[0] if search.points else inf
+    return None if found == inf else round(exp(found)), search.tried
+
+
 def explained_threshold(kind: Workload[S], s: S, how: Sampling, decision: Rule[S], largest: int = 0) -> Threshold:
     """The same, with where it lies when each mechanism is switched off, and how far each moves it."""
     search = _search(kind, s, how, decision, largest)

@@ -13,7 +13,7 @@ from taut.core.errors import UsageError
 from taut.project.marginal_gain import Rule, rule
 from taut.project.policy import Policy, S
 from taut.project.reserve import Jittered, reserve_at
-from taut.project.threshold import explained_threshold, threshold
+from taut.project.threshold import explained_threshold, place, threshold
 from taut.project.workload import Answer, Estimate, Sampling, Workload
 from taut.result import types
 from taut.result.types import (
@@ -71,6 +71,10 @@ class Standing(Generic[S]):
         if self.explain:
             return explained_threshold(self.kind, self.scenario, self.how, self.decision, self.largest)
         return threshold(self.kind, self.scenario, self.how, decision=self.decision, largest=self.largest)
+
+    def place(self) -> tuple[int | None, int]:
+        """(where that ends, up to where it was sought), without an interval."""
+        return place(self.kind, self.scenario, self.how, self.decision, self.largest)
 
     def assess(self, s: S, best: float | None = None) -> Assessment[S]:
         """All results for the scenario at one of its scales; ``best`` is what its throughput is measured by, if not its own."""

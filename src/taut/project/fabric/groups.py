@@ -27,6 +27,8 @@ SAMPLE = 8192
 MOST_FLOWS = 1 << 18
 # … but never fewer than these.
 FEWEST_ROUNDS = 3
+# The same of scattered nodes, where one round with partners elsewhere is as good a draw as the next.
+SCATTERED_FLOWS = 1 << 14
 
 
 @dataclass(frozen=True)
@@ -236,8 +238,7 @@ class Net:
         """Rate and latency of an algorithm (or of sends, or of an all-to-all), solved once."""
         kind = "ring" if kind == "in-switch" else kind
         if (axis, kind) not in self._paces:
-            inside = kind in ("ring", "send") and self._inside(axis)
-            island = self.fabric.tiers[0]
+            inside, island = self._inside(axis), self.fabric.tiers[0]
             # In a node every device has a port of its own: who sends to one and hears from one shares it with nobody.
             self._paces[axis, kind] = Pace(0, island.gb_per_s, island.latency_us, 0) if inside else self._solved(axis, kind)
         return self._paces[axis, kind]
@@ -312,7 +313,7 @@ class Net:
         total, last = (n - 1).bit_length(), (n - 1).bit_length() - 1
         if self._scattered:  # partners on other nodes are as good as drawn: a few such rounds stand for the others
             inside = sum((2 << k) * apart <= self.topology.node for k in range(total))
-            last = min(last, inside + max(FEWEST_ROUNDS, MOST_FLOWS // self.groups(axis).size) - 1)
+            last = min(last, inside + max(FEWEST_ROUNDS, SCATTERED_FLOWS // self.groups(axis).size) - 1)
         for k in range(last + 1):
             stands = range(k, total if k == last else k + 1)
             share = sum(1.0 if kind == "tree" else 0.5 ** (i + 1) for i in stands)

@@ -84,10 +84,10 @@ def best_s(save_s: float, mtbf_s: float) -> float:
     if ratio > 30:
         return save_s + mtbf_s
     p = min(sqrt(2 * ratio), 1 - exp(-1 - ratio))
-    # Newton on log(1 - p) + p + ratio = 0; quadratic, so that a few of the 60 steps are used.
+    # Newton on log(1 - p) + p + ratio = 0; quadratic, so that after a step this small none is left to take.
     for _ in range(60):
         less = (log1p(-p) + p + ratio) * (1 - p) / p
-        if abs(less) <= 1e-15 * p:
-            break
         p += less
+        if abs(less) <= 1e-9 * p:
+            break
     return save_s + mtbf_s * p

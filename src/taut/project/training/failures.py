@@ -8,7 +8,7 @@ job is started, reads its checkpoint and goes on from there. Repaired nodes beco
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import ceil, exp, expm1, isinf
 from typing import NamedTuple
 
@@ -46,6 +46,7 @@ class Domain:
     repair_s: float
 
 
+@lru_cache(maxsize=4096)
 def domains(f: Failure, nodes: int) -> tuple[Domain, ...]:
     """The domains of a job on so many nodes, placed side by side; a unit that is used in part fails as often as a full one."""
     switch, pod = f.nodes_per_rack * f.racks_per_switch, f.nodes_per_rack * f.racks_per_pod

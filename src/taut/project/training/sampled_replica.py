@@ -33,7 +33,7 @@ from taut.project.training.step_time import pause_laws, pipeline_ns, split_work
 # late a hop is.
 Shape = tuple[str, int, int, int, int, int, bool, float]
 # Ops that a sample may take, and how many replicas are drawn whatever that says.
-OPS, FEWEST, MOST = 300_000, 250, 1 << 13
+OPS, FEWEST, MOST = 300_000, 250, 1 << 14
 # Ranks whose slowness is drawn for a sample: replicas of many ranks are drawn less often.
 RANKS = 1 << 16
 # Draws from which the sum of a chunk's layers is known; a step has many of them, so their ends matter little.
@@ -41,7 +41,7 @@ SUMS = 1 << 14
 # Replicas whose devices differ for good, where another gate than a barrier wants to know when each of them ends …
 DEVICES = 200
 # … times of replicas that are put together then, and the fewest meetings.
-GATED, MEETINGS = 1 << 15, 20
+GATED, MEETINGS = 1 << 14, 20
 # Mean times of an op after which a copy of a paused one has surely ended.
 COPIED = 2.0
 # Quantiles that tell how much later a pause makes replicas.
@@ -160,7 +160,7 @@ def gated_step_ns(s: Scenario, p: Plan, seed: int, measured: Floats | None = Non
     # More replicas than sampled devices: each sampled one stands for as many of them.
     who = rng.permutation(np.arange(j.dp) * len(later) // j.dp) if j.dp > len(later) else rng.permutation(len(later))[: j.dp]
     lasting = later[np.sort(who) if s.policy.deal_by_speed else who]
-    count = 2 * min(max(GATED // j.dp, MEETINGS), 4 * MEETINGS) * every
+    count = 2 * min(max(GATED // j.dp, MEETINGS), 2 * MEETINGS) * every
     kinds = pause_laws(s, p)
     pauses = Pauses(kinds, _shape(s), seed) if kinds else None
     longest = np.inf if s.policy.copy_after == 0 else float(COPIED * split_work(p)[1].max())

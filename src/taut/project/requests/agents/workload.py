@@ -18,7 +18,7 @@ from taut.project.training.model_shape import active_parameters
 from taut.project.workload import Estimate, Sampling
 
 # Tasks of a forecast, unless more are asked for, and of a rate.
-TASKS, QUICK = 10_000, 1_500
+TASKS, QUICK = 10_000, 2_000
 TERMS = {
     "model calls": at.IN_CALL, "queue for the pool": at.IN_QUEUE, "tools": at.IN_TOOLS, "attempts in vain": at.IN_VAIN,
 }  # fmt: skip
