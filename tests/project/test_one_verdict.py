@@ -193,3 +193,19 @@ def test_the_toml_of_a_shipped_scenario_is_shown_as_it_is() -> None:
     assert CliRunner().invoke(main, ["project", "--show", "magic"]).exit_code == 4
     assert CliRunner().invoke(main, ["project", "gpt-175b", "--list"]).exit_code == 2
     assert CliRunner().invoke(main, ["scenarios"]).exit_code == 2
+
+
+def test_a_scale_at_which_nothing_is_kept_does_not_refuse_the_others() -> None:
+    failing = {"software_per_1000_node_days": 300.0, "checkpoint_s": 60, "checkpoint_every_s": 36000, "spares": 0}
+    result = asked(small(failure=failing), 32, 32768)
+    assert [one.ranks for one in result.forecasts] == [32]
+    assert any(line.startswith("left out: ") and "32,768" in line for line in result.assumed or ())
+
+
+def test_long_sequences_do_not_reach_more_than_the_peak() -> None:
+    """Fused attention leaves out the masked half of the scores, and so does what the peak is held against."""
+    model = {"layers": 8, "hidden": 2048, "heads": 16, "sequence": 1 << 17, "flash_attention": True}
+    quiet = {"distribution": "none", "step_spread": 0.0, "ranks_spread": 0.0}
+    result = asked(small(model=model, noise=quiet, job={"global_batch": 8, "dp": 8, "recompute": "full"}), 8)
+    assert result.forecasts[0].mfu is not None
+    assert result.forecasts[0].mfu < 1

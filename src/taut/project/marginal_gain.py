@@ -119,7 +119,7 @@ def rule(kind: Workload[S], s: S, how: Sampling, pays: float = PAYS) -> Rule[S]:
     base = max(brings * pays, 1e-300)
     says = (
         f"one more accelerator pays while it adds at least {100 * pays:g} % of what one adds at best, "
-        f"without jitter and failures ({ranks:,} {kind.noun}s)"
+        f"without jitter and failures ({ranks:,} {kind.noun}{'s' if ranks > 1 else ''})"
     )
 
     def gain(curve: Curve[S], ranks: int) -> Floats | None:

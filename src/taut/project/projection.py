@@ -16,7 +16,7 @@ from taut.project.policy_gains import policy_gains
 from taut.project.questions import questions
 from taut.project.token_budget import token_budget
 from taut.project.training.sensitivity import sensitivity
-from taut.project.with_policies import Standing, compare
+from taut.project.with_policies import Assessment, Standing, compare
 from taut.project.workload import DEFAULT, Sampling, Workload, workload_of
 from taut.result.types import Forecast, ProjectResult, Turn
 
@@ -66,11 +66,12 @@ def project_table(
     placed, warned = _held(kind, [kind.at(s, n) for n in asked.ranks or [kind.ranks(s)]], label, text)
     scales = [kind.ranks(one) for one in placed]
     standing = Standing(kind, s, how, max(scales), explain=True)
-    assessed = [standing.assess(one) for one in placed]
+    assessed, forecasts, lost = _told([standing.assess(one) for one in placed], asked.tokens)
+    scales, warned = [one.answer.ranks for one in assessed], warned + lost
     # Whatever the order in which scales were asked for: what is said of one of them is said of the largest.
     own = assessed[scales.index(max(scales))]
     compared = [",".join(s.about.policies)] if asked.policies is None and s.about.policies else asked.policies or []
-    forecasts, indices = [_with_budget(one.entry(), asked.tokens) for one in assessed], own.indices()
+    indices = own.indices()
     advice, sweep = kind.advice(own.scenario, how.seed, stage or (lambda what: None)) if asked.advice else (UNSET, UNSET)
     known = {one.answer.ranks: one.regime for one in assessed}
     policies = [found for one in compared for found in compare(kind, assessed, one, how)]
@@ -108,6 +109,22 @@ def turns(forecasts: Sequence[Forecast]) -> list[Turn] | UnsetType:
         for (last, before), (ranks, after) in pairwise(scales)
         if before != after
     ]
+
+
+def _told(assessed: Sequence[Assessment[S]], tokens: float | None) -> tuple[list[Assessment[S]], list[Forecast], list[str]]:
+    """What has a forecast, these forecasts, and a line for each scale at which nothing is kept; refused where that is all."""
+    kept, found, lost, refused = [], [], [], []
+    for one in assessed:
+        try:
+            found.append(_with_budget(one.entry(), tokens))
+        except InputRefused as refusal:
+            refused.append(refusal)
+            lost.append(f"left out: {refusal}")
+            continue
+        kept.append(one)
+    if not kept:
+        raise refused[0]
+    return kept, found, lost
 
 
 def _held(kind: Workload[S], asked: Sequence[S], label: str, text: str) -> tuple[list[S], list[str]]:

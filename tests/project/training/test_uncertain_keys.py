@@ -110,10 +110,10 @@ def test_without_spares_every_break_is_waited_for_however_large() -> None:
     assert too_few(0, [(1, 0.2), (8, 0.3)]) == pytest.approx(0.5 / 1.5)
 
 
-def test_spares_as_a_share_grow_with_the_job_and_are_none_where_nothing_fails() -> None:
+def test_spares_as_a_share_grow_with_the_job_and_are_none_where_no_node_breaks() -> None:
     f = Failure(node_per_1000_node_days=1.0, spares_share=0.03)
-    assert [spare_nodes(f, n) for n in (1, 100, 1000)] == [1, 3, 30]
-    assert spare_nodes(replace(f, node_per_1000_node_days=0.0), 1000) == 0
+    assert [spare_nodes(f, n) for n in (1, 100, 1000)] == [0, 3, 30]
+    assert spare_nodes(replace(f, node_per_1000_node_days=0.0, software_per_1000_node_days=1.0), 1000) == 0
     assert spare_nodes(replace(f, spares=2), 1000) == 2
 
 

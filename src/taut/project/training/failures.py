@@ -77,10 +77,10 @@ def interruptions_per_day(s: Scenario) -> float:
 
 
 def spare_nodes(f: Failure, nodes: int) -> int:
-    """Nodes held ready for a job on so many: as given, else the share of them, where anything fails."""
+    """Nodes held ready for a job on so many: as given, else the share of them, rounded, where nodes break."""
     if f.spares is not None:
         return f.spares
-    return ceil(f.spares_share * nodes) if any(d.per_s > 0 for d in domains(f, nodes)) else 0
+    return int(f.spares_share * nodes + 0.5) if any(d.per_s > 0 and d.nodes for d in domains(f, nodes)) else 0
 
 
 def spare_ranks(s: Scenario) -> int:
@@ -221,7 +221,7 @@ def kept_ratios(f: Failure, nodes: int, step_s: float = 1.0, seed: int = 0) -> K
     middle = expected_kept(known, nodes, step_s)
     values = draws(f.ranges, seed) if middle.useful > 0 and middle.share < 1 else []
     them = np.array([expected_kept(replace(known, **one), nodes, step_s) for one in values] or [middle])
-    return KeptDraws(*(them / np.array(middle)).T)
+    return KeptDraws(*(them / np.array(middle)).T) if middle.useful > 0 else KeptDraws(np.ones(1), np.ones(1))
 
 
 def simulate_jobs(

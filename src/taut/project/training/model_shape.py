@@ -154,8 +154,9 @@ def flops_per_step(m: Model, global_batch: int, job: Job | None = None) -> float
     """FLOPs a step needs, forward and backward, nothing computed twice; a job with adapters trains nothing else."""
     tokens = float(global_batch) * m.sequence
     # 6 FLOPs a parameter and token (2 forward, 4 backward; 2 of a frozen one), and for attention scores 12·l·h·s where heads
-    # are as wide as hidden (Narayanan et al. 2021).
+    # are as wide as hidden (Narayanan et al. 2021); fused attention leaves out the masked half of them.
     scores = 6 * tokens * m.layers * m.heads * (query_width(m) + value_width(m)) * m.sequence
+    scores *= 0.5 if m.flash_attention else 1.0
     if job is None or not job.lora_rank:
         return 6 * tokens * active_parameters(m) + scores
     adapters = sum(n * adapter_parameters(kind, job) for n, kind in zip(kind_layers(m), kinds(m), strict=True))

@@ -343,7 +343,7 @@ class Noise(Strict, frozen=True):
     hiccups_together_share: Share = 1.0
     """… which this share of the hiccups does; the others hit one rank."""
     periodic_every_s: NotNegative = 0.0
-    """From one regular pause to the next (garbage collection, telemetry); 0 for none …"""
+    """Time of work from one regular pause to the next (garbage collection, telemetry), pauses not counted; 0 for none …"""
     periodic_ms: NotNegative = 0.0
     """… how long one is …"""
     periodic_together: Literal["rank", "host", "rack", "job"] = "rank"
@@ -514,7 +514,7 @@ def contradictions(s: Scenario) -> Sequence[Contradiction]:
         (m.experts > 0 and m.experts % j.ep != 0, "job.ep", f"ep {j.ep} does not divide {m.experts} experts",
          "choose a divisor"),
         (m.experts == 0 and j.ep > 1, "job.ep", "a dense model has no experts to spread", "set ep = 1, or model.experts"),
-        *spread_experts(j),
+        *spread_state(j),
         (j.precision == "fp8" and s.device.fp8_tflops is None, "job.precision", f"{s.device.name} has no products in fp8",
          'set precision = "bf16", or device.fp8_tflops'),
         (m.sequence % j.cp != 0, "job.cp", f"cp {j.cp} does not divide the sequence of {m.sequence}", "choose a divisor"),
@@ -610,14 +610,20 @@ def pause_contradictions(n: Noise) -> Sequence[Contradiction]:
          "set hiccups_per_1000_steps and hiccup_ms"),
         ((n.periodic_every_s > 0) != (n.periodic_ms > 0), "noise.periodic_ms", "regular pauses have a period and a length",
          "set periodic_every_s and periodic_ms together"),
+        (0 < n.periodic_every_s * 1e3 <= n.periodic_ms, "noise.periodic_ms",
+         f"{n.periodic_ms:g} ms are longer than the period of {n.periodic_every_s:g} s", "give a shorter pause"),
     )  # fmt: skip
 
 
-def spread_experts(j: Job) -> Sequence[Contradiction]:
-    """Whether the ranks that hold the same layers can be dealt into groups that hold all experts."""
-    ranks = j.dp * j.cp
-    return ((ranks % j.ep != 0, "job.ep", f"experts over {j.ep} ranks, and dp × cp = {ranks} is no multiple of it",
-             "choose a divisor of dp × cp"),)  # fmt: skip
+def spread_state(j: Job) -> Sequence[Contradiction]:
+    """Whether the ranks that hold the same layers can be dealt into groups that hold all experts, or one copy of the state."""
+    ranks, shard = j.dp * j.cp, j.shard if j.sharding == "hsdp" else 0
+    return (
+        (ranks % j.ep != 0, "job.ep", f"experts over {j.ep} ranks, and dp × cp = {ranks} is no multiple of it",
+         "choose a divisor of dp × cp"),
+        (0 < shard < ranks and ranks % shard != 0, "job.shard", f"state over {shard} ranks, and dp × cp = {ranks} is no "
+         "multiple of it", "choose a divisor of dp × cp"),
+    )  # fmt: skip
 
 
 def gates(p: Policies, j: Job) -> Sequence[Contradiction]:
