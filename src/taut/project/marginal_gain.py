@@ -56,12 +56,12 @@ class Curve(Generic[S]):
         def rate(k: int) -> float:
             return self.kind.rate(s, replace(self.how, seed=self.how.seed * SEEDS + k))
 
-        seeds, first = range(1, self.seeds or self.kind.seeds), rate(0)  # the first fills caches that seeds share
+        many, first = self.seeds or self.how.seeds or self.kind.seeds, rate(0)  # the first fills caches that seeds share
         if self.kind.long_rates and self.how.cores > 1:
             with ThreadPoolExecutor(self.how.cores) as pool:
-                drawn = np.array([first, *pool.map(rate, seeds)])
+                drawn = np.array([first, *pool.map(rate, range(1, many))])
         else:
-            drawn = np.array([first, *map(rate, seeds)])
+            drawn = np.array([first, *map(rate, range(1, many))])
         return np.concatenate([[drawn.mean()], (drawn.sum() - drawn) / (len(drawn) - 1)])
 
     def known_rates(self, ranks: int) -> Floats:

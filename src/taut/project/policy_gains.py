@@ -41,7 +41,7 @@ def _alone(kind: Workload[S], own: Assessment[S], name: str, how: Sampling) -> P
         if not kind.places_each_policy:
             return _gain(name, sides, None, (None, None))
         standing = Standing(kind, changed, how, ranks)
-        return _gain(name, sides, standing.regime(ranks).kind, standing.place())
+        return _gain(name, sides, standing.regime_class(ranks), standing.place())
     except (InputRefused, UsageError) as refused:
         return PolicyGain(
             name=name, together=False, ranks=ranks, rate_change=None, cost_per_unit_change=None,

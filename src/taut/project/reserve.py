@@ -7,6 +7,7 @@ jitter may grow before those that there are do not pay, on average.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import sqrt
 from typing import Generic
@@ -53,17 +54,7 @@ def reserve(kind: Workload[S], s: S, how: Sampling = DEFAULT, *, pays: float = P
 
 def reserve_at(jittered: Jittered[S], decision: Rule[S], own: int) -> Regime:
     """The same on so many ranks."""
-    kind, s = jittered.kind, jittered.scenario
-    fixed = kind.has_fixed_demand(s)
-    scales = () if fixed else _around(jittered.curve(1.0), decision, own)
-
-    def gain(factor: float) -> Floats:
-        jittery = jittered.curve(factor)
-        if fixed:
-            return decision.mean_gain(jittery, own)
-        found = [back for ranks in scales if (back := decision.gain(jittery, ranks)) is not None]
-        return np.asarray(np.mean(found, axis=0))
-
+    fixed, gain = jittered.kind.has_fixed_demand(jittered.scenario), _gain_at(jittered, decision, own)
     points = {1.0: gain(1.0)}
     # Upwards where one more pays today, else downwards; the first change of sign ends the search.
     for times in UP if points[1.0][0] >= 1 else DOWN:
@@ -85,6 +76,30 @@ def reserve_at(jittered: Jittered[S], decision: Rule[S], own: int) -> Regime:
         pays=decision.share,
         rule=GIVEN if fixed else decision.text,
     )
+
+
+def _gain_at(jittered: Jittered[S], decision: Rule[S], own: int) -> Callable[[float], Floats]:
+    """What one more brings over what it must on so many ranks, as a function of how many times the jitter there is."""
+    fixed = jittered.kind.has_fixed_demand(jittered.scenario)
+    scales = () if fixed else _around(jittered.curve(1.0), decision, own)
+
+    def gain(factor: float) -> Floats:
+        jittery = jittered.curve(factor)
+        if fixed:
+            return decision.mean_gain(jittery, own)
+        found = [back for ranks in scales if (back := decision.gain(jittery, ranks)) is not None]
+        return np.asarray(np.mean(found, axis=0))
+
+    return gain
+
+
+def regime_at(jittered: Jittered[S], decision: Rule[S], own: int) -> str:
+    """The class on so many ranks, without the reserve: whether one more pays, today and surely with ``STABLE`` times the jitter."""
+    gain = _gain_at(jittered, decision, own)
+    if gain(1.0)[0] < 1:
+        return "unstable"
+    grown = gain(STABLE)
+    return "stable" if grown[0] - spread(grown) >= 1 else "marginal"
 
 
 def regime(found: Estimate) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Generic, TypeAlias
 
@@ -12,7 +12,7 @@ from msgspec import structs
 from taut.core.errors import UsageError
 from taut.project.marginal_gain import Rule, rule
 from taut.project.policy import Policy, S
-from taut.project.reserve import Jittered, reserve_at
+from taut.project.reserve import Jittered, regime_at, reserve_at
 from taut.project.threshold import explained_threshold, place, threshold
 from taut.project.workload import Answer, Estimate, Sampling, Workload
 from taut.result import types
@@ -27,6 +27,9 @@ from taut.result.types import (
     Threshold,
     Thresholds,
 )
+
+FEW_SEEDS = 2
+"""Draws of rates where a place is told without an interval."""
 
 
 @dataclass(frozen=True)
@@ -73,8 +76,8 @@ class Standing(Generic[S]):
         return threshold(self.kind, self.scenario, self.how, decision=self.decision, largest=self.largest)
 
     def place(self) -> tuple[int | None, int]:
-        """(where that ends, up to where it was sought), without an interval."""
-        return place(self.kind, self.scenario, self.how, self.decision, self.largest)
+        """(where that ends, up to where it was sought), without an interval: few seeds tell it."""
+        return place(self.kind, self.scenario, replace(self.how, seeds=FEW_SEEDS), self.decision, self.largest)
 
     def assess(self, s: S, best: float | None = None) -> Assessment[S]:
         """All results for the scenario at one of its scales; ``best`` is what its throughput is measured by, if not its own."""
@@ -84,6 +87,10 @@ class Standing(Generic[S]):
         far = None if regime else self.threshold
         regime = regime or self.regime(self.kind.ranks(s))
         return Assessment(s, made, made.indices(), regime, far)
+
+    def regime_class(self, ranks: int) -> str:
+        """The class of that alone."""
+        return regime_at(self._jittered, self.decision, ranks)
 
     def regime(self, ranks: int) -> Regime:
         """How it stands on so many ranks, where that follows from accelerators and jitter."""

@@ -49,6 +49,8 @@ class Sampling:
     cores: int = 1
     residuals: Floats | None = None
     """Measured work over its reference, where noise is drawn from a run."""
+    seeds: int = 0
+    """Draws of every rate of a threshold or reserve; 0 for as many as the workload says."""
 
 
 DEFAULT = Sampling()
