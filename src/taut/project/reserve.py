@@ -94,7 +94,7 @@ def _gain_at(jittered: Jittered[S], decision: Rule[S], own: int) -> Callable[[fl
 
 
 def regime_at(jittered: Jittered[S], decision: Rule[S], own: int) -> str:
-    """The class on so many ranks, without the reserve: whether one more pays, today and surely with ``STABLE`` times the jitter."""
+    """The class on so many ranks, without the reserve: does one more pay, today and surely with ``STABLE`` times the jitter?"""
     gain = _gain_at(jittered, decision, own)
     if gain(1.0)[0] < 1:
         return "unstable"
