@@ -281,6 +281,24 @@ def test_hiccups_of_healthy_ranks_come_more_often_among_more() -> None:
     assert found.mean_ns[0] == pytest.approx(really, rel=0.1)
 
 
+def test_hiccups_that_last_are_no_faults_to_mend() -> None:
+    """A rank that is late for four steps looks like a straggler; where others are so in turn, more ranks have more of it."""
+
+    def work(ranks: int, seed: int) -> Any:
+        rng = np.random.default_rng((seed, ranks))
+        late = np.zeros((300, ranks), dtype=bool)
+        for step, rank in np.argwhere(rng.random(late.shape) < 0.001):
+            late[step : step + 4, rank] = True
+        return 1e6 * (100 + rng.normal(0, 1, late.shape) + 150 * late)
+
+    m = learn(link(barriers(work(64, 0), 5_000_000)))
+    (found,) = m.forecasts([256])
+    really = float(np.mean([work(256, seed).max(axis=1).mean() for seed in range(1, 6)])) + 5e6
+    assert m.mended == ()
+    assert found.mean_ns[1] <= really <= found.mean_ns[2]
+    assert found.mean_ns[0] == pytest.approx(really, rel=0.15)
+
+
 def test_hiccups_are_told_in_the_keys_of_a_scenario() -> None:
     """Truth inside the posterior of the rate and of the length in most runs, and the same struct that scenarios have."""
     inside = 0

@@ -3,7 +3,7 @@
 A rank keeps its work, its gaps and its place in the pipeline; what grows is whom it meets. At every gate that grows, further
 replicas join with the same residuals (``residuals.py``), and transfers take the rounds and bytes of the larger group
 (``transfer_growth.py``). The measured graph is replayed with both, once for every draw of what was not measured exactly.
-Findings are mended first: a fault is not structure.
+Findings are mended first: a fault is not structure. A structural instability is none, and stays.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from taut.core.errors import UsageError
 from taut.core.ids import least, numbered
 from taut.core.interval import drawn
 from taut.diagnose.detectors import Evidence, Finding, diagnose
+from taut.diagnose.instability import instability
 from taut.diagnose.job_regime import mended
 from taut.graph import Graph
 from taut.project.measured.fitted_noise import FittedNoise, hiccups_among
@@ -174,7 +175,9 @@ def learn(graph: Graph, findings: Sequence[Finding] | None = None, *, apart: int
     observed, prepared = replay(graph), batch(graph)
     blamed = blame(graph, observed, replay(graph, gaps=False))
     if findings is None:
-        findings = diagnose(Evidence(graph, observed, blamed, prepared))
+        evidence = Evidence(graph, observed, blamed, prepared)
+        # Ranks that are each late for a few steps are no stragglers: such hiccups are projected, not mended.
+        findings, _ = instability(evidence, diagnose(evidence))
     usual, work, gap = mended(graph, blamed, findings)
     met = meeting(graph, apart)
     moves, transfers = _transfers(graph, met, work)
@@ -195,7 +198,7 @@ def learn(graph: Graph, findings: Sequence[Finding] | None = None, *, apart: int
         _far_out(work, cls, classes),
         _far_out(gap, cls, classes),
         float(ideal.window_ns.mean()),
-        tuple(f"{f.mode}, {_where(f)}" for f in findings),
+        tuple(f"{f.mode}, {_where(f)}" for f in findings if f.changes),
     )
 
 
