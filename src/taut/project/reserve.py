@@ -56,6 +56,8 @@ def reserve_at(jittered: Jittered[S], decision: Rule[S], own: int) -> Regime:
     kind, s = jittered.kind, jittered.scenario
     fixed = kind.has_fixed_demand(s)
     scales = () if fixed else _around(jittered.curve(1.0), decision, own)
+    if not fixed and not scales:  # the job has one scale, and nothing can be said of one more accelerator
+        return Regime(kind=None, reserve=None, marginal_return=None, pays=decision.share, rule=decision.text)
 
     def gain(factor: float) -> Floats:
         jittery = jittered.curve(factor)
@@ -101,12 +103,13 @@ def word(value: float) -> str:
 
 def _around(curve: Curve[S], decision: Rule[S], ranks: int) -> tuple[int, ...]:
     """Ranks that with twice as many lie around these. Where they cannot be dealt, the two that lie as far below and above:
-    their mean is what a threshold takes there. Or the one of them that can."""
+    their mean is what a threshold takes there. Or the one of them that can; none where the job has this scale only."""
     least = curve.kind.smallest(curve.scenario)
     below = max(round(ranks / sqrt(2) / least), 1) * least
     if decision.gain(curve, below) is not None:
         return (below,)
-    return tuple(n for n in (max(ranks // 2, least), ranks) if decision.gain(curve, n) is not None) or (least,)
+    beside = [n for n in (max(ranks // 2, least), ranks) if decision.gain(curve, n) is not None]
+    return tuple(beside) or ((least,) if decision.gain(curve, least) is not None else ())
 
 
 def _between(points: dict[float, Floats]) -> float | None:

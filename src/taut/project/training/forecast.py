@@ -37,7 +37,7 @@ from taut.project.training.failures import (
 )
 from taut.project.training.grid import Grid, Sync
 from taut.project.training.model_error import EXACT, class_of, factors, model_error, normal_quantiles
-from taut.project.training.scenario import Scenario, gates, spread_experts
+from taut.project.training.scenario import Scenario, filled_torus, gates, spread_experts
 from taut.project.training.step_plan import Plan, plan
 from taut.project.training.step_time import pause_laws, pipeline_ns, sending, split_work, without_noise
 from taut.project.workload import Estimate
@@ -249,7 +249,7 @@ def at(s: Scenario, ranks: int) -> Scenario:
     if batch % (dp * s.job.micro_batch):
         raise UsageError(f"{ranks} ranks: a batch of {batch} cannot be divided among {dp} replicas in micro-batches")
     there = replace(s, job=replace(s.job, dp=dp, global_batch=batch))
-    for wrong, key, why, remedy in (*gates(there.policy, there.job), *spread_experts(there.job)):
+    for wrong, key, why, remedy in (*gates(there.policy, there.job), *spread_experts(there.job), *filled_torus(there)):
         if wrong:
             raise UsageError(f"{ranks} ranks: {key}: {why}; {remedy}")
     return there
