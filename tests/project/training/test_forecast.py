@@ -15,7 +15,7 @@ from taut.core.errors import InputRefused, UsageError
 from taut.project.projection import project_table
 from taut.project.reserve import reserve
 from taut.project.threshold import threshold
-from taut.project.training.forecast import at, forecast
+from taut.project.training.forecast import MOST_RANKS, at, forecast
 from taut.project.training.model_shape import parameters
 from taut.project.training.rank_memory import memory_gb
 from taut.project.training.scenario import Fabric, Failure, Scenario, Tier, parse
@@ -67,6 +67,13 @@ def test_strong_scaling_shares_the_batch_and_weak_scaling_does_not(gpt: Scenario
     assert step_ns(at(strong, 3072)) < step_ns(at(strong, 1536))
     with pytest.raises(UsageError, match="a replica takes 96"):
         at(gpt, 1000)
+
+
+def test_scales_beyond_the_cap_are_refused(gpt: Scenario) -> None:
+    one = replace(gpt, job=replace(gpt.job, tp=1, pp=1, dp=8, global_batch=8, micro_batch=1))
+    assert at(one, MOST_RANKS).job.dp == MOST_RANKS
+    with pytest.raises(UsageError, match="at most 2,097,152"):
+        at(one, MOST_RANKS + 1)
 
 
 def torus(gpt: Scenario, **job: int) -> Scenario:

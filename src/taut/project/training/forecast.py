@@ -50,6 +50,8 @@ MOST_OPS, FEWEST_STEPS = 12_000_000, 24
 HISTORIES = 60
 # A unit of delivered work is a million tokens.
 UNIT_TOKENS = 1e6
+# Ranks that a scenario may be asked for: memory grows with them, by about 1 GB for a million.
+MOST_RANKS = 1 << 21
 
 
 @dataclass(frozen=True)
@@ -242,6 +244,8 @@ class Forecast:
 def at(s: Scenario, ranks: int) -> Scenario:
     """The scenario on so many ranks: more replicas, and with weak scaling as much more to do."""
     replica = s.job.world // s.job.dp
+    if ranks > MOST_RANKS:
+        raise UsageError(f"{ranks:,} ranks: a training job is projected on at most {MOST_RANKS:,}; ask for fewer")
     if ranks % replica:
         raise UsageError(f"{ranks} ranks: a replica takes {replica} (tp × pp × cp); give a multiple of it")
     dp = ranks // replica
