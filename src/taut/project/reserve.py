@@ -55,6 +55,8 @@ def reserve(kind: Workload[S], s: S, how: Sampling = DEFAULT, *, pays: float = P
 def reserve_at(jittered: Jittered[S], decision: Rule[S], own: int) -> Regime:
     """The same on so many ranks."""
     fixed, gain = jittered.kind.has_fixed_demand(jittered.scenario), _gain_at(jittered, decision, own)
+    if gain is None:  # the job has one scale, and nothing can be said of one more accelerator
+        return Regime(kind=None, reserve=None, marginal_return=None, pays=decision.share, rule=decision.text)
     points = {1.0: gain(1.0)}
     # Upwards where one more pays today, else downwards; the first change of sign ends the search.
     for times in UP if points[1.0][0] >= 1 else DOWN:
@@ -78,10 +80,15 @@ def reserve_at(jittered: Jittered[S], decision: Rule[S], own: int) -> Regime:
     )
 
 
-def _gain_at(jittered: Jittered[S], decision: Rule[S], own: int) -> Callable[[float], Floats]:
-    """What one more brings over what it must on so many ranks, as a function of how many times the jitter there is."""
+def _gain_at(jittered: Jittered[S], decision: Rule[S], own: int) -> Callable[[float], Floats] | None:
+    """What one more brings over what it must on so many ranks, as a function of how many times the jitter there is.
+
+    None where the job has one scale only.
+    """
     fixed = jittered.kind.has_fixed_demand(jittered.scenario)
     scales = () if fixed else _around(jittered.curve(1.0), decision, own)
+    if not fixed and not scales:
+        return None
 
     def gain(factor: float) -> Floats:
         jittery = jittered.curve(factor)
@@ -93,9 +100,11 @@ def _gain_at(jittered: Jittered[S], decision: Rule[S], own: int) -> Callable[[fl
     return gain
 
 
-def regime_at(jittered: Jittered[S], decision: Rule[S], own: int) -> str:
+def regime_at(jittered: Jittered[S], decision: Rule[S], own: int) -> str | None:
     """The class on so many ranks, without the reserve: does one more pay, today and surely with ``STABLE`` times the jitter?"""
     gain = _gain_at(jittered, decision, own)
+    if gain is None:
+        return None
     if gain(1.0)[0] < 1:
         return "unstable"
     grown = gain(STABLE)
@@ -116,12 +125,13 @@ def word(value: float) -> str:
 
 def _around(curve: Curve[S], decision: Rule[S], ranks: int) -> tuple[int, ...]:
     """Ranks that with twice as many lie around these. Where they cannot be dealt, the two that lie as far below and above:
-    their mean is what a threshold takes there. Or the one of them that can."""
+    their mean is what a threshold takes there. Or the one of them that can; none where the job has this scale only."""
     least = curve.kind.smallest(curve.scenario)
     below = max(round(ranks / sqrt(2) / least), 1) * least
     if decision.gain(curve, below) is not None:
         return (below,)
-    return tuple(n for n in (max(ranks // 2, least), ranks) if decision.gain(curve, n) is not None) or (least,)
+    beside = [n for n in (max(ranks // 2, least), ranks) if decision.gain(curve, n) is not None]
+    return tuple(beside) or ((least,) if decision.gain(curve, least) is not None else ())
 
 
 def _between(points: dict[float, Floats]) -> float | None:

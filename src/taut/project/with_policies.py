@@ -88,7 +88,7 @@ class Standing(Generic[S]):
         regime = regime or self.regime(self.kind.ranks(s))
         return Assessment(s, made, made.indices(), regime, far)
 
-    def regime_class(self, ranks: int) -> str:
+    def regime_class(self, ranks: int) -> str | None:
         """The class of that alone."""
         return regime_at(self._jittered, self.decision, ranks)
 

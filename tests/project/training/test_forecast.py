@@ -13,11 +13,14 @@ from msgspec.structs import replace
 from taut.cli import main
 from taut.core.errors import InputRefused, UsageError
 from taut.project.projection import project_table
-from taut.project.training.forecast import at, forecast
+from taut.project.reserve import reserve
+from taut.project.threshold import threshold
+from taut.project.training.forecast import MOST_RANKS, at, forecast
 from taut.project.training.model_shape import parameters
 from taut.project.training.rank_memory import memory_gb
-from taut.project.training.scenario import Scenario, parse
+from taut.project.training.scenario import Fabric, Failure, Scenario, Tier, parse
 from taut.project.training.step_time import step_ns
+from taut.project.training.workload import WORKLOAD
 from taut.project.workload import Sampling
 from taut.read.scenario_file import load
 
@@ -64,6 +67,31 @@ def test_strong_scaling_shares_the_batch_and_weak_scaling_does_not(gpt: Scenario
     assert step_ns(at(strong, 3072)) < step_ns(at(strong, 1536))
     with pytest.raises(UsageError, match="a replica takes 96"):
         at(gpt, 1000)
+
+
+def test_scales_beyond_the_cap_are_refused(gpt: Scenario) -> None:
+    one = replace(gpt, job=replace(gpt.job, tp=1, pp=1, dp=8, global_batch=8, micro_batch=1))
+    assert at(one, MOST_RANKS).job.dp == MOST_RANKS
+    with pytest.raises(UsageError, match="at most 2,097,152"):
+        at(one, MOST_RANKS + 1)
+
+
+def torus(gpt: Scenario, **job: int) -> Scenario:
+    """A job on a torus of 16 chips."""
+    model = replace(gpt.model, layers=1, hidden=1024, heads=16, kv_heads=0, head_width=0, ffn=0)
+    cut = replace(gpt.job, **{"tp": 1, "pp": 1, "dp": 16, "global_batch": 16, "micro_batch": 1, **job})
+    tiers = Tier("chip", 1, 25.0), Tier("links", 16, 25.0)
+    return replace(gpt, model=model, job=cut, fabric=Fabric("t", tiers, "torus", torus=(4, 4)), failure=Failure())
+
+
+def test_a_torus_does_not_grow_with_the_job(gpt: Scenario) -> None:
+    with pytest.raises(UsageError, match=r"32 ranks: fabric\.torus: a torus of 16 nodes for 32"):
+        at(torus(gpt), 32)
+    found = threshold(WORKLOAD, torus(gpt))
+    assert found.tried == 16, "larger scales are left out of the search"
+    assert reserve(WORKLOAD, torus(gpt)).kind is not None
+    filled = reserve(WORKLOAD, torus(gpt, tp=16, dp=1))
+    assert (filled.kind, filled.reserve) == (None, None), "one replica fills it: nothing is known of one more"
 
 
 def test_the_collapse_of_sharded_state_is_a_regime_of_its_own(gpt: Scenario) -> None:

@@ -37,7 +37,7 @@ from taut.project.training.failures import (
 )
 from taut.project.training.grid import Grid, Sync
 from taut.project.training.model_error import EXACT, class_of, factors, model_error, normal_quantiles
-from taut.project.training.scenario import Scenario, gates, spread_state
+from taut.project.training.scenario import Scenario, filled_torus, gates, spread_state
 from taut.project.training.step_plan import Plan, plan
 from taut.project.training.step_time import pause_laws, pipeline_ns, sending, split_work, without_noise
 from taut.project.workload import Estimate
@@ -50,6 +50,8 @@ MOST_OPS, FEWEST_STEPS = 12_000_000, 24
 HISTORIES = 60
 # A unit of delivered work is a million tokens.
 UNIT_TOKENS = 1e6
+# Ranks that a scenario may be asked for: memory grows with them, by about 1 GB for a million.
+MOST_RANKS = 1 << 21
 
 
 @dataclass(frozen=True)
@@ -242,6 +244,8 @@ class Forecast:
 def at(s: Scenario, ranks: int) -> Scenario:
     """The scenario on so many ranks: more replicas, and with weak scaling as much more to do."""
     replica = s.job.world // s.job.dp
+    if ranks > MOST_RANKS:
+        raise UsageError(f"{ranks:,} ranks: a training job is projected on at most {MOST_RANKS:,}; ask for fewer")
     if ranks % replica:
         raise UsageError(f"{ranks} ranks: a replica takes {replica} (tp × pp × cp); give a multiple of it")
     dp = ranks // replica
@@ -249,7 +253,7 @@ def at(s: Scenario, ranks: int) -> Scenario:
     if batch % (dp * s.job.micro_batch):
         raise UsageError(f"{ranks} ranks: a batch of {batch} cannot be divided among {dp} replicas in micro-batches")
     there = replace(s, job=replace(s.job, dp=dp, global_batch=batch))
-    for wrong, key, why, remedy in (*gates(there.policy, there.job), *spread_state(there.job)):
+    for wrong, key, why, remedy in (*gates(there.policy, there.job), *spread_state(there.job), *filled_torus(there)):
         if wrong:
             raise UsageError(f"{ranks} ranks: {key}: {why}; {remedy}")
     return there

@@ -496,7 +496,6 @@ def contradictions(s: Scenario) -> Sequence[Contradiction]:
     """What cannot be, or would do nothing."""
     m, j, f = s.model, s.job, s.fabric
     batch = j.dp * j.micro_batch
-    nodes = max(-(-j.world // f.node), f.nodes)
     nested = all(outer.devices % inner.devices == 0 for inner, outer in pairwise(f.tiers))
     tiers = s.fabric.tiers
     weak = s.fabric.topology in ("dragonfly", "torus") or any(t.weak_share < 1 and t.uplinks < 2 for t in tiers)
@@ -522,8 +521,7 @@ def contradictions(s: Scenario) -> Sequence[Contradiction]:
          "fabric.scale_nodes", "not ascending, or not as many as scale_shares", "give a share for each number of nodes"),
         (not nested, "fabric.tiers", "the devices of a tier are no multiple of those of the tier inside it",
          "order the tiers from the inside out, each a multiple of the one before"),
-        (f.topology == "torus" and (len(f.tiers) < 2 or prod(f.torus) < nodes), "fabric.torus",
-         f"a torus of {prod(f.torus) if f.torus else 0} nodes for {nodes}", "give two tiers and as many nodes as are needed"),
+        *filled_torus(s),
         (f.topology == "dragonfly" and len(f.tiers) < 3, "fabric.tiers", "a dragonfly has nodes, routers and groups",
          "give at least three tiers"),
         (weak and any(t.weak_share < 1 for t in tiers), "fabric.weak_share", "a weak cable needs others beside it",
@@ -624,6 +622,14 @@ def spread_state(j: Job) -> Sequence[Contradiction]:
         (0 < shard < ranks and ranks % shard != 0, "job.shard", f"state over {shard} ranks, and dp × cp = {ranks} is no "
          "multiple of it", "choose a divisor of dp × cp"),
     )  # fmt: skip
+
+
+def filled_torus(s: Scenario) -> Sequence[Contradiction]:
+    """Whether a torus has room for the job; it does not grow with it."""
+    f = s.fabric
+    has, nodes = prod(f.torus) if f.torus else 0, max(-(-s.job.world // f.node), f.nodes)
+    return ((f.topology == "torus" and (len(f.tiers) < 2 or has < nodes), "fabric.torus", f"a torus of {has} nodes for {nodes}",
+             "give two tiers and as many nodes as are needed"),)  # fmt: skip
 
 
 def gates(p: Policies, j: Job) -> Sequence[Contradiction]:
