@@ -58,8 +58,8 @@ def _pair(sides: Sides, workload: str) -> ScalePair:
 
 def _figure(name: str, values: tuple[Value, Value]) -> FigureRatio:
     one, other = values
-    numbers = isinstance(one, (int, float)) and isinstance(other, (int, float)) and one != 0
-    return FigureRatio(figure=name, values=values, ratio=other / one if numbers else None)  # type: ignore[operator]
+    ratio = other / one if isinstance(one, (int, float)) and isinstance(other, (int, float)) and one else None
+    return FigureRatio(figure=name, values=values, ratio=ratio)
 
 
 def _figures(found: Forecast, workload: str) -> dict[str, Value]:
