@@ -164,6 +164,16 @@ def test_an_all_to_all_pays_for_every_neighbour_beyond_the_node() -> None:
     assert beyond.pace("ep", "all-to-all").gb_per_s == pytest.approx(1 / per_byte)
 
 
+@pytest.mark.parametrize("nodes", [2, 8])
+@pytest.mark.parametrize("inner", [100.0, 20.0])
+def test_copies_of_an_all_to_all_that_stay_in_the_node_go_beside_the_others(nodes: int, inner: float) -> None:
+    n, size = 8 * nodes, 1e8
+    two = net(Tier("node", 8, inner), Tier("leaf", 4096, NIC), tp=1, dp=n, ep=n)
+    gate = min(inner, NIC)
+    inside, across = 7 / n * size / inner, (n - 8) / n * size / gate
+    assert two.ns("all-to-all", "ep", size) == pytest.approx(max(inside, across))
+
+
 def test_stages_send_at_once() -> None:
     n = net(node(), leaf(oversubscription=4), tp=8, dp=8, pp=4)
     assert gb_per_s(n, "pp") == NIC / 4, "a stage fills a leaf, and all of it goes to the next leaf"

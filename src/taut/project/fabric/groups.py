@@ -3,7 +3,9 @@
 Ranks are numbered with tensor parallelism innermost, then context, data and pipeline parallelism, and placed node by node
 in that order. All groups of an axis transfer at once. Of every round that has another pattern (the next in a ring, a
 partner at some distance, everybody's k-th neighbour, the next stage) all flows are routed and share the links max-min
-fairly; the slowest sets the round. What is left of that is one latency and one rate, which the closed forms take.
+fairly; the slowest sets the round. Of an all-to-all nobody waits for a round: all copies are under way at once, those that
+stay in the node beside those that leave it, and the link that is busy longest sets the time. What is left of that is one
+latency and one rate, which the closed forms take.
 """
 
 from __future__ import annotations
@@ -269,6 +271,8 @@ class Net:
 
     def _solved(self, axis: str, kind: str) -> Pace:
         level, rate, latency, shares, times = 0, [], [], [], []
+        capacity = self.topology.capacity
+        crossed = np.zeros(len(capacity), np.int64)
         for one in self._rounds(axis, kind):
             found, routes = self._flows(one.src, one.dst)
             # A chunk goes round a ring and so meets every one of its hops; other rounds wait for their last message.
@@ -278,9 +282,13 @@ class Net:
             shares.append(one.share)
             times.append(one.times)
             level = max(level, int(routes.level.max()))
+            if kind == "all-to-all":
+                crossed += np.bincount(routes.link, minlength=len(capacity))
         share = np.array(shares) / sum(shares)
         slowest = int(np.argmin(rate))
-        return Pace(level, float(1 / (share / rate).sum()), float(np.average(latency, weights=times)), slowest)
+        # A byte from every member in every round keeps a link busy for as many as cross it.
+        whole = len(rate) / (crossed / capacity).max() if kind == "all-to-all" else 1 / (share / rate).sum()
+        return Pace(level, float(whole), float(np.average(latency, weights=times)), slowest)
 
     def _flows(self, src: Ints, dst: Ints) -> tuple[Floats, topology.Routes]:
         routes = self.topology.route(src.ravel(), dst.ravel())
