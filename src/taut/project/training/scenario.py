@@ -242,7 +242,8 @@ class Tier(Strict, frozen=True):
     devices: Count
     """Devices below one switch (or island) of this tier; of rails: below all the rail switches side by side."""
     gb_per_s: Positive
-    """What one device can send through this tier when nobody else does; of a dragonfly's group: what joins two routers."""
+    """What one device can send through this tier when nobody else does; of a dragonfly's group: what joins two routers;
+    of a torus: all links of a node together, of which a ring uses one in each direction."""
     latency_us: NotNegative = 0.0
     """Time of a message through this tier (and those inside it), whatever its size; of a torus: for every hop."""
     oversubscription: Times = 1.0
