@@ -8,6 +8,7 @@ expected longest of any number is then a look-up. What failures leave is expecte
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from math import expm1
@@ -42,6 +43,8 @@ SUMS = 1 << 14
 DEVICES = 200
 # … times of replicas that are put together then, and the fewest meetings.
 GATED, MEETINGS = 1 << 14, 20
+# Ends that are drawn at once.
+BLOCK = 1 << 17
 # Mean times of an op after which a copy of a paused one has surely ended.
 COPIED = 2.0
 # Quantiles that tell how much later a pause makes replicas.
@@ -164,14 +167,21 @@ def gated_step_ns(s: Scenario, p: Plan, seed: int, measured: Floats | None = Non
     kinds = pause_laws(s, p)
     pauses = Pauses(kinds, _shape(s), seed) if kinds else None
     longest = np.inf if s.policy.copy_after == 0 else float(COPIED * split_work(p)[1].max())
-    chosen = (ends[rng.integers(len(ends), size=j.dp)] + lasting + _held_up(pauses, k, longest) for k in range(count))
-    drawn = step_lengths(chosen, Sync(effects.gate(s), every, p.sync_ns * every, p.optimiser_ns))
+
+    def chosen() -> Iterator[Floats]:
+        at_once = max(BLOCK // lasting.size, 1)
+        for first in range(0, count, at_once):
+            some = ends[rng.integers(len(ends), size=(min(at_once, count - first), j.dp))] + lasting
+            for k, one in enumerate(some, first):
+                yield one if pauses is None else one + _held_up(pauses, k, longest)
+
+    drawn = step_lengths(chosen(), Sync(effects.gate(s), every, p.sync_ns * every, p.optimiser_ns))
     return float(drawn[count // 2 :].mean())
 
 
-def _held_up(pauses: Pauses | None, step: int, longest: float) -> Floats | float:
+def _held_up(pauses: Pauses, step: int, longest: float) -> Floats:
     """How much later each replica ends a step for pauses: by the longest of its stages', or what a copy of an op leaves."""
-    return 0.0 if pauses is None else np.minimum(pauses(step)[0].max(axis=1, keepdims=True), longest)
+    return np.asarray(np.minimum(pauses(step)[0].max(axis=1, keepdims=True), longest))
 
 
 def _sampled_ends(s: Scenario, p: Plan, seed: int, measured: Floats | None) -> tuple[Floats, Floats]:
