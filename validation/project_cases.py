@@ -462,16 +462,15 @@ def periodic_pauses(t: Trial) -> None:
     noise = {"periodic_every_s": 10, "periodic_ms": 100, "periodic_together": "job"}
     said = t.step(job(noise=noise), "--steps", "2000", "--seed", str(t.seed))
     t.near("all at once, s", said, ALONE / 0.99, 0.004)
+    half = {**noise, "periodic_every_s": 0.5, "periodic_ms": 250}
+    said = t.step(job(noise=half), "--steps", "2000", "--seed", str(t.seed))
+    # 250 ms after every 500 ms of work; the keys said "from one pause to the next" when the case was written: 2 × ALONE.
+    t.near("half as long again, all at once, s", said, 1.5 * ALONE, 0.02)
     rng = np.random.default_rng(t.seed)
     phase, now, walls = rng.random(64) * 10, 0.0, []
-    for _ in range(20_000):
-        end = now + ALONE
-        while True:  # a rank that pauses before its work is done is late by the pause
-            due = np.mod(phase - now, 10)
-            late = ALONE + 0.1 * np.any(due < ALONE)
-            break
-        walls.append(late)
-        now = end - ALONE + late
+    for _ in range(20_000):  # a rank that pauses before its work is done is late by the pause
+        walls.append(ALONE + 0.1 * bool(np.any(np.mod(phase - now, 10) < ALONE)))
+        now += walls[-1]
     said = t.step(job(noise={**noise, "periodic_together": "rank"}), "--ranks", "64", "--steps", "2000", "--seed", str(t.seed))
     t.near("each by itself, 64 ranks, s", said, float(np.mean(walls)), 0.03)
 
@@ -606,7 +605,7 @@ def threshold_of_hiccups(t: Trial) -> None:
     rate, length = 0.0002, 2.0
 
     def x(n: float) -> float:
-        return ALONE / (ALONE + length * (1 - (1 - rate) ** n))
+        return float(ALONE / (ALONE + length * (1 - (1 - rate) ** n)))
 
     def m(n: float) -> float:
         low, high = x(n / math.sqrt(2)), x(n * math.sqrt(2))
@@ -953,6 +952,7 @@ def hostile_files(t: Trial) -> None:
         "no tiers": {**whole, "fabric": {"name": "none", "tiers": []}}, "no such device": {**whole, "device": "b1000"},
         "shard that does not divide": job(sharding="hsdp", shard=3),
         "chunks without schedule": changed("job", "virtual_pp", 3), "two kinds": {**whole, "serving": {"replicas": 1}},
+        "pauses longer than what is between them": job(noise={"periodic_every_s": 0.1, "periodic_ms": 200}),
         "negative price": changed("device", "price_per_hour", -1), "huge number": changed("model", "hidden", 10**30),
     }  # fmt: skip
     for name, scenario in wrong.items():
@@ -992,11 +992,9 @@ def hostile_options(t: Trial) -> None:
     code, out, err = t.call(path, "--ranks", "12", "--json")
     t.holds("12 alone", code != 0 and one_line(err), f"code {code}: {(err or out[:80])[-200:]}")
     code, out, err = t.call(path, "--ranks", "10000000", "--json")
-    t.holds(
-        "ten million",
-        (code == 0 and json.loads(out)["forecasts"][0]["ranks"] == 10**7) or (code != 0 and one_line(err)),
-        f"code {code}: {err[-300:]}",
-    )
+    answered = code == 0 and json.loads(out)["forecasts"][0]["ranks"] == 10**7
+    fine = answered or (code > 0 and one_line(err) and "10,000,000" in err)
+    t.holds("ten million", fine, f"with 4 GB and 60 s: code {code}: {err[-200:]}")
 
 
 @case
@@ -1167,23 +1165,25 @@ def interval_of_a_step_is_wider_with_noise(t: Trial) -> None:
 # --- from a run --------------------------------------------------------------------------------------------------------
 
 
-def from_run(t: Trial, ranks: tuple[int, int], law: Law, steps: int = 300, within: float = 0.1) -> None:
-    """A job played on some ranks, projected; the truth is the same job played on more."""
+def projected(t: Trial, ranks: tuple[int, int], law: Law, seed: int, steps: int = 300) -> tuple[float, dict[str, float]]:
+    """A job played on some ranks and projected: mean step of the same job played on more, and what was said of it, ms."""
     t.folder.mkdir(parents=True, exist_ok=True)
-    write(Play(Job("ddp", ranks[0], steps, t.seed, hiccup=law), keep=True), t.folder / "ops.parquet")
-    true = Play(Job("ddp", ranks[1], 1500, t.seed + 1000, hiccup=law)).wall / 1500
-    made = [*t.taut, "analyze", str(t.folder / "ops.parquet"), "-o", str(t.folder / "run"), "--json"]
+    write(Play(Job("ddp", ranks[0], steps, seed, hiccup=law), keep=True), t.folder / f"{seed}.parquet")
+    true = Play(Job("ddp", ranks[1], 1500, seed + 1000, hiccup=law)).wall / 1500
+    made = [*t.taut, "analyze", str(t.folder / f"{seed}.parquet"), "-o", str(t.folder / f"run{seed}"), "--json"]
     subprocess.run(made, capture_output=True, timeout=300, check=False)
-    code, out, err = t.call("--from", t.folder / "run", "--ranks", str(ranks[1]), "--json", "--seed", str(t.seed))
+    code, out, err = t.call("--from", t.folder / f"run{seed}", "--ranks", str(ranks[1]), "--json", "--seed", str(seed))
     if code:
         raise Refused(err[-300:])
-    f = json.loads(out)["forecasts"][-1]
-    said = {k: v / 1e6 for k, v in f["mean_step_ns"].items() if k in ("value", "lo", "hi")}
-    inside = said["lo"] <= true <= said["hi"]
+    mean = json.loads(out)["forecasts"][-1]["mean_step_ns"]
+    return true, {k: mean[k] / 1e6 for k in ("value", "lo", "hi")}
+
+
+def from_run(t: Trial, ranks: tuple[int, int], law: Law, within: float = 0.1) -> None:
+    true, said = projected(t, ranks, law, t.seed)
     told = f"true {true:.1f} ms, said {said['value']:.1f} ({said['lo']:.1f}–{said['hi']:.1f})"
-    t.holds("inside", inside, told)
+    t.holds("inside", said["lo"] <= true <= said["hi"], told)
     t.holds("near", abs(said["value"] / true - 1) <= within, told)
-    intervals(t, {k: v for k, v in json.loads(out).items() if k != "forecasts"})
 
 
 @case
@@ -1207,9 +1207,14 @@ def run_with_lasting_hiccups(t: Trial) -> None:
 
 
 @case
-def small_run_with_hiccups(t: Trial) -> None:
-    """Eight ranks: about seven hiccups were seen."""
-    from_run(t, (8, 64), hiccups(0.003, 150), within=0.4)
+def small_runs_with_few_hiccups(t: Trial) -> None:
+    """Eight ranks on which about seven hiccups were seen, to 64: of eight runs, 90 % intervals hold six at least."""
+    held, told = 0, []
+    for seed in range(10 * t.seed, 10 * t.seed + 8):
+        true, said = projected(t, (8, 64), hiccups(0.003, 150), seed)
+        held += said["lo"] <= true <= said["hi"]
+        told.append(f"{true:.0f}: {said['value']:.0f} ({said['lo']:.0f}–{said['hi']:.0f})")
+    t.holds("coverage", held >= 6, f"{held} of 8 hold the truth; " + ", ".join(told))
 
 
 # --- all of them -------------------------------------------------------------------------------------------------------
