@@ -54,7 +54,7 @@ def test_the_conflict_has_a_zone_and_a_price(fought: Path) -> None:
     assert 0 < zone["ops"] <= found["job"]["ops"] / found["job"]["ranks"]
     assert one["cost"]["currency"] == "EUR"
     assert found["ledger"]["closes"]
-    assert found["verdict"]["class"] == "structural", "what they took is nothing beside the hiccups and the slow rank"
+    assert found["verdict"]["class"] == "component", "what they took is nothing beside the slow rank and the hiccups"
 
 
 def test_the_screen_has_one_section_more(fought: Path) -> None:
