@@ -270,9 +270,16 @@ def words_of(kind: object) -> list[object]:
     return list(get_args(kind)) if get_origin(kind) is Literal else inside
 
 
+def fields_of(struct: type[msgspec.Struct]) -> tuple[kinds.Field, ...]:
+    """The fields of a struct with what they hold."""
+    info = kinds.type_info(struct)
+    assert isinstance(info, kinds.StructType)
+    return info.fields
+
+
 def tables_of(struct: type[msgspec.Struct], path: str = "") -> Iterator[tuple[str, type[msgspec.Struct]]]:
     """The tables of a scenario, each with its heading."""
-    for field in kinds.type_info(struct).fields:  # type: ignore[attr-defined]
+    for field in fields_of(struct):
         some = field.type.types if isinstance(field.type, kinds.UnionType) else (field.type,)
         for one in some:
             many = isinstance(one, kinds.VarTupleType)
@@ -286,7 +293,7 @@ def keys_of(struct: type[msgspec.Struct]) -> list[tuple[str, str, str, str, str,
     """(key, unit, what it takes, default, meaning, where the default is from) of every key of a table that is no table."""
     meanings, rows = key_meanings(struct), []
     words = {field.name: words_of(field.type) for field in msgspec.structs.fields(struct)}
-    for field in kinds.type_info(struct).fields:  # type: ignore[attr-defined]
+    for field in fields_of(struct):
         some = field.type.types if isinstance(field.type, kinds.UnionType) else (field.type,)
         inside = [one.item_type if isinstance(one, kinds.VarTupleType) else one for one in some]
         meaning = meanings.get(field.name, "")

@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from results import filled
 from taut.project.noise import table
 from taut.project.policy import Policy
 from taut.project.strict_toml import About
@@ -22,7 +23,7 @@ from taut.project.training.workload import WORKLOAD, Training
 from taut.project.workload import Answer, Estimate, Sampling, Workload
 from taut.read.scenario_file import load
 from taut.replay.timeline import replay
-from taut.result.types import Forecast, Quantiles
+from taut.result.types import Forecast
 
 change = msgspec.structs.replace
 
@@ -50,10 +51,9 @@ class Ranks(NamedTuple):
     about: About = About()
 
     def entry(self) -> Forecast:
-        return Forecast(
-            ranks=self.ranks, step_ns=Quantiles(p10=1.0, p50=1.0, p90=1.0), mean_step_ns=None, tflops_per_device=None, mfu=None,
-            effective_throughput_ratio=None, cost_per_unit=None, energy_per_unit_j=None, dominant="x", in_range=True,
-        )  # fmt: skip
+        step = {"p10": 1.0, "p50": 1.0, "p90": 1.0}
+        found: Forecast = filled(Forecast, {"ranks": self.ranks, "step_ns": step, "dominant": "x", "in_range": True})
+        return found
 
     def indices(self) -> dict[str, Estimate | None]:
         return {}

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 
-from msgspec import Struct
+from msgspec import Struct, ValidationError, convert
 from msgspec.structs import replace
 
 from taut.core.exact_shares import Shares
@@ -68,8 +68,8 @@ def charge_of(row: Mapping[str, object], origin: str) -> FocusRow:
     texts = {field: cell for field, cell in cells.items() if isinstance(cell, str | Decimal | datetime)}
     costs = dict.fromkeys(SPLIT[:4])
     try:
-        return FocusRow(**{**costs, **texts, "x_taut_origin": origin})  # type: ignore[arg-type]
-    except TypeError as error:
+        return convert({**costs, **texts, "x_taut_origin": origin}, FocusRow)
+    except ValidationError as error:
         raise ValueError(f"{origin} cannot be written as a charge: {error}") from None
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 
 from taut.core.errors import InputRefused, UsageError
 from taut.project.policy import S
@@ -16,26 +17,27 @@ def policy_gains(
 ) -> list[PolicyGain]:
     """For each comparison at the scale of ``own``: its policies one by one, if so asked, then together; each once."""
     found: dict[str, PolicyGain] = {}
+    sketched = cache(lambda: kind.sketch(own.scenario, how).entry())
     for one in compared:
         if one.ranks != own.answer.ranks:
             continue
         parts = [part.strip() for part in one.name.split(",")]
         for part in parts if one_by_one and len(parts) > 1 else ():
             if part not in found:
-                found[part] = _alone(kind, own, part, how)
+                found[part] = _alone(kind, own, part, how, sketched)
         sides = one.forecast.without, one.forecast.with_
         far = one.threshold.with_
         found[one.name] = _gain(one.name, sides, one.regime.with_, (far.ranks, far.tried) if far else (None, None))
     return list(found.values())
 
 
-def _alone(kind: Workload[S], own: Assessment[S], name: str, how: Sampling) -> PolicyGain:
-    """One policy; both sides are sketched where that says the same."""
+def _alone(kind: Workload[S], own: Assessment[S], name: str, how: Sampling, sketched: Callable[[], Forecast]) -> PolicyGain:
+    """One policy; both sides are sketched where that says the same, the one without it by ``sketched``."""
     ranks = own.answer.ranks
     try:
         changed = apply_policies(own.scenario, policies_of(kind, name))
         if kind.sketches_well(own.scenario) and kind.sketches_well(changed):
-            sides = kind.sketch(own.scenario, how).entry(), kind.sketch(changed, how).entry()
+            sides = sketched(), kind.sketch(changed, how).entry()
         else:
             sides = own.entry(), kind.forecast(changed, how).entry()
         if not kind.places_each_policy:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import UNSET, UnsetType, structs
 
@@ -19,6 +19,9 @@ from taut.project.training.sensitivity import sensitivity
 from taut.project.with_policies import Assessment, Standing, compare
 from taut.project.workload import DEFAULT, Sampling, Workload, workload_of
 from taut.result.types import Forecast, ProjectResult, Turn
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -113,32 +116,27 @@ def turns(forecasts: Sequence[Forecast]) -> list[Turn] | UnsetType:
 
 def _told(assessed: Sequence[Assessment[S]], tokens: float | None) -> tuple[list[Assessment[S]], list[Forecast], list[str]]:
     """What has a forecast, these forecasts, and a line for each scale at which nothing is kept; refused where that is all."""
-    kept, found, lost, refused = [], [], [], []
-    for one in assessed:
-        try:
-            found.append(_with_budget(one.entry(), tokens))
-        except InputRefused as refusal:
-            refused.append(refusal)
-            lost.append(f"left out: {refusal}")
-            continue
-        kept.append(one)
-    if not kept:
-        raise refused[0]
-    return kept, found, lost
+    answers = _each(assessed, lambda one: _with_budget(one.entry(), tokens))
+    told = [(one, said) for one, said in zip(assessed, answers, strict=True) if not isinstance(said, InputRefused)]
+    lost = [f"left out: {said}" for said in answers if isinstance(said, InputRefused)]
+    return [one for one, _ in told], [said for _, said in told], lost
 
 
 def _held(kind: Workload[S], asked: Sequence[S], label: str, text: str) -> tuple[list[S], list[str]]:
     """The scales that the devices hold, and a line for each that they may not or do not; refused where they hold none."""
-    held, warned, refused = [], [], []
+    answers = _each(asked, lambda one: kind.check_memory(one, label, text))
+    held = [one for one, said in zip(asked, answers, strict=True) if not isinstance(said, InputRefused)]
+    return held, [f"left out: {said}" if isinstance(said, InputRefused) else said for said in answers if said]
+
+
+def _each(asked: Sequence[T], answer: Callable[[T], R]) -> list[R | InputRefused]:
+    """An answer or its refusal for each; refused where there is no answer."""
+    found: list[R | InputRefused] = []
     for one in asked:
         try:
-            warning = kind.check_memory(one, label, text)
+            found.append(answer(one))
         except InputRefused as refusal:
-            refused.append(refusal)
-            warned.append(f"left out: {refusal}")
-            continue
-        held.append(one)
-        warned += [warning] if warning else []
-    if not held:
-        raise refused[0]
-    return held, warned
+            found.append(refusal)
+    if all(isinstance(one, InputRefused) for one in found):
+        raise next(one for one in found if isinstance(one, InputRefused))
+    return found

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from taut.project.figures import times
+from taut.project.training.checkpoints import DAY_S
+from taut.project.training.forecast import UNIT_TOKENS
 from taut.result.types import Estimate, Forecast, TokenBudget
 
-UNIT_TOKENS = 1e6
-DAY_S = 86400.0
 MWH_J = 3.6e9
 
 

@@ -265,7 +265,8 @@ class _Filled(io.RawIOBase):
         super().close()
 
 
-def _peek(stream: IO[bytes]) -> bytes:
+def peek(stream: IO[bytes]) -> bytes:
+    """The next bytes of a buffered stream, which stay in it."""
     head: bytes = stream.peek(HEAD_BYTES)  # type: ignore[attr-defined]
     return head
 
@@ -273,10 +274,10 @@ def _peek(stream: IO[bytes]) -> bytes:
 def _unwrap(stream: IO[bytes], label: str, archive: bool, path: str | None = None) -> Iterator[Member]:
     """Look through at most two layers of gzip and one of tar, going by content."""
     for _ in range(2):
-        if _peek(stream)[:2] != b"\x1f\x8b":
+        if peek(stream)[:2] != b"\x1f\x8b":
             break
         stream, path = _buffered(Inflating(stream, label)), None
-    head = _peek(stream)
+    head = peek(stream)
     if head[257:262] == b"ustar":
         if archive:
             yield from _tar(stream, label)
@@ -295,9 +296,9 @@ def _unwrap(stream: IO[bytes], label: str, archive: bool, path: str | None = Non
 
 def _without_bom(stream: IO[bytes]) -> bytes:
     """The first bytes of text behind its mark."""
-    if _peek(stream)[:3] == windows_text.BOM:
+    if peek(stream)[:3] == windows_text.BOM:
         stream.read(3)
-    return _peek(stream)
+    return peek(stream)
 
 
 def _tar(stream: IO[bytes], label: str) -> Iterator[Member]:

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from taut.core.array_types import Mask
 from taut.core.errors import NotATrace, TooLarge
-from taut.read.files import STDIN, Member, Paths, Source, expand, listed
+from taut.read.files import STDIN, Member, Paths, Source, expand, listed, peek
 from taut.read.focus.focus_cells import Clock, Place, Rounded, as_json, decimals, money_type
 from taut.read.focus.focus_charged import Charged
 from taut.read.focus.focus_check import Broken, check, merged
@@ -208,8 +208,7 @@ def _from_csv(member: Member, names: list[str], delimiter: str, notes: _Notes) -
 
 
 def _has_rows(member: Member) -> bool:
-    peek: bytes = member.stream.peek(1 << 16)  # type: ignore[attr-defined]
-    return bool(peek.strip())
+    return bool(peek(member.stream).strip())
 
 
 def _from_parquet(table: ParquetTable, label: str, notes: _Notes) -> _File:
