@@ -6,7 +6,7 @@ Every key is a field of the struct and carries its unit; a missing one takes the
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Annotated, Any, ClassVar, TypeVar, get_args
 
@@ -46,7 +46,7 @@ S = TypeVar("S", bound=Strict)
 
 
 def parse(
-    kind: type[S], contradictions: Callable[[S], Sequence[Contradiction]], table: Mapping[str, Any], label: str, text: str = ""
+    kind: type[S], contradictions: Callable[[S], Iterable[Contradiction]], table: Mapping[str, Any], label: str, text: str = ""
 ) -> tuple[S, list[str]]:
     """The struct in a TOML table, and the keys that were not given and took their defaults."""
     try:
