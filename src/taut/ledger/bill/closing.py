@@ -89,7 +89,7 @@ def used_without_charge(rows: ChargeRows, holdings: Holdings, capacity: Capacity
     ``rates``: what an accelerator hour costs on each host that the bill does not name, in units; -1 where nobody knows.
     """
     cover = merged(rows.spans.take(rows.accelerator()))
-    busy = merged(holdings.spans)
+    busy = holdings.busy
     hosts = np.unique(busy.host)
     gaps = uncovered(hosts, cover, *period)
     at_gap, at_busy = pairs(gaps, busy)
