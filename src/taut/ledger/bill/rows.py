@@ -44,3 +44,16 @@ class Booked:
     rank_ns: int = col("int64", "accelerator time that it pays for, ns", 0)
     effective: int = col("int64", "effective cost, billionths of the currency", 0)
     billed: int = col("int64", "billed cost, billionths of the currency", 0)
+
+
+@dataclass(frozen=True)
+class Uncharged:
+    """Accelerator time that was held, or stood ready, and that no charge of the bill pays for."""
+
+    held: int = col("int64", "row of Held; -1 for accelerators of the host that nobody held meanwhile")
+    host: str = col("str", "host", "")
+    start_ns: int = col("int64", "begin, ns since 1970, UTC")
+    end_ns: int = col("int64", "its end")
+    rank_ns: int = col("int64", "accelerator time, ns", 0)
+    effective: int = col("int64", "what it would have cost, billionths of the currency; 0 where it is within tolerance", 0)
+    why: str = col("str", "missing, open (charges may still come), host (not in the bill) or tolerance (minutes)", "")
