@@ -238,9 +238,13 @@ def op_words(trace: Trace) -> dict[str, list[str]]:
 
 
 def read_columns(
-    root: Path, files: Mapping[str, File], name: str, schema: Mapping[str, str], words: Words | None = None
-) -> dict[str, Any]:
-    """The columns of one stored table, of exactly these names and types; those that are stored as words as their codes."""
+    root: Path, files: Mapping[str, File], name: str, schema: Mapping[str, str], words: Words | None = None,
+    newer: Container[str] = (),
+) -> dict[str, Any]:  # fmt: skip
+    """The columns of one stored table, of exactly these names and types; those that are stored as words as their codes.
+
+    Columns in ``newer`` came later: folders of before have none of them.
+    """
     coded = words or {}
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -249,6 +253,7 @@ def read_columns(
     data = read_listed(root, file, files.get(file))
     try:
         stored = pq.ParquetFile(pa.BufferReader(data))
+        schema = {key: kind for key, kind in schema.items() if key not in newer or key in stored.schema_arrow.names}
         _check_schema(root, file, stored, _arrow_types(schema, coded), len(data))
         table = stored.read(columns=list(schema))
         if any(table[column].null_count for column in schema if column not in coded):

@@ -26,6 +26,10 @@ from taut.result.types import AnalysisResult
 from taut.stored import About, Stored, damaged, decoded_result, read_columns, read_stored, schema_of
 
 
+NEWER = ("team",)
+"""Columns of attempts that older run folders do not have."""
+
+
 @dataclass(frozen=True)
 class StoredTables:
     """What a run folder holds for the bill."""
@@ -91,7 +95,7 @@ def open_tables(folder: str | Path) -> StoredTables:
 def _opened(root: Path, stored: Stored) -> StoredTables:
     def table(row: type, name: str) -> Table:
         there = f"{name}.parquet" in stored.files
-        return Table(row, read_columns(root, stored.files, name, schema_of(row))) if there else Table(row, {}, 0)
+        return Table(row, read_columns(root, stored.files, name, schema_of(row), newer=NEWER)) if there else Table(row, {}, 0)
 
     return StoredTables(
         folder=root, digest=stored.digest, result=_result(root, stored), about=stored.graph, files=stored.files,

@@ -121,4 +121,4 @@ def _spans(attempts: Table) -> dict[str, tuple[int, int, int]]:
 
 
 def _counts(ns: int, period: Period | None) -> bool:
-    return period is None or period.start_ns <= ns < period.end_ns
+    return period is None or period[0] <= ns < period[1]

@@ -35,8 +35,8 @@ def cut_at_days(held: Table) -> Table:
 
 def inside(held: Table, period: Period) -> Table:
     """What lies inside a period, rows cut at its borders; rows without a date stay."""
-    cut = cut_at(held, np.array([period.start_ns, period.end_ns], dtype=np.int64))
-    return cut.take((cut.start_ns < 0) | ((cut.start_ns >= period.start_ns) & (cut.end_ns <= period.end_ns)))
+    cut = cut_at(held, np.array(period, dtype=np.int64))
+    return cut.take((cut.start_ns < 0) | ((cut.start_ns >= period[0]) & (cut.end_ns <= period[1])))
 
 
 def _pieces(held: Table, count: Ints, border: Callable[[Ints, Ints], Ints]) -> Table:

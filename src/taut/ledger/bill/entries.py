@@ -9,12 +9,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taut.core.array_types import Ints, Mask, Texts
+from taut.core.array_types import Ints, Mask
 from taut.core.tables import NULL, Table, col, concat
 from taut.ledger.bill.period import DAY_NS
-from taut.ledger.bill.rows import Booked, Held
 
-TIME = "accelerator time"
+TIME, IDLE = "accelerator time", "idle accelerators"
+UNCHARGED = {
+    "missing": "used without a charge, at what its host costs otherwise",
+    "open": "used without a charge yet, at what its host costs otherwise",
+    "host": "on a host that the bill does not have, at the price given, else at what others cost",
+    "tolerance": "used minutes beyond its charge",
+}
+"""Why something that was used has no charge → from what its money is."""
 
 
 @dataclass(frozen=True)
@@ -39,15 +45,17 @@ class Entry:
     kg_co2e: float = col("float64", "carbon, kg; NaN for none", np.nan)
 
 
-def entries_of(held: Table, booked: Table, bill: str | None = None) -> Table:
+def entries_of(held: Table, booked: Table, uncharged: Table, bill: str | None, prices: str) -> Table:
     """Entries of held time with the money of what was booked for it, then what was booked for no held time.
 
-    ``bill`` names the bill that charges are from; None where prices stand for one.
+    ``bill`` names the bill that charges are from, ``prices`` what stands for it where there is none; what was used without a
+    charge (``Uncharged``) has entries of its own.
     """
-    return concat(Entry, [_of_time(held, booked, bill), _of_charges(booked.take(booked.held < 0), bill)])
+    alone = booked.take(booked.held < 0)
+    return concat(Entry, [_of_time(held, booked), _of_charges(alone, bill or prices), _of_uncharged(held, uncharged)])
 
 
-def _of_time(held: Table, booked: Table, bill: str | None) -> Table:
+def _of_time(held: Table, booked: Table) -> Table:
     paid = booked.take(booked.held >= 0)
     money, billed = (np.zeros(len(held), dtype=np.int64) for _ in range(2))
     np.add.at(money, paid.held, paid.effective)
@@ -64,17 +72,38 @@ def _of_time(held: Table, booked: Table, bill: str | None) -> Table:
     )  # fmt: skip
 
 
-def _of_charges(booked: Table, bill: str | None) -> Table:
-    told = "the prices" if bill is None else bill
+def _of_charges(booked: Table, told: str) -> Table:
     return Table(
         Entry,
         {
             "item": booked.item, "host": booked.host, "day": _days(booked.start_ns, booked.end_ns),
             "source": np.where(booked.charge >= 0, "measured", "given").astype(object),
             "origin": np.full(len(booked), told, dtype=object),
-            "rank_ns": np.where(booked.item == "idle accelerators", booked.rank_ns, NULL),
+            "rank_ns": np.where(booked.item == IDLE, booked.rank_ns, NULL),
             "money": booked.effective, "billed": booked.billed, "priced": np.ones(len(booked), dtype=np.int8),
         }, len(booked),
+    )  # fmt: skip
+
+
+def _of_uncharged(held: Table, uncharged: Table) -> Table:
+    """What was used and is not in the bill, at what it would have cost; its time stands with the held rows already."""
+    some = uncharged.take(uncharged.effective != 0)
+    if not len(some):
+        return Table(Entry, {}, 0)
+    mine = np.maximum(some.held, 0)
+    used = some.held >= 0
+    empty = np.full(len(some), "", dtype=object)
+    whose = {
+        name: np.where(used, held.columns[name][mine], empty) if len(held) else empty
+        for name in ("fate", "cause", "job", "team")
+    }
+    return Table(
+        Entry,
+        whose | {
+            "item": np.where(used, TIME, IDLE).astype(object), "host": some.host, "day": _days(some.start_ns, some.end_ns),
+            "origin": np.array([UNCHARGED[why] for why in some.why.tolist()], dtype=object),
+            "rank_ns": np.where(used, NULL, some.rank_ns), "money": some.effective, "priced": np.ones(len(some), dtype=np.int8),
+        }, len(some),
     )  # fmt: skip
 
 
@@ -83,11 +112,3 @@ def _days(start: Ints, end: Ints) -> Ints:
     first, last = start // DAY_NS, (np.maximum(end, start + 1) - 1) // DAY_NS
     one: Mask = (start >= 0) & (first == last)
     return np.where(one, first, NULL)
-
-
-def constant(text: str, count: int) -> Texts:
-    """A column of one word."""
-    return np.full(count, text, dtype=object)
-
-
-__all__ = ["TIME", "Booked", "Entry", "Held", "constant", "entries_of"]

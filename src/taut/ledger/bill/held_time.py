@@ -54,6 +54,11 @@ def join(attempts: Table, runs: Sequence[Traced]) -> Joined:
     return Joined(concat(Held, [found, *cells]), notes)
 
 
+def meets(attempts: Table, run: Traced) -> str | None:
+    """The job of some held time inside whose attempts a run was traced; None for none."""
+    return _met(attempts, traced_time(run), run)
+
+
 def _team(held: Table, count: int) -> Texts:
     return np.full(count, held.team[0] if len(held) else "", dtype=object)
 

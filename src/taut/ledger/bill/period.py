@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
-
-from msgspec import Struct
+from typing import TypeAlias
 
 from taut.core.errors import UsageError
 
@@ -14,11 +13,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ONE = re.compile(r"(\d{4})-(\d{2})(?:-(\d{2}))?", re.ASCII)
 
 
-class Period(Struct, frozen=True):
-    """From a moment up to another, ns since 1970."""
-
-    start_ns: int
-    end_ns: int
+Period: TypeAlias = tuple[int, int]
+"""First moment and the moment behind the last, ns since 1970, UTC."""
 
 
 def period_of(text: str) -> Period:
@@ -29,7 +25,7 @@ def period_of(text: str) -> Period:
         end = _span(last, text)[0]
     if end <= begin:
         raise UsageError(f"--period {text}: ends before it begins; write it like 2026-10-01/2026-10-15")
-    return Period(_ns(begin), _ns(end))
+    return _ns(begin), _ns(end)
 
 
 def _span(part: str, text: str) -> tuple[datetime, datetime]:
@@ -61,3 +57,19 @@ def date_text(ns: int) -> str:
 def day_text(day: int) -> str:
     """Days since 1970 as a date."""
     return f"{_EPOCH + timedelta(days=day):%Y-%m-%d}"
+
+
+MONTHS = (
+    "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December",
+)  # fmt: skip
+
+
+def period_words(period: Period) -> str:
+    """A period as a sentence names it: ``October 2026``, ``2026-10-05``, ``2026-10-01 to 2026-10-14``."""
+    begin, end = (_EPOCH + timedelta(microseconds=ns // 1000) for ns in period)
+    last = end - timedelta(microseconds=1)
+    month = datetime(begin.year, begin.month, 1, tzinfo=UTC)
+    if begin == month and end == datetime(begin.year + begin.month // 12, begin.month % 12 + 1, 1, tzinfo=UTC):
+        return f"{MONTHS[begin.month - 1]} {begin.year}"
+    first, until = f"{begin:%Y-%m-%d}", f"{last:%Y-%m-%d}"
+    return first if first == until else f"{first} to {until}"
