@@ -6,12 +6,13 @@ Everything else of a bill is an item of its own, or a defect that takes it out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from msgspec import Struct
 
 from taut.core.array_types import Ints
+from taut.core.prices import HostFacts, Prices
 from taut.core.tables import Table, concat
 from taut.ledger.bill.capacity import SOURCES, Capacity, capacity_of
 from taut.ledger.bill.charge_rows import ChargeRows, Period, of_currency
@@ -19,9 +20,10 @@ from taut.ledger.bill.closing import invoices, rounding_rows, unmatched, used_wi
 from taut.ledger.bill.divided_charges import HOUR_NS, book_rows
 from taut.ledger.bill.exact_parts import parted
 from taut.ledger.bill.holdings import Holdings, host_codes
-from taut.ledger.bill.hosts import NONE, Hosts, Met, meet
+from taut.ledger.bill.hosts import Hosts, Met, meet
 from taut.ledger.bill.open_period import is_open, mark_open
-from taut.ledger.bill.rows import UNIT, Booked
+from taut.ledger.bill.prices import cost_units, rates_at
+from taut.ledger.bill.rows import UNIT, Booked, Uncharged
 from taut.read.focus.focus_charged import Charged
 from taut.read.focus.focus_reader import Charges
 from taut.result.types import Defect, Invoice, Unmatched
@@ -52,24 +54,18 @@ class Booking(Struct, frozen=True, kw_only=True):
 
 
 def book(
-    held: Table,
-    charges: Charges,
-    *,
-    period: Period | None = None,
-    currency: str | None = None,
-    hosts: Mapping[str, str] | None = None,
-    accelerators: Mapping[str, int] | None = None,
-    rates: Ints | None = None,
+    held: Table, charges: Charges, prices: Prices | None = None, *, period: Period | None = None, currency: str | None = None
 ) -> Booking:
     """Every charge of a bill on what was held.
 
-    ``hosts`` maps resources to hosts and ``accelerators`` says how many a host has, where bill and logs do not. ``rates``: what
-    an accelerator hour of each held row costs by the prices, in billionths, -1 for unknown; it prices hosts that the bill does
-    not name. Raises InputRefused for a bill in two currencies, unless ``currency`` names one: the other's charges are a defect.
+    The prices say which resource is which host, how many accelerators a host has where the bill does not, and what those cost
+    that the bill does not name. Raises InputRefused for a bill in two currencies, unless ``currency`` names one: the other's
+    charges are a defect.
     """
     chosen, wanted = of_currency(charges, currency)
     names, code = host_codes(held.host)
-    known = Hosts(names, hosts)
+    facts = prices.hosts if prices else HostFacts()
+    known = Hosts(names, facts.resources)
     met = meet(Charged(charges.table, charges.version, [], {}), known)
     index = np.flatnonzero(wanted)
     rows = ChargeRows(charges, Met(met.host[index], met.names), index)
@@ -77,11 +73,11 @@ def book(
     rows.cut(whole)
     charged_effective, charged_billed = rows.effective.copy(), rows.billed.copy()
     holdings = Holdings(held, code, whole)
-    capacity = capacity_of(rows, holdings, known, accelerators or {})
+    capacity = capacity_of(rows, holdings, known, facts)
     booked = book_rows(rows, holdings, capacity.count)
     rounded, rounded_billed = rounding_rows(rows)
     still_open = is_open(rows, whole)
-    uncharged = used_without_charge(rows, holdings, capacity, whole, _by_host(rates, code, len(rows.hosts), rows.unit))
+    uncharged = used_without_charge(rows, holdings, capacity, whole, _host_rates(prices, rows))
     everything = concat(Booked, [booked, rounded])
     return Booking(
         booked=everything, uncharged=mark_open(uncharged, rows, still_open),
@@ -94,17 +90,19 @@ def book(
     )  # fmt: skip
 
 
-def book_at_prices(held: Table, rates: Ints | None, currency: str | None = None, period: Period | None = None) -> Booking:
-    """Every held row at its price, without a bill. ``rates``: an accelerator hour of each row in billionths, -1 for unknown.
+def book_at_prices(held: Table, prices: Prices | None, period: Period | None = None) -> Booking:
+    """Every held row at its price, without a bill; rows whose price is not known are not booked.
 
-    Rows of unknown price are not booked. Sums over a host and rate do not depend on how its time is cut into rows.
+    Sums over a host and a rate do not depend on how its time is cut into rows.
     """
-    rate = np.full(len(held), -1, dtype=np.int64) if rates is None else rates
     names, code = host_codes(held.host)
     start, end, rank_ns = _inside(held, period)
-    priced = np.flatnonzero((rate >= 0) & (rank_ns > 0))
-    order = priced[np.lexsort((priced, rate[priced], code[priced]))]
-    money = _at_rate(rank_ns[order], rate[order], code[order])
+    rate, money = _rates(held, prices, start, end, rank_ns)
+    order = np.flatnonzero((money >= 0) & (rank_ns > 0))
+    order = order[np.lexsort((order, rate[order], code[order]))]
+    steady = rate[order] >= 0
+    money = money[order]
+    money[steady] = _at_rate(rank_ns[order][steady], rate[order][steady], code[order][steady])
     display = np.array([*names, ""], dtype=object)
     booked = Table(Booked, {
         "held": order, "item": np.full(len(order), "accelerator time", dtype=object), "host": display[code[order]],
@@ -112,7 +110,8 @@ def book_at_prices(held: Table, rates: Ints | None, currency: str | None = None,
     }, len(order))  # fmt: skip
     back = np.argsort(order, kind="stable")
     return Booking(
-        booked=booked.take(back), uncharged=_nothing(), period=period, open=False, currency=currency, unit=UNIT, effective=None,
+        booked=booked.take(back), uncharged=_nothing(), period=period, open=False,
+        currency=prices.currency if prices else None, unit=UNIT, effective=None,
         billed=None, removed=0, removed_billed=0, invoices=[], unmatched=[], defects=[], notes=[],
     )  # fmt: skip
 
@@ -142,18 +141,28 @@ def _at_rate(rank_ns: Ints, rate: Ints, host: Ints) -> Ints:
     return parted(whole, rank_ns, first)
 
 
-def _by_host(rates: Ints | None, host: Ints, hosts: int, unit: int) -> Ints:
-    """The rate of each host in the units of the bill: that of its first held row that has one; -1 for none."""
-    out = np.full(hosts, -1, dtype=np.int64)
-    if rates is not None:
-        some = np.flatnonzero((rates >= 0) & (host != NONE))[::-1]
-        out[host[some]] = rates[some] // (UNIT // unit)
-    return out
+def _rates(held: Table, prices: Prices | None, start: Ints, end: Ints, rank_ns: Ints) -> tuple[Ints, Ints]:
+    """Rate of each row, -1 where it changes meanwhile, and its money, -1 where that is not known."""
+    if prices is None:
+        return np.full(len(held), -1), np.full(len(held), -1)
+    money = cost_units(prices, held.host, start, end, rank_ns)
+    first, last = rates_at(prices, held.host, start), rates_at(prices, held.host, np.where(start < 0, -1, end - 1))
+    borders = [at for rate in prices.rates for at in (rate.from_ns, rate.until_ns) if at is not None]
+    crossed = np.zeros(len(held), dtype=np.bool_)
+    for border in borders:
+        crossed |= (start < border) & (border < end)
+    return np.where(crossed | (first.units != last.units), -1, first.units), money
+
+
+def _host_rates(prices: Prices | None, rows: ChargeRows) -> Ints:
+    """What the prices say of an accelerator hour of each host, in the units of the bill; -1 for nothing."""
+    if prices is None or not rows.hosts:
+        return np.full(len(rows.hosts), -1)
+    units = rates_at(prices, np.array(rows.hosts, dtype=object), np.full(len(rows.hosts), -1)).units
+    return np.where(units < 0, -1, units // (UNIT // rows.unit))
 
 
 def _nothing() -> Table:
-    from taut.ledger.bill.rows import Uncharged
-
     return Table(Uncharged, {}, 0)
 
 

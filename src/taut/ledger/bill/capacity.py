@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 from msgspec import Struct
 
 from taut.core.array_types import Ints, Mask
 from taut.core.ids import numbered
+from taut.core.prices import HostFacts
 from taut.ledger.bill.charge_items import EACH, HOST, accelerator_counts
 from taut.ledger.bill.charge_rows import ChargeRows
 from taut.ledger.bill.divided_charges import HOUR_NS, MORE_THAN_TIME, sku_codes
@@ -34,11 +33,11 @@ class Capacity(Struct, frozen=True):
     """The most that was ever held at once."""
 
 
-def capacity_of(rows: ChargeRows, holdings: Holdings, hosts: Hosts, accelerators: Mapping[str, int]) -> Capacity:
+def capacity_of(rows: ChargeRows, holdings: Holdings, hosts: Hosts, facts: HostFacts) -> Capacity:
     """The surest of what is said: by the prices, by the SKU, by charged hours, by what was held."""
     count = len(rows.hosts)
-    given = np.zeros(count, dtype=np.int64)
-    for name, told in accelerators.items():
+    given = np.full(count, facts.accelerators or 0)
+    for name, told in facts.accelerators_of.items():
         if (code := hosts.equal(name)) >= 0:
             given[code] = told
     sku, charged = sku_count(rows), hours_count(rows)
