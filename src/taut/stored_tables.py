@@ -25,7 +25,6 @@ from taut.replay.blame import Wait
 from taut.result.types import AnalysisResult
 from taut.stored import About, Stored, damaged, decoded_result, read_columns, read_stored, schema_of
 
-
 NEWER = ("team",)
 """Columns of attempts that older run folders do not have."""
 
