@@ -2085,6 +2085,23 @@ class Defect(Part, frozen=True, kw_only=True):
     """What shows it."""
 
 
+class BrokenRule(Part, frozen=True, kw_only=True):
+    """A rule of its own specification that a bill breaks."""
+
+    rule: str
+    """Id of the rule, as FOCUS publishes it for 1.2; ours where it has none."""
+    because: str
+    """What is wrong."""
+    rows: int
+    """Charges concerned; 0 where a column is at fault."""
+    places: list[str]
+    """The first of them, ``file:row``."""
+    validator: str | None
+    """What focus-validator 1.0.0 calls it, where it reports the same."""
+    disputed: bool
+    """Whether that validator reports it beyond what the specification says."""
+
+
 class EnergySource(Part, frozen=True, kw_only=True):
     """What one source of energy says of the same accelerators and time."""
 
@@ -2160,6 +2177,8 @@ class BillResult(Part, frozen=True, kw_only=True):
     """Drill-down: ``cause``, ``rank``, ``host``, ``job``, ``team``, ``day``; the largest first, days in order."""
     unmatched: list[Unmatched]
     defects: list[Defect]
+    rules: list[BrokenRule] = field(default_factory=list)
+    """Rules of FOCUS that the bill breaks; its charges count all the same."""
     energy: BillEnergy
     recoverable: list[Recovery]
     budget: Budget | None
