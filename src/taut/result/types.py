@@ -660,6 +660,21 @@ class LedgerEntry(Part, frozen=True, kw_only=True):
     kg_co2e: float | None
 
 
+class LedgerEnergy(Part, frozen=True, kw_only=True):
+    """Who tells the joules of the ledger."""
+
+    joules: Estimate | None
+    """Of all ranks; the interval is that of sources that disagree. Null where some time is neither measured nor modelled."""
+    source: str | None
+    """The best that is there: ``counter``, ``samples`` of power, or ``states`` (watts that were given × time)."""
+    coverage: float
+    """Share of the rank time that was measured."""
+    sources: list[EnergySource]
+    """All that are there, side by side."""
+    divided_by: Literal["given", "default"]
+    """Watts by whose ratios a step's measured joules were divided among its fates."""
+
+
 class LedgerResult(Part, frozen=True, kw_only=True):
     """Where every rank-nanosecond went: entries sum exactly to ranks × wall."""
 
@@ -669,6 +684,8 @@ class LedgerResult(Part, frozen=True, kw_only=True):
     closes: bool
     hidden_wait_rank_ns: int
     """Waiting that lies under other work, and is in no entry."""
+    energy: LedgerEnergy | None = None
+    """Who tells the joules; null where nobody does."""
 
 
 class AttemptEntry(Part, frozen=True, kw_only=True):
