@@ -2147,6 +2147,10 @@ class BillEnergy(Part, frozen=True, kw_only=True):
     """Of ports and of bytes moved."""
     data_movement_share: float | None
     """Energy of moving data over energy of everything."""
+    sci_kg_co2e: float | None = None
+    """Software carbon intensity: carbon of running and of making, for each ``sci_unit``; null where one is not given."""
+    sci_unit: str | None = None
+    """``step``, or ``accelerator hour`` where no log counts steps."""
 
 
 class Recovery(Part, frozen=True, kw_only=True):
