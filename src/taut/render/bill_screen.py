@@ -74,7 +74,12 @@ def _closing(result: BillResult) -> ConsoleRenderable | None:
     lines: list[ConsoleRenderable] = [_heading("Closing")]
     table = _table("", "", "in the bill", "in lines", "left over", ("", "left"))
     both = [money(one, "") for one in (accrual.effective, accrual.ledger, accrual.residual)]
-    table.add_row("accrual", "effective cost", *both, _closes(accrual.closes))
+    table.add_row(
+        "accrual",
+        "effective cost",
+        *both,
+        _closes(accrual.closes) if accrual.closes or accrual.explained != accrual.residual else "named below",
+    )
     short = [one for one in result.invoices if not one.closes]
     for one in [*short, *(one for one in result.invoices if one.closes)][:UNMATCHED]:
         name = "without an invoice" if one.id is None else f"invoice {middle(safe(one.id), 24)}"

@@ -8,6 +8,7 @@ from decimal import Decimal
 import numpy as np
 from msgspec import Struct
 
+from taut.core.ids import total
 from taut.core.prices import Prices
 from taut.core.tables import Table
 from taut.ledger.bill.booking import Booking
@@ -74,9 +75,10 @@ def _accrual(parts: Parts) -> Accrual:
     if booking.effective is None:
         return Accrual(ledger=amount(ledger, booking.unit), effective=None, residual=None, closes=None)
     residual = booking.effective - (ledger or 0)
+    explained = booking.removed - total(booking.uncharged.effective)
     return Accrual(
         ledger=amount(ledger or 0, booking.unit), effective=amount(booking.effective, booking.unit),
-        residual=amount(residual, booking.unit), closes=residual == 0,
+        residual=amount(residual, booking.unit), closes=residual == 0, explained=amount(explained, booking.unit),
     )  # fmt: skip
 
 

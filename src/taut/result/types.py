@@ -2016,6 +2016,8 @@ class Accrual(Part, frozen=True, kw_only=True):
     """Effective less ledger: charged and not used above 0 (a row that stands twice), used and not charged below."""
     closes: bool | None
     """Whether nothing is left; null without a bill."""
+    explained: Amount | None = None
+    """Of the residual, what defects took out, less what was used without a charge: both are named; null without a bill."""
 
 
 class Invoice(Part, frozen=True, kw_only=True):
