@@ -133,9 +133,9 @@ def _went(result: BillResult, priced: bool) -> str:
     rows = result.categories
     hours = duration(sum(one.rank_ns or 0 for one in rows))
     if not priced:
-        return f"Where {hours} of accelerator time went"
+        return f"Where {hours} of {safe(result.unit)} time went"
     total = sum((Decimal(one.money) for one in rows if one.money is not None), Decimal(0))
-    return f"Where {money(total, result.currency)} went · {hours} of accelerator time"
+    return f"Where {money(total, result.currency)} went · {hours} of {safe(result.unit)} time"
 
 
 def _kwh(joules: float | None) -> str:
