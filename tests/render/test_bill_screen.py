@@ -80,7 +80,7 @@ def test_rows_say_what_they_are() -> None:
     assert row(text, "fault wait").split("  ")[-1] == "run a: 9 steps"
     assert "rank 3 (gpu-17), straggler cascade" in row(text, "fault wait")
     assert "2 (1–3) kWh by counter · 50.0 % of it while nothing useful was done" in text
-    assert "5 (3–6) days" in row(text, "repair rank 3")
+    assert "5 (3–6)" in row(text, "repair rank 3")
     assert "20.00 EUR over" in row(text, "Budget")
 
 
