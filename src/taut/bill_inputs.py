@@ -22,9 +22,11 @@ from taut.ledger.bill.prices import team_of
 from taut.ledger.bill.rows import Held
 from taut.ledger.bill.traced_time import STRUCTURE, Traced
 from taut.read.trace import read
-from taut.result.types import AnalysisResult
+from taut.result.types import AnalysisResult, LedgerEnergy
 from taut.stored_tables import StoredTables, open_tables
 
+MEASURED = 0.9
+"""Share of a run's time that must be measured for all of its joules to count as measured."""
 SEVERAL = 2
 """From so many findings with a place on, it is looked up whom ranks waited for."""
 
@@ -50,6 +52,8 @@ class BilledRun(Struct, frozen=True):
     run: Traced
     job: str
     wall_ns: int
+    energy: LedgerEnergy | None
+    """Who tells its joules."""
 
 
 class _Source(Struct):
@@ -111,7 +115,8 @@ def _put_together(logs: _Source | None, folders: Sequence[_Source], found: Opene
             found.meters += metered(source.run.metrics) if run is None and len(source.run.metrics) else []
     joined = join(concat(Held, [one for one in held if len(one)]), [run for run, _ in traced])
     for (run, stored), job in zip(traced, joined.jobs, strict=True):
-        found.runs.append(BilledRun(run, job, _wall_ns(run)))
+        energy = stored.result.ledger.energy if stored.result is not None and stored.result.ledger is not None else None
+        found.runs.append(BilledRun(run, job, _wall_ns(run), energy))
         hosts = {rank: run.host_of.get(rank) or rank_place(job, rank) for rank in run.ranks.tolist()}
         found.meters += metered(stored.metrics, hosts) if len(stored.metrics) else []
     found.held = joined.held
@@ -192,7 +197,9 @@ def _traced(source: _Source) -> Traced | None:
 def _measured_by(result: AnalysisResult) -> str:
     """Who measured the joules of a run's cells; empty where nobody did."""
     energy = result.ledger.energy if result.ledger is not None else None
-    return energy.source if energy is not None and energy.source in SOURCES else ""
+    if energy is None or (energy.joules is not None and energy.coverage < MEASURED):
+        return ""  # joules that nobody measured are among them
+    return next((one.name for one in energy.sources if one.name in SOURCES), "")
 
 
 def _wall_ns(run: Traced) -> int:
@@ -206,6 +213,5 @@ def _with_teams(held: Table, attempts: Table, prices: Prices) -> Table:
         return held
     names, code = np.unique(held.job.astype(str), return_inverse=True)
     called = dict(zip(attempts.job.tolist(), attempts.name.tolist(), strict=True))
-    teams = [team_of(prices, job) or team_of(prices, called.get(job) or job) for job in names.tolist()]
-    given = np.array(teams, dtype=object)[code]
+    given = np.array([team_of(prices, job, called.get(job, "")) for job in names.tolist()], dtype=object)[code]
     return held.replace(team=np.where(given != "", given, held.team))

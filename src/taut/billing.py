@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec.structs import replace
 
 from taut.bill_inputs import Opened, opened, rank_place
 from taut.core.errors import InputRefused, UsageError
@@ -19,7 +20,7 @@ from taut.core.tables import Table, concat
 from taut.ledger.bill.booking import Booking, book, book_at_prices
 from taut.ledger.bill.cash_lines import cash_entries, commitment_entries
 from taut.ledger.bill.cut_rows import cut_at, inside
-from taut.ledger.bill.energy_entries import Energy, energy_of
+from taut.ledger.bill.energy_entries import Energy, beside, energy_of
 from taut.ledger.bill.entries import Entry, entries_of
 from taut.ledger.bill.lines import exact_sums
 from taut.ledger.bill.period import Period, period_of
@@ -156,8 +157,6 @@ def _booked(
 
 def _only_inside(held: Table, booking: Booking, found: Opened) -> tuple[Table, Booking]:
     """Without what was held outside the period of the bill."""
-    from msgspec.structs import replace
-
     start, end = booking.period or (0, 0)
     keep = (held.start_ns < 0) | ((held.start_ns >= start) & (held.end_ns <= end))
     if keep.all():
@@ -187,7 +186,10 @@ def _energy(held: Table, prices: Prices, found: Opened, period: Period | None, u
     places = some.host.copy()
     bare = (some.host == "") & (some.rank >= 0)
     places[bare] = [rank_place(*one) for one in zip(some.job[bare].tolist(), some.rank[bare].tolist(), strict=True)]
-    return energy_of(some, prices, found.meters, seconds, steps, unit, places)
+    drawn = energy_of(some, prices, found.meters, seconds, steps, unit, places)
+    whole = max(float(some.rank_ns.sum(dtype=np.float64)), 1.0)
+    undated = [(one.energy, one.wall_ns * len(one.run.ranks) / whole) for one in found.runs if one.energy and not one.run.dated]
+    return replace(drawn, told=beside(drawn.told, undated)) if undated else drawn
 
 
 def _unit(held: Table, found: Opened) -> str:

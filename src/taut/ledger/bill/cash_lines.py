@@ -76,7 +76,7 @@ def _penalties(prices: Prices, attempts: Table, held: Table, period: Period | No
     called = dict(zip(attempts.job.tolist(), attempts.name.tolist(), strict=True))
     for job, (submit, start, end) in _spans(attempts).items():
         sla = next((one for one in prices.sla if fnmatchcase(job, one.jobs) or fnmatchcase(called[job], one.jobs)), None)
-        if sla is None or not _counts(end, period):
+        if sla is None or not _counts(end - 1, period):  # one that ends with the period is of it
             continue
         since = submit if submit >= 0 else start
         hours = Decimal(end - since) / HOUR_NS if since >= 0 else None

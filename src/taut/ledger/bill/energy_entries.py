@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from taut.core.array_types import Floats, Ints, Mask, Texts
 from taut.core.prices import Prices
@@ -18,9 +19,9 @@ from taut.ledger.bill.energy import bill_energy, held_energy, host_energy, netwo
 from taut.ledger.bill.entries import Entry, days_of
 from taut.ledger.bill.meters import SOURCES, Metered
 from taut.ledger.bill.rows import UNIT
-from taut.ledger.bill.sources import Joules
+from taut.ledger.bill.sources import FILLED, Joules
 from taut.ledger.state_power import SPLIT_W, split_watts
-from taut.result.types import BillEnergy
+from taut.result.types import BillEnergy, EnergySource, Estimate, LedgerEnergy
 
 SHARED = ("fate", "cause", "job", "team", "host", "rank")
 """What entries of energy have from the time that it was drawn in."""
@@ -69,6 +70,28 @@ def energy_of(
     return Energy(
         entries, _with_sci(bill_energy(held, found, network), entries, held, prices, steps), notes, _defaults(found, prices)
     )
+
+
+def beside(told: BillEnergy, runs: Sequence[tuple[LedgerEnergy, float]]) -> BillEnergy:
+    """With the sources of runs that have no dates: their meters cannot be held against other times again.
+
+    Each run comes with its share of all held time. A source that knows of nearly all of it widens the interval.
+    """
+    known = {one.name for one in told.sources}
+    joules: dict[str, float] = {}
+    coverage: dict[str, float] = {}
+    for energy, share in runs:
+        for one in energy.sources:
+            if one.name not in known and one.name in SOURCES:
+                joules[one.name] = joules.get(one.name, 0.0) + one.joules
+                coverage[one.name] = coverage.get(one.name, 0.0) + one.coverage * share
+    more = [EnergySource(name=name, joules=sum_j, coverage=min(coverage[name], 1.0)) for name, sum_j in joules.items()]
+    whole = [one.joules for one in more if one.coverage >= FILLED]
+    if told.joules is None or not whole:
+        return replace(told, sources=[*more, *told.sources])
+    value, low, high = told.joules.value, told.joules.lo, told.joules.hi
+    ends = [value, *whole, *(one for one in (low, high) if one is not None)]
+    return replace(told, sources=[*more, *told.sources], joules=Estimate(value=value, lo=min(ends), hi=max(ends)))
 
 
 def _told(held: Table) -> Mapping[str, Floats]:
@@ -137,8 +160,6 @@ def _network(joules: float, prices: Prices) -> Table:
 
 def _with_sci(told: BillEnergy, entries: Table, held: Table, prices: Prices, steps: float) -> BillEnergy:
     """With carbon per unit of work, as the specification of software carbon intensity has it: running and making."""
-    from msgspec.structs import replace
-
     kg = entries.kg_co2e[np.isfinite(entries.kg_co2e)] if len(entries) else np.zeros(0)
     seconds = float(held.rank_ns.sum(dtype=np.float64)) * 1e-9
     units, unit = (steps, "step") if steps > 0 else (seconds / 3600, "accelerator hour")
