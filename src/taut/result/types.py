@@ -2017,6 +2017,8 @@ class Accrual(Part, frozen=True, kw_only=True):
     """Effective less ledger: charged and not used above 0 (a row that stands twice), used and not charged below."""
     closes: bool | None
     """Whether nothing is left; null without a bill."""
+    explained: Amount | None = None
+    """Of the residual, what defects took out, less what was used without a charge: both are named; null without a bill."""
 
 
 class Invoice(Part, frozen=True, kw_only=True):
@@ -2105,6 +2107,23 @@ class Defect(Part, frozen=True, kw_only=True):
     """What shows it."""
 
 
+class BrokenRule(Part, frozen=True, kw_only=True):
+    """A rule of its own specification that a bill breaks."""
+
+    rule: str
+    """Id of the rule, as FOCUS publishes it for 1.2; ours where it has none."""
+    because: str
+    """What is wrong."""
+    rows: int
+    """Charges concerned; 0 where a column is at fault."""
+    places: list[str]
+    """The first of them, ``file:row``."""
+    validator: str | None
+    """What focus-validator 1.0.0 calls it, where it reports the same."""
+    disputed: bool
+    """Whether that validator reports it beyond what the specification says."""
+
+
 class EnergySource(Part, frozen=True, kw_only=True):
     """What one source of energy says of the same accelerators and time."""
 
@@ -2133,6 +2152,10 @@ class BillEnergy(Part, frozen=True, kw_only=True):
     """Of ports and of bytes moved."""
     data_movement_share: float | None
     """Energy of moving data over energy of everything."""
+    sci_kg_co2e: float | None = None
+    """Software carbon intensity: carbon of running and of making, for each ``sci_unit``; null where one is not given."""
+    sci_unit: str | None = None
+    """``step``, or ``accelerator hour`` where no log counts steps."""
 
 
 class Recovery(Part, frozen=True, kw_only=True):
@@ -2169,6 +2192,8 @@ class BillResult(Part, frozen=True, kw_only=True):
 
     schema: int = SCHEMA
     currency: str | None
+    unit: str = "accelerator"
+    """What ``rank_ns`` counts: accelerators, or nodes, cpus, tasks or jobs where logs tell no better; those have no price."""
     period: BillPeriod
     verdict: str
     """The answer in a sentence or two."""
@@ -2180,9 +2205,13 @@ class BillResult(Part, frozen=True, kw_only=True):
     """Drill-down: ``cause``, ``rank``, ``host``, ``job``, ``team``, ``day``; the largest first, days in order."""
     unmatched: list[Unmatched]
     defects: list[Defect]
+    rules: list[BrokenRule] = field(default_factory=list)
+    """Rules of FOCUS that the bill breaks; its charges count all the same."""
     energy: BillEnergy
     recoverable: list[Recovery]
     budget: Budget | None
+    causes: dict[str, str] = field(default_factory=dict)
+    """Id of a finding that lines are traced to → what it is, and where."""
     missing: list[str]
     """What was not given and what that leaves unknown, one line each."""
     defaults: list[str]
