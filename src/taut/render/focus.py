@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from fractions import Fraction
@@ -96,20 +96,18 @@ COLUMNS: tuple[Column, ...] = tuple(
     )
 )  # fmt: skip
 OWN: tuple[Column, ...] = (
-    Column("x_taut_cause", lambda row: row.x_taut_cause),
-    Column("x_taut_fate", lambda row: row.x_taut_fate),
-    Column("x_taut_job", lambda row: row.x_taut_job),
-    Column("x_taut_origin", lambda row: row.x_taut_origin),
-    Column("x_taut_ratio", lambda row: row.allocated_ratio),
+    *(Column(f"x_taut_{name}", attrgetter(f"x_taut_{name}")) for name in ("category", "cause", "fate", "item")),
+    Column("x_taut_job", attrgetter("x_taut_job")),
+    Column("x_taut_origin", attrgetter("x_taut_origin")),
+    Column("x_taut_ratio", attrgetter("allocated_ratio")),
+    Column("x_taut_team", attrgetter("x_taut_team")),
 )
 
 
 def render(rows: Sequence[FocusRow], out: BinaryIO, version: str = VERSIONS[-1], *, parquet: bool = False) -> None:
     """Write rows as a FOCUS file; nothing is written where the ratios of an origin do not add up to 1."""
-    if version not in VERSIONS:
-        raise UsageError(f"FOCUS {version} is not written; choose {', '.join(VERSIONS)}")
-    check_ratios(rows)
     columns = columns_of(rows, version)
+    check_ratios(rows)
     if parquet:
         _parquet(rows, columns, out)
         return
@@ -130,13 +128,19 @@ def check_ratios(rows: Iterable[FocusRow]) -> None:
 
 def columns_of(rows: Sequence[FocusRow], version: str) -> list[Column]:
     """The columns that are written: those of the version that some row fills, and those that it wants in any case."""
+    filled = (column for column in (*COLUMNS, *OWN) if any(column.cell(row) is not None for row in rows))
+    return chosen({column.name for column in filled}, version)
+
+
+def chosen(filled: Collection[str], version: str) -> list[Column]:
+    """The columns that are written where these are not empty."""
+    if version not in VERSIONS:
+        raise UsageError(f"FOCUS {version} is not written; choose {', '.join(VERSIONS)}")
     mine = [column for column in COLUMNS if column.since <= version <= column.until]
-    filled = [column for column in (*mine, *OWN) if any(column.cell(row) is not None for row in rows)]
-    names = {column.name for column in filled}
-    return [column for column in (*mine, *OWN) if column.name in names or column.always or _wanted(column, names, version)]
+    return [column for column in (*mine, *OWN) if column.name in filled or column.always or _wanted(column, filled, version)]
 
 
-def _wanted(column: Column, filled: set[str], version: str) -> bool:
+def _wanted(column: Column, filled: Collection[str], version: str) -> bool:
     """Whether an empty column is written too: all of 1.0, and in 1.4 those that allocated parts must have."""
     if version == "1.0":
         return column not in OWN

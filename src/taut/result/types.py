@@ -2269,6 +2269,11 @@ class FocusRow(Part, frozen=True, kw_only=True):
     """JSON text of tags that the origin does not have."""
     x_taut_origin: str | None = None
     """The charge of which this is a part: FOCUS has no column for it."""
+    x_taut_item: str | None = None
+    """What is paid for: an item of a bill."""
+    x_taut_category: str | None = None
+    """Category of the bill, by item and fate."""
     x_taut_fate: str | None = None
     x_taut_cause: str | None = None
     x_taut_job: str | None = None
+    x_taut_team: str | None = None
