@@ -98,7 +98,7 @@ def allocated_parts(held: Table, booked: Table, charges: pa.Table) -> Allocated:
     """All charges of a bill in parts, as its booked rows divide them; what is not booked is a part of its own."""
     mine = booked.take(booked.charge >= 0)
     who, keys = _keys(held, mine)
-    example, group = _alike(_joined(mine.charge, who))
+    example, group = alike(joined(mine.charge, who))
     sums = {name: _sum(mine.columns[name], group, len(example)) for name in ("effective", "billed", "rank_ns")}
     charge, key = mine.charge[example], who[example]
     rest = {name: _rest(charges[column], charge, sums[name]) for name, column in COSTS.items()}
@@ -117,12 +117,12 @@ def _keys(held: Table, booked: Table) -> tuple[Ints, pa.Table]:
     """Of every booked row its key, and the keys; the last is that of what is not booked."""
     import pyarrow as pa
 
-    item, items = _coded(booked.item)
+    item, items = coded(booked.item)
     holder = np.zeros(len(held), dtype=np.int64)
     for word in WORDS:
-        holder = _joined(holder, _coded(held.columns[word])[0])
+        holder = joined(holder, coded(held.columns[word])[0])
     whose = np.append(holder, holder.max(initial=-1) + 1)[booked.held]  # -1 is nobody
-    example, key = _alike(_joined(whose, item))
+    example, key = alike(joined(whose, item))
     row, item = booked.held[example], item[example]
     texts = {word: _texts(held.columns[word], row) for word in WORDS}
     words = {
@@ -146,26 +146,27 @@ def _texts(words: Texts, row: Ints) -> pa.Array:
 def _categories(item: Ints, items: list[str], fates: pa.Array) -> pa.Array:
     import pyarrow as pa
 
-    coded = fates.dictionary_encode()
-    fate, words = coded.indices.fill_null(-1).to_numpy().astype(np.int64), [*coded.dictionary.to_pylist(), None]
-    example, pair = _alike(_joined(item, fate + 1))
+    told = fates.dictionary_encode()
+    fate, words = told.indices.fill_null(-1).to_numpy().astype(np.int64), [*told.dictionary.to_pylist(), None]
+    example, pair = alike(joined(item, fate + 1))
     names = [category_of(items[item[one]], words[fate[one]]).name for one in example]
     return pa.array(names, pa.string()).take(pa.array(pair))
 
 
-def _coded(words: Texts) -> tuple[Ints, list[str]]:
+def coded(words: Texts) -> tuple[Ints, list[str]]:
+    """Words as codes, and what the codes mean."""
     import pyarrow as pa
 
-    coded = pa.array(words, pa.string()).dictionary_encode()
-    return coded.indices.to_numpy().astype(np.int64), coded.dictionary.to_pylist()
+    found = pa.array(words, pa.string()).dictionary_encode()
+    return found.indices.to_numpy().astype(np.int64), found.dictionary.to_pylist()
 
 
-def _joined(one: Ints, other: Ints) -> Ints:
+def joined(one: Ints, other: Ints) -> Ints:
     """Codes of the pairs of two codes, in their order."""
-    return _alike(one * (int(other.max(initial=0)) + 1) + other)[1]
+    return alike(one * (int(other.max(initial=0)) + 1) + other)[1]
 
 
-def _alike(codes: Ints) -> tuple[Ints, Ints]:
+def alike(codes: Ints) -> tuple[Ints, Ints]:
     """Of every code that is there the first place, and of every place the number of its code."""
     _, first, number = np.unique(codes, return_index=True, return_inverse=True)
     return first.astype(np.int64), number.astype(np.int64)
