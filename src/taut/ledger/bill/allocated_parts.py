@@ -109,7 +109,8 @@ def allocated_parts(held: Table, booked: Table, charges: pa.Table) -> Allocated:
     order = np.lexsort((key, charge))
     sums = {name: np.append(some, rest[name][alone])[order] for name, some in sums.items()}
     weight = _weights(charge[order], *sums.values())
-    uncharged = int(booked.effective[booked.charge < 0].sum())
+    # Parts carry what their charge has beyond billionths, so that rows of rounding have nothing to add.
+    uncharged = int(booked.effective[(booked.charge < 0) & (booked.item != "rounding")].sum())
     return Allocated(_named(charges), charge[order], key[order], keys, weight, sums["rank_ns"], uncharged)
 
 
