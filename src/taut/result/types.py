@@ -2187,6 +2187,17 @@ RESULTS: dict[str, type[Part]] = {
 """Verb → what its ``--json`` prints."""
 
 
+class CostOverTime(Part, frozen=True, kw_only=True):
+    """What a bill had cost by when, for a picture of it."""
+
+    time_ns: list[int]
+    """Moments, ns since 1970, UTC."""
+    money: dict[str, list[float]]
+    """Kind of cost → so far at each moment, in the currency of the bill."""
+    undated: float
+    """Cost that has no time: no part of the above."""
+
+
 class FocusRow(Part, frozen=True, kw_only=True):
     """A charge, or an allocated part of one, as a row of FOCUS: each field is the column of that name."""
 
