@@ -194,6 +194,7 @@ class Attempt:
     accelerators: int = col("int32", "accelerators it held, or what `unit` says; -1 if unknown")
     unit: str = col("str", "what `accelerators` counts: accelerator, task, cpu or node; empty if unknown", "")
     nodes: str = col("str", "the nodes it ran on, as the log writes them", "")
+    team: str = col("str", "whose job it is: an account, a project, a group; empty if the log does not say", "")
     first_step: int = col("int64", "first step it logged; -1 if not recorded")
     first_step_ns: int = col("int64", "when that was logged, ns; -1 if not recorded")
     last_step: int = col("int64", "last step it logged; -1 if not recorded")

@@ -2163,6 +2163,8 @@ class BillResult(Part, frozen=True, kw_only=True):
     energy: BillEnergy
     recoverable: list[Recovery]
     budget: Budget | None
+    causes: dict[str, str] = field(default_factory=dict)
+    """Id of a finding that lines are traced to → what it is, and where."""
     missing: list[str]
     """What was not given and what that leaves unknown, one line each."""
     defaults: list[str]
