@@ -4,8 +4,8 @@ python bench/demo_money.py src/taut/demo
 
 The job, its steps and its hosts are those that were recorded; nothing of them is changed. Power follows the recorded ops of
 each rank (computing, in a collective, neither) with noise, ten samples a second. The bill is what a provider that charges by
-the second would send for the hosts of both attempts and the time between them: four hosts under a commitment for five, four
-at list price, the unused fifth, the purchase of the commitment, storage, tax.
+the second and invoices every job would send for the hosts of both attempts and the time between them: four hosts under a
+commitment for five, four at list price, the unused fifth, the purchase of the commitment, storage, tax.
 """
 
 from __future__ import annotations
@@ -168,8 +168,7 @@ def usage(host: int, start: datetime, end: datetime) -> FocusRow:
     seconds = Decimal((end - start) // timedelta(seconds=1))
     row = FocusRow(
         **dict.fromkeys(COSTS, seconds * LIST), billing_currency="EUR", billing_account_id="acct-7",
-        billing_account_name="Research", billing_period_start=start.replace(day=1, hour=0, minute=0, second=0),
-        billing_period_end=datetime(start.year + start.month // 12, start.month % 12 + 1, 1, tzinfo=UTC),
+        billing_account_name="Research", billing_period_start=start, billing_period_end=end,
         charge_period_start=start, charge_period_end=end, invoice_id="2026-11-0042", invoice_issuer_name="A Cloud",
         service_provider_name="A Cloud", service_name="Virtual machines", charge_description="host with one accelerator",
         resource_id=f"i-{host:04}", resource_name=f"node{host}", resource_type="Instance", region_id="west-1",
@@ -191,8 +190,14 @@ def add_money(folder: Path) -> None:
     """Write the three files beside what was recorded."""
     (folder / "power.csv.gz").write_bytes(gzip.compress(power(folder).encode(), 9, mtime=0))
     (folder / "prices.toml").write_text(PRICES, encoding="utf-8")
+    start, end = times(folder)
+    minutes = {
+        "billing_period_start": start.replace(second=0),
+        "billing_period_end": end.replace(second=0) + timedelta(minutes=1),
+    }
+    charges = [replace(row, **minutes) for row in bill(start, end, len(list(folder.glob("rank*.json.gz"))))]
     with (folder / "bill.csv").open("wb") as out:
-        render(list(bill(*times(folder), len(list(folder.glob("rank*.json.gz"))))), out, "1.2")
+        render(charges, out, "1.2")
 
 
 def main() -> None:

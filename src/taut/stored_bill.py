@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,6 +34,11 @@ class StoredBill:
     booked: Table
     charges: pa.Table | None
     """None where prices stood for a bill."""
+
+
+def refusing_bill(folder: str | Path) -> AbstractContextManager[None]:
+    """A block that works with a bill: what nobody foresaw there is a refusal of its folder."""
+    return refusing_unexpected(lambda why: _damaged(Path(folder), why))
 
 
 def open_bill(folder: str | Path) -> StoredBill:
