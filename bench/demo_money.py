@@ -130,14 +130,15 @@ def bill(start: datetime, end: datetime, hosts: int) -> Iterator[FocusRow]:
     bought = seconds * BOUGHT
     yield replace(
         whole, **nobody, charge_category="Purchase", charge_frequency="Recurring", commitment_discount_status=None,
-        sku_id="plan", sku_price_id="plan.1y", list_unit_price=COMMITTED, contracted_unit_price=COMMITTED,
+        sku_id="plan", sku_price_id="plan.1y", sku_meter="Plan", list_unit_price=COMMITTED, contracted_unit_price=COMMITTED,
         pricing_quantity=bought, commitment_discount_quantity=bought * COMMITTED, billed_cost=bought * COMMITTED,
         effective_cost=Decimal(0), list_cost=bought * COMMITTED, contracted_cost=bought * COMMITTED,
         charge_description="commitment for five accelerators, one year, this minute's part",
     )  # fmt: skip
     storage = Decimal("0.0041")
     stored = replace(
-        usage(hosts, start, end), service_category="Storage", service_name="Block storage", resource_id="vol-checkpoints",
+        usage(hosts, start, end), service_category="Storage", service_name="Block storage",
+        service_subcategory="Block Storage", sku_meter="Disk", resource_id="vol-checkpoints",
         resource_name="checkpoints", resource_type="Volume", sku_id="disk", sku_price_id="disk.list", sku_price_details=None,
         **dict.fromkeys(("list_unit_price", "contracted_unit_price"), storage),
         **dict.fromkeys(("pricing_quantity", "consumed_quantity"), Decimal(1)),
@@ -149,8 +150,8 @@ def bill(start: datetime, end: datetime, hosts: int) -> Iterator[FocusRow]:
     yield replace(
         usage(hosts, start, end), **nobody, **dict.fromkeys(COSTS, due), charge_category="Tax", charge_frequency="Recurring",
         **dict.fromkeys(("pricing_category", "pricing_quantity", "pricing_unit", "list_unit_price", "contracted_unit_price",
-                         "sku_id", "sku_price_id", "sku_price_details")),
-        service_category="Other", service_name="Tax", charge_description="value added tax, 19 %",
+                         "sku_id", "sku_price_id", "sku_meter", "sku_price_details")),
+        charge_description="value added tax, 19 %",
     )  # fmt: skip
 
 
@@ -174,7 +175,9 @@ def usage(host: int, start: datetime, end: datetime) -> FocusRow:
         resource_id=f"i-{host:04}", resource_name=f"node{host}", resource_type="Instance", region_id="west-1",
         region_name="West", sku_id="gpu1", sku_price_id="gpu1.list", sku_price_details='{"GpuCount": 1}',
         pricing_category="Standard", pricing_quantity=seconds, pricing_unit="Seconds", list_unit_price=LIST,
-        contracted_unit_price=LIST, consumed_quantity=seconds, consumed_unit="Seconds",
+        contracted_unit_price=LIST, consumed_quantity=seconds, consumed_unit="Seconds", billing_account_type="Account",
+        sub_account_id="p-77", sub_account_name="training", sub_account_type="Project", sku_meter="Host",
+        pricing_currency="EUR", service_subcategory="Virtual Machines", tags='{"cluster": "c1"}',
     )  # fmt: skip
     if host >= COMMITTED_HOSTS:
         return row
@@ -186,16 +189,22 @@ def usage(host: int, start: datetime, end: datetime) -> FocusRow:
     )  # fmt: skip
 
 
+def _priced(row: FocusRow) -> FocusRow:
+    """The same in the currency of the price list, which is that of the bill."""
+    return replace(
+        row, pricing_currency_effective_cost=row.effective_cost, pricing_currency_list_unit_price=row.list_unit_price,
+        pricing_currency_contracted_unit_price=row.contracted_unit_price,
+    )  # fmt: skip
+
+
 def add_money(folder: Path) -> None:
     """Write the three files beside what was recorded."""
     (folder / "power.csv.gz").write_bytes(gzip.compress(power(folder).encode(), 9, mtime=0))
     (folder / "prices.toml").write_text(PRICES, encoding="utf-8")
     start, end = times(folder)
-    minutes = {
-        "billing_period_start": start.replace(second=0),
-        "billing_period_end": end.replace(second=0) + timedelta(minutes=1),
-    }
-    charges = [replace(row, **minutes) for row in bill(start, end, len(list(folder.glob("rank*.json.gz"))))]
+    first, last = start.replace(second=0), end.replace(second=0) + timedelta(minutes=1)
+    period = {"billing_period_start": first, "billing_period_end": last}
+    charges = [_priced(replace(row, **period)) for row in bill(start, end, len(list(folder.glob("rank*.json.gz"))))]
     with (folder / "bill.csv").open("wb") as out:
         render(charges, out, "1.2")
 

@@ -159,6 +159,7 @@ def main() -> None:
     options.add_argument("--v1", default="", help="focus-validator 1.0.0")
     options.add_argument("--v2", default="", help="focus-validator 2.2.1")
     options.add_argument("--bill", default="", help="run folder of a bill")
+    options.add_argument("--criteria", default=CRITERIA, help="what the provider of the bill supports, in words of 2.2.1")
     given = options.parse_args()
     if not given.bill:
         print(f"{len(written())} rows of {len(charges())} charges\n")
@@ -171,7 +172,7 @@ def main() -> None:
             if not tool:
                 print(f"| {version} | not installed: --{'v1' if version == '1.0' else 'v2'} | | | |")
                 continue
-            extra = ["--block-download", "--focus-dataset", "CostAndUsage", "--applicability-criteria", CRITERIA]
+            extra = ["--block-download", "--focus-dataset", "CostAndUsage", "--applicability-criteria", given.criteria]
             checks = [(path, version)]
             if version == "1.0":
                 checks.append((copied(path, Path(folder) / "copied.csv"), "1.0, with copies under the names it asks for"))

@@ -29,6 +29,7 @@ FIXED = {
     "ChargeCategory": "Usage", "ChargeFrequency": "Usage-Based", "PricingCategory": "Standard",
     "ChargeDescription": "at the given price",
 }  # fmt: skip
+PRICED = ("PricingCurrencyListUnitPrice", "PricingCurrencyContractedUnitPrice")
 COSTS = ("BilledCost", "EffectiveCost", "ListCost", "ContractedCost")
 
 
@@ -85,10 +86,12 @@ def _columns(host: Texts, item: Texts, currency: str) -> dict[str, pa.Array]:
     named = pa.array(host, pa.string(), mask=np.asarray(host == "", dtype=np.bool_))
     kind = pa.array(np.full(rows, "Host"), pa.string(), mask=np.asarray(host == "", dtype=np.bool_))
     sold = pa.array(item, pa.string())
-    fixed = {name: pa.array(np.full(rows, text), pa.string()) for name, text in {**FIXED, "BillingCurrency": currency}.items()}
+    words = {**FIXED, "BillingCurrency": currency, "PricingCurrency": currency}
+    fixed = {name: pa.array(np.full(rows, text), pa.string()) for name, text in words.items()}
     return fixed | {
         "ResourceId": named, "ResourceName": named, "ResourceType": kind, "ServiceName": sold, "SkuId": sold,
-        "SkuPriceId": sold, "ServiceCategory": pa.array(np.where(timed, "Compute", "Other"), pa.string()),
+        "SkuPriceId": sold, "SkuMeter": sold,
+        "ServiceSubcategory": pa.array(np.where(timed, "Other (Compute)", "Other (Other)"), pa.string()), "ServiceCategory": pa.array(np.where(timed, "Compute", "Other"), pa.string()),
         "row": pa.array(np.arange(1, rows + 1)),
     }  # fmt: skip
 
@@ -119,10 +122,10 @@ def _amounts(cost: Ints, rank_ns: Ints) -> dict[str, pa.Array]:
     units = cost.astype(object) * (ONE // UNIT)
     hours = np.where(rank_ns > 0, _rounded(rank_ns.astype(object) * ONE, HOUR_NS), ONE)
     price = _rounded(units * ONE, np.maximum(hours, 1))
-    given = dict.fromkeys(("ListUnitPrice", "ContractedUnitPrice"), decimals_of(price, there))
+    given = dict.fromkeys(("ListUnitPrice", "ContractedUnitPrice", *PRICED), decimals_of(price, there))
     quantity, unit = decimals_of(hours, there), pa.array(np.where(rank_ns > 0, "Accelerator-Hours", "Units"), pa.string())
     return {
-        **dict.fromkeys(COSTS, decimals_of(units, there)), "PricingQuantity": quantity, "ConsumedQuantity": quantity,
+        **dict.fromkeys((*COSTS, "PricingCurrencyEffectiveCost"), decimals_of(units, there)), "PricingQuantity": quantity, "ConsumedQuantity": quantity,
         "PricingUnit": unit, "ConsumedUnit": unit, **given,
     }  # fmt: skip
 
