@@ -28,7 +28,7 @@ from taut.read.files import Paths, listed
 from taut.read.focus.focus_reader import Charges, read_focus
 from taut.read.prices_file import load
 from taut.result.bill_result import Parts, bill_result
-from taut.result.types import BillEnergy, BillResult
+from taut.result.types import BillEnergy, BillResult, BrokenRule
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -131,7 +131,7 @@ def _priced(found: Opened, charges: Charges | None, prices: Prices, wanted: Peri
         entries=entries, booking=booking, period=period, prices=prices, energy=NO_ENERGY,
         recoverable=recoveries(hours, prices), causes=causes, missing=_missing(found, charges, prices),
         notes=[*found.notes, *prices.notes, *(charges.notes if charges else ())], inputs=_inputs(found, charges, prices),
-        name=found.name,
+        rules=_rules(charges), name=found.name,
     ))  # fmt: skip
     digest = hashlib.sha256(json_text([result.inputs, result.period, repr(prices), currency]).encode()).hexdigest()
     return Bill(result, held, booking.booked, None if charges is None else charges.table, digest)
@@ -186,6 +186,18 @@ def _hour(entries: Table, job: str, unit: int, ranks: int) -> Decimal | None:
     whole = np.zeros(len(mine), dtype=np.int64)
     money, time = (exact_sums(whole, column, 1)[0] for column in (mine.money, mine.rank_ns))
     return Decimal(money) / unit / (Decimal(time) / HOUR_NS) * ranks
+
+
+def _rules(charges: Charges | None) -> list[BrokenRule]:
+    """Rules of FOCUS that a bill breaks, those of the specification first."""
+    if charges is None:
+        return []
+    both = [*((one, False) for one in charges.broken), *((one, True) for one in charges.disputed)]
+    return [
+        BrokenRule(rule=one.rule, because=one.what, rows=one.rows, places=list(one.first), validator=one.validator or None,
+                   disputed=disputed)
+        for one, disputed in both
+    ]  # fmt: skip
 
 
 def _words(mode: str, place: str) -> str:

@@ -62,8 +62,8 @@ def drill(_: click.Context, __: click.Parameter, value: str | None) -> str | Non
 @click.option("-q", "--quiet", is_flag=True, help="No progress and no hints on stderr.")
 def bill(
     inputs: tuple[str, ...], file: str | None, gpu_hour: tuple[str, str] | None, power: list[float] | None,
-    carbon: float | None, focus: tuple[str, ...], period: str | None, currency: str | None, by: str | None, columns: str, folder: str | None,
-    as_json: bool, quiet: bool,
+    carbon: float | None, focus: tuple[str, ...], period: str | None, currency: str | None, by: str | None, columns: str,
+    folder: str | None, as_json: bool, quiet: bool,
 ) -> None:  # fmt: skip
     """Say what jobs cost, where every unit of it went, and whether that closes to what was invoiced.
 

@@ -22,6 +22,8 @@ KIND_OF = {
     "useful work": "useful", "services": "useful", "corrections and credits": "useful",
     "re-runs and discarded work": "direct", "SLA and deadlines": "direct", "energy wasted": "direct",
 }  # fmt: skip
+RULES = 3
+"""Rules of FOCUS that are told."""
 WIDE = 100
 """Screens from here on have room for where a line is from."""
 NAME = 34
@@ -36,7 +38,8 @@ def render_bill(result: BillResult, screen: Screen, by: str | None = None) -> st
         _categories(result, screen),
         _lines(result, screen),
         _defects(result),
-        _unmatched(result, screen),
+        _unmatched(result),
+        _rules(result),
         _energy(result),
         _recoverable(result),
         _budget(result),
@@ -169,7 +172,7 @@ def _defects(result: BillResult) -> ConsoleRenderable | None:
     return Group(*lines, *([Text(f" {more} more: see --json", style="dim")] if more > 0 else []))
 
 
-def _unmatched(result: BillResult, screen: Screen) -> ConsoleRenderable | None:
+def _unmatched(result: BillResult) -> ConsoleRenderable | None:
     rows = result.unmatched
     if not rows:
         return None
@@ -181,6 +184,20 @@ def _unmatched(result: BillResult, screen: Screen) -> ConsoleRenderable | None:
     more = f", {UNMATCHED} of {len(rows)}" if len(rows) > UNMATCHED else ""
     head = f"Charges for accelerators that meet no host: {money(total, result.currency)}{more}"
     return Group(_heading(head), Padding(table, (0, 0, 0, 1)))
+
+
+def _rules(result: BillResult) -> ConsoleRenderable | None:
+    """Rules of FOCUS that the bill breaks: how many, and the first."""
+    if not result.rules:
+        return None
+    known = sum(one.validator is not None for one in result.rules)
+    beside = f", {known} of them reported by focus-validator 1.0.0" if known else ""
+    lines = [_heading(f"The bill breaks {count(len(result.rules), 'rule')} of FOCUS{beside}")]
+    for one in result.rules[:RULES]:
+        where = f" ({count(one.rows, 'row')})" if one.rows else ""
+        lines.append(Text(f" {safe(one.because)}{where}"))
+    more = len(result.rules) - RULES
+    return Group(*lines, *([Text(f" {more} more: see --json, rules", style="dim")] if more > 0 else []))
 
 
 def _energy(result: BillResult) -> ConsoleRenderable | None:

@@ -15,7 +15,7 @@ from taut.ledger.bill.cash_lines import NOT_BILLED
 from taut.ledger.bill.lines import DRILLS, Coded, amount, categories, drill, lines, summed, units_of
 from taut.ledger.bill.period import DAY_NS, Period, date_text, period_words
 from taut.result.bill_verdict import bill_verdict, closing_words
-from taut.result.types import Accrual, BillEnergy, BillPeriod, BillResult, Budget, Recovery
+from taut.result.types import Accrual, BillEnergy, BillPeriod, BillResult, BrokenRule, Budget, Recovery
 
 DAYS = {"day": 1.0, "month": 30.4375, "year": 365.25}
 """Days of what a budget is for; a month that is a calendar month counts as one, whatever its days."""
@@ -35,6 +35,8 @@ class Parts(Struct, frozen=True, kw_only=True):
     missing: Sequence[str]
     notes: Sequence[str]
     inputs: Sequence[str]
+    rules: Sequence[BrokenRule]
+    """Rules of FOCUS that the bill breaks."""
     name: str
     """What the inputs are called where nothing has a date."""
 
@@ -52,8 +54,9 @@ def bill_result(parts: Parts) -> BillResult:
         currency=currency, period=_period(parts), verdict=bill_verdict(when, currency, sums, found, closing, parts.causes),
         accrual=accrual, invoices=booking.invoices, categories=sums, lines=found,
         by={one: drill(coded, one, booking.unit) for one in DRILLS}, unmatched=booking.unmatched, defects=booking.defects,
-        energy=parts.energy, recoverable=parts.recoverable, budget=_budget(parts, accrual), causes=dict(parts.causes),
-        missing=list(parts.missing), defaults=[], notes=[*booking.notes, *parts.notes], inputs=list(parts.inputs),
+        rules=list(parts.rules), energy=parts.energy, recoverable=parts.recoverable, budget=_budget(parts, accrual),
+        causes=dict(parts.causes), missing=list(parts.missing), defaults=[], notes=[*booking.notes, *parts.notes],
+        inputs=list(parts.inputs),
     )  # fmt: skip
 
 

@@ -29,6 +29,8 @@ ORDER = (
 BEFORE = (BETWEEN, "hold/init", "restore")
 """What the end of the attempt before is the cause of; the end of an attempt itself, of what is behind its last save."""
 LOST = ("discarded", "discarded at most", "unfinished", "detect+recover")
+BOUND = "discarded at most"
+_SOURCE = np.array(["modelled" if part == BOUND else "measured" for part in ORDER], dtype=object)
 WENT_WELL = ("", "completed", "running", "pending")
 MOST_REASONS = 40
 """More reasons than this are as many as there are jobs: outcomes alone then tell causes apart."""
@@ -59,7 +61,8 @@ def attempt_time(attempts: Attempts, origin: str) -> Placed:
         "job": np.array(attempts.names, dtype=object)[attempts.job[row]], "team": ran.team[row], "host": host.name(row, place),
         "accelerators": accelerators, "start_ns": start[row, part], "end_ns": start[row, part] + length[row, part],
         "fate": _fates(attempts)[row, part], "cause": _causes(attempts, ran)[row, part],
-        "source": np.full(len(row), "measured", dtype=object), "origin": np.full(len(row), origin, dtype=object),
+        "source": _SOURCE[part], "origin": np.array([origin, f"{origin}: no checkpoint is known, an upper bound"],
+                                                     dtype=object)[(part == ORDER.index(BOUND)).astype(np.int64)],
     }  # fmt: skip
     if len(row) and int(accelerators.max()) > MOST_HELD:
         raise InputRefused(origin, f"{int(accelerators.max()):,} accelerators on one host", "name the hosts of the job")
@@ -138,7 +141,7 @@ def _end(outcome: str, who: str | None, reason: str) -> str:
         ended = outcome if outcome not in WENT_WELL else "ended"
         return f"{ended} by {who}" if who else f"{ended} by a controller"
     if outcome in WENT_WELL:
-        return f"ended: {reason[:REASON]}" if reason else "an attempt that did not complete"
+        return f"ended: {reason[:REASON]}" if reason else "an attempt whose end is not told"
     return f"{outcome}: {reason[:REASON]}" if reason and outcome == "failed" else outcome
 
 

@@ -44,12 +44,14 @@ def join(attempts: Table, runs: Sequence[Traced]) -> Joined:
         mine = found.job == met
         rows = rows.replace(job=np.full(len(rows), met, dtype=object), team=_team(found.take(mine), len(rows)))
         rest, said = _on_hosts(found.take(mine), run)
+        rest, spares = _spare(rest, run)
+        said += _hidden(rest, spares, rows)
         if run.dated and (rest.start_ns >= 0).all():
             rest = _without(rest, rows, run)
             cells.append(rows)
         else:
             said.append(f"{run.told}: when, its logs do not tell; the job's time is divided in its proportions")
-        found = concat(Held, [found.take(~mine), _divided(rest, rows, run)])
+        found = concat(Held, [found.take(~mine), _divided(rest, rows, run), spares])
         notes += said
     return Joined(concat(Held, [found, *cells]), notes)
 
@@ -120,6 +122,39 @@ def _on_hosts(held: Table, run: Traced) -> tuple[Table, list[str]]:
     rank_ns = np.where(out.start_ns >= 0, each * (out.end_ns - out.start_ns), out.rank_ns // len(names) * each)
     placed = out.replace(host=np.tile(np.array(hosts, dtype=object), len(held)), accelerators=each, rank_ns=rank_ns)
     return placed, [f"{held.job[0]}: its logs name no hosts; they are taken to be those of {run.name}"]
+
+
+def _spare(held: Table, run: Traced) -> tuple[Table, Table]:
+    """A job's kept time without, and that of, accelerators beyond its ranks; none where not all of these were traced."""
+    nothing = held.take(np.zeros(len(held), dtype=np.bool_))
+    if run.world_size is None or len(run.ranks) != run.world_size:
+        return held, nothing
+    beyond = held.accelerators - _traced_on(held.host, run)
+    some = (held.fate == "kept") & (beyond > 0)
+    if not some.any():
+        return held, nothing
+    left = np.where(some, held.accelerators - beyond, held.accelerators).astype(np.int64)
+    spare = held.take(some)
+    return _with(held, left).take(left > 0), _with(spare, beyond[some]).replace(
+        fate=np.full(len(spare), "spare", dtype=object), cause=np.full(len(spare), "", dtype=object)
+    )
+
+
+def _with(held: Table, accelerators: Ints) -> Table:
+    """The rows with another number of accelerators."""
+    timed = held.start_ns >= 0
+    share = held.rank_ns // np.maximum(held.accelerators, 1) * accelerators
+    return held.replace(accelerators=accelerators, rank_ns=np.where(timed, accelerators * (held.end_ns - held.start_ns), share))
+
+
+def _hidden(held: Table, spares: Table, rows: Table) -> list[str]:
+    """What spares hide: they stand by while the ranks beside them lose time all the same."""
+    if not len(spares):
+        return []
+    kept, spent = float(held.rank_ns[held.fate == "kept"].sum()), float(spares.rank_ns.sum())
+    lost = 1 - float(rows.rank_ns[rows.fate == "productive"].sum()) / max(float(rows.rank_ns.sum()), 1.0)
+    share, job = spent / max(kept + spent, 1.0), spares.job[0]
+    return [f"{job}: spares take {100 * share:.0f} % of what it holds, while its ranks lose {100 * lost:.0f} % of their time"]
 
 
 class _Shares(Struct, frozen=True):
