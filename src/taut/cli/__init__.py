@@ -170,11 +170,27 @@ def analyze(inputs: tuple[str, ...], **options: Unpack[AnalysisOptions]) -> None
 @main.command(short_help="Analyze a small built-in job.")
 @_analysis_options
 def demo(**options: Unpack[AnalysisOptions]) -> None:
-    """Analyze the small built-in job: four ranks, one of them behind a slow link."""
-    _analyze((str(DEMO),), options)
+    """Analyze the small built-in job: eight ranks, one of them slow, in two attempts.
+
+    The job was recorded; its power, its prices and its bill are made for it (docs/lab.md).
+    """
+    _analyze((str(DEMO),), options, _then_bill)
 
 
-def _analyze(inputs: Sequence[str], options: AnalysisOptions) -> None:
+def _then_bill(lines: list[str], run: Path | None) -> list[str]:
+    """Hints of a job that comes with prices and a bill: what it cost is the next command."""
+    where, before = (shlex.quote(str(run)), "") if run is not None else ("RUN", "the same with -o RUN, then ")
+    prices, charges = (shlex.quote(str(DEMO / name)) for name in ("prices.toml", "bill.csv"))
+    return [*lines[:-1], f"next: {before}taut bill {where} --prices {prices} --focus {charges}"]
+
+
+def _as_they_are(lines: list[str], run: Path | None) -> list[str]:
+    return lines
+
+
+def _analyze(
+    inputs: Sequence[str], options: AnalysisOptions, hinted: Callable[[list[str], Path | None], list[str]] = _as_they_are
+) -> None:
     folder, fail_on, quiet = options["folder"], options["fail_on"], options["quiet"]
     if options["no_save"] and folder is not None:
         raise UsageError("--no-save and -o: give one of them")
@@ -200,7 +216,7 @@ def _analyze(inputs: Sequence[str], options: AnalysisOptions) -> None:
     failing = [] if fail_on is None else _failing(result, fail_on)
     if not quiet:
         unmapped = [NO_ENVELOPE] if options["envelope"] and result.envelope is None else []
-        for line in [*unmapped, *_failures(failing, fail_on), *_hints(result, run)]:
+        for line in [*unmapped, *_failures(failing, fail_on), *hinted(_hints(result, run), run)]:
             say(line)
     if lost is not None:
         raise lost

@@ -30,6 +30,8 @@ KIND_COLOURS = {
 NOT_LOST = ("useful work", "services", "corrections and credits")
 """Categories that are no loss: they are shown apart."""
 WIDTH, BAR = 560, 30
+CLOCKS = ((600, "%H:%M:%S"), (86_400, "%H:%M"), (4 * 86_400, "%d %b %H:%M"), (float("inf"), "%d %b %Y"))
+"""How times are written on an axis that is at most so many seconds long."""
 
 
 class Step(Struct, frozen=True):
@@ -151,9 +153,10 @@ def cost(found: CostOverTime, currency: str) -> LayerChart:
         {"time": time // 1_000_000, "kind": kind, "cost": money, "order": order}
         for order, kind in enumerate(kinds) for time, money in zip(found.time_ns, found.money[kind], strict=True)
     ]  # fmt: skip
+    clock = next(form for longest_s, form in CLOCKS if found.time_ns[-1] - found.time_ns[0] <= longest_s * 1e9)
     form = _form(sum(found.money[kind][-1] for kind in kinds))
     base = alt.Chart(alt.Data(values=rows), width=WIDTH, height=300, title=_cost_title(alt, found, kinds, currency))
-    x = alt.X("time:T", scale=alt.Scale(type="utc"), axis=alt.Axis(title="UTC", grid=False, tickCount=6))
+    x = alt.X("time:T", scale=alt.Scale(type="utc"), axis=alt.Axis(title="UTC", grid=False, tickCount=6, format=clock))
     y = alt.Y("cost:Q", stack="zero", axis=alt.Axis(title=f"{safe(currency)} so far", format=form, gridColor="#eeeeee"))
     colour = alt.Color("kind:N", scale=alt.Scale(domain=kinds, range=[KIND_COLOURS[kind] for kind in kinds]), legend=None)
     areas = base.mark_area(stroke="white", strokeWidth=0.7).encode(x, y, colour, order=alt.Order("order:Q"))
@@ -195,7 +198,7 @@ def amount(value: Decimal) -> str:
 
 def _form(largest: float) -> str:
     """How an axis writes its numbers."""
-    return "," if largest >= 10 else "~g"
+    return ",.0f" if largest >= 10 else "~g"
 
 
 def _altair() -> ModuleType:

@@ -85,14 +85,13 @@ def _columns(host: Texts, item: Texts, currency: str) -> dict[str, pa.Array]:
     rows, timed = len(host), np.asarray(item == TIMED, dtype=np.bool_)
     named = pa.array(host, pa.string(), mask=np.asarray(host == "", dtype=np.bool_))
     kind = pa.array(np.full(rows, "Host"), pa.string(), mask=np.asarray(host == "", dtype=np.bool_))
-    sold = pa.array(item, pa.string())
-    words = {**FIXED, "BillingCurrency": currency, "PricingCurrency": currency}
-    fixed = {name: pa.array(np.full(rows, text), pa.string()) for name, text in words.items()}
-    return fixed | {
-        "ResourceId": named, "ResourceName": named, "ResourceType": kind, "ServiceName": sold, "SkuId": sold,
-        "SkuPriceId": sold, "SkuMeter": sold,
-        "ServiceSubcategory": pa.array(np.where(timed, "Other (Compute)", "Other (Other)"), pa.string()), "ServiceCategory": pa.array(np.where(timed, "Compute", "Other"), pa.string()),
-        "row": pa.array(np.arange(1, rows + 1)),
+    said = {**FIXED, "BillingCurrency": currency, "PricingCurrency": currency}
+    fixed = {name: pa.array(np.full(rows, text), pa.string()) for name, text in said.items()}
+    kinds = {"ServiceCategory": ("Compute", "Other"), "ServiceSubcategory": ("Other (Compute)", "Other (Other)")}
+    return {
+        **fixed, **dict.fromkeys(("ServiceName", "SkuId", "SkuPriceId", "SkuMeter"), pa.array(item, pa.string())),
+        **{name: pa.array(np.where(timed, *words), pa.string()) for name, words in kinds.items()},
+        "ResourceId": named, "ResourceName": named, "ResourceType": kind, "row": pa.array(np.arange(1, rows + 1)),
     }  # fmt: skip
 
 
@@ -124,9 +123,9 @@ def _amounts(cost: Ints, rank_ns: Ints) -> dict[str, pa.Array]:
     price = _rounded(units * ONE, np.maximum(hours, 1))
     given = dict.fromkeys(("ListUnitPrice", "ContractedUnitPrice", *PRICED), decimals_of(price, there))
     quantity, unit = decimals_of(hours, there), pa.array(np.where(rank_ns > 0, "Accelerator-Hours", "Units"), pa.string())
+    whole = dict.fromkeys((*COSTS, "PricingCurrencyEffectiveCost"), decimals_of(units, there))
     return {
-        **dict.fromkeys((*COSTS, "PricingCurrencyEffectiveCost"), decimals_of(units, there)), "PricingQuantity": quantity, "ConsumedQuantity": quantity,
-        "PricingUnit": unit, "ConsumedUnit": unit, **given,
+        **whole, **given, "PricingQuantity": quantity, "ConsumedQuantity": quantity, "PricingUnit": unit, "ConsumedUnit": unit,
     }  # fmt: skip
 
 
