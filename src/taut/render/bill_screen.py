@@ -108,7 +108,7 @@ def _categories(result: BillResult, screen: Screen) -> ConsoleRenderable | None:
         bar = (shade if screen.unicode else letter) * max(1, round(room * abs(share))) if share else ""
         amount = money(one.money, "") if priced else duration(one.rank_ns)
         figures = [_kwh(one.joules), "–" if one.kg_co2e is None else digits(one.kg_co2e)] if energy else []
-        part = percent(share) if share >= 0 else f"−{percent(-share)}"
+        part = "–" if priced and one.money is None else percent(share) if share >= 0 else f"−{percent(-share)}"
         table.add_row(mine if mine != kind else "", _in(safe(one.name or "none")), amount, part, *figures, _in(bar, colour))
         kind = mine
     return Group(_heading(_went(result, priced)), Padding(table, (0, 0, 0, 1)))

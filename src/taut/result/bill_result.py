@@ -33,6 +33,7 @@ class Parts(Struct, frozen=True, kw_only=True):
     causes: Mapping[str, str]
     """Id of a finding → what and where it is."""
     missing: Sequence[str]
+    defaults: Sequence[str]
     notes: Sequence[str]
     inputs: Sequence[str]
     rules: Sequence[BrokenRule]
@@ -55,8 +56,8 @@ def bill_result(parts: Parts) -> BillResult:
         accrual=accrual, invoices=booking.invoices, categories=sums, lines=found,
         by={one: drill(coded, one, booking.unit) for one in DRILLS}, unmatched=booking.unmatched, defects=booking.defects,
         rules=list(parts.rules), energy=parts.energy, recoverable=parts.recoverable, budget=_budget(parts, accrual),
-        causes=dict(parts.causes), missing=list(parts.missing), defaults=[], notes=[*booking.notes, *parts.notes],
-        inputs=list(parts.inputs),
+        causes=dict(parts.causes), missing=list(parts.missing), defaults=list(parts.defaults),
+        notes=[*booking.notes, *parts.notes], inputs=list(parts.inputs),
     )  # fmt: skip
 
 

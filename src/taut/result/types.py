@@ -2097,7 +2097,9 @@ class Defect(Part, frozen=True, kw_only=True):
     places: list[str]
     """The first of them, ``file:row``."""
     money: Amount
-    """What it moves, in the currency of the bill; above 0: charged too much."""
+    """What it moves; above 0: charged too much."""
+    currency: str | None
+    """Of the money: that of the bill, or for charges in another currency theirs."""
     because: str
     """What shows it."""
 
@@ -2147,6 +2149,10 @@ class BillEnergy(Part, frozen=True, kw_only=True):
     """Of ports and of bytes moved."""
     data_movement_share: float | None
     """Energy of moving data over energy of everything."""
+    sci_kg_co2e: float | None = None
+    """Software carbon intensity: carbon of running and of making, for each ``sci_unit``; null where one is not given."""
+    sci_unit: str | None = None
+    """``step``, or ``accelerator hour`` where no log counts steps."""
 
 
 class Recovery(Part, frozen=True, kw_only=True):
