@@ -158,3 +158,8 @@ def test_philly_with_a_price_is_written_as_it_was_booked(shared: Path, tmp_path:
     assert found.broken == ()
     assert sum(found.table["EffectiveCost"].to_pylist()) == Decimal(bill["accrual"]["ledger"])
     assert len(bill["by"]["job"]) == 3034
+
+
+def test_what_was_used_without_a_charge_is_told(tmp_path: Path) -> None:
+    done = taut_("export", made(tmp_path, "--focus", focus_bill(tmp_path, HOURS[:1]), "--period", "2026-10"), "--to", "focus")
+    assert "EUR were used without a charge: not written" in done.stderr.replace("USD", "EUR")

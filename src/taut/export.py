@@ -23,7 +23,6 @@ from taut.result.types import Finding, Zone
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from taut.ledger.bill.allocated_parts import Allocated
     from taut.stored_bill import StoredBill
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -66,7 +65,7 @@ def focus(bill: StoredBill, out: BinaryIO, version: str = "1.4", *, columnar: bo
     booked, charges = (bill.booked, bill.charges) if bill.charges is not None else _internal(bill, bill.result.currency)
     parts = allocated_parts(bill.held, booked, charges)
     render_parts(parts.blocks(), parts.filled, out, version, parquet=columnar)
-    return _left_out(bill, parts)
+    return _left_out(bill)
 
 
 def _internal(bill: StoredBill, currency: str) -> tuple[Table, pa.Table]:
@@ -84,11 +83,12 @@ def _moment_ns(text: str) -> int:
     return round((datetime.fromisoformat(text) - EPOCH) / timedelta(microseconds=1)) * 1000
 
 
-def _left_out(bill: StoredBill, parts: Allocated) -> list[str]:
+def _left_out(bill: StoredBill) -> list[str]:
     """What a bill has and its charges have not."""
     said = []
-    if parts.uncharged:
-        said.append(f"{Decimal(parts.uncharged) / UNIT:,.2f} {bill.result.currency} were used without a charge: not written")
+    accrued = Decimal(bill.result.accrual.ledger or 0) - Decimal(int(bill.booked.effective.sum())) / UNIT
+    if accrued > 0:
+        said.append(f"{accrued:,.2f} {bill.result.currency} were used without a charge: not written")
     booked = set(bill.booked.item.tolist())
     other = [one for one in bill.result.lines if one.money is not None and one.item not in booked]
     if other:

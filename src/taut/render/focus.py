@@ -84,7 +84,10 @@ COLUMNS: tuple[Column, ...] = tuple(
                 "pricing_currency pricing_currency_contracted_unit_price pricing_currency_effective_cost "
                 "pricing_currency_list_unit_price", "1.2",
             ),
-            *_fields("invoice_detail_id allocated_method_id allocated_resource_id allocated_tags", "1.4"),
+            *_fields(
+                "invoice_detail_id allocated_method_id allocated_resource_id allocated_tags contract_applied "
+                "commitment_program_eligibility_details", "1.4",
+            ),
             Column("ProviderName", lambda row: row.service_provider_name, until="1.2", always=True),
             Column("PublisherName", lambda row: row.publisher_name or row.service_provider_name, until="1.2", always=True),
             Column("ServiceProviderName", lambda row: row.service_provider_name, "1.4", always=True),

@@ -2307,6 +2307,10 @@ class FocusRow(Part, frozen=True, kw_only=True):
     commitment_discount_unit: str | None = None
     capacity_reservation_id: str | None = None
     capacity_reservation_status: str | None = None
+    contract_applied: str | None = None
+    """JSON text."""
+    commitment_program_eligibility_details: str | None = None
+    """JSON text."""
     tags: str | None = None
     """JSON text; of an allocated part those of its origin."""
     allocated_method_id: str | None = None

@@ -47,8 +47,6 @@ class Allocated(Struct, frozen=True):
     weight: Ints
     rank_ns: Ints
     """Accelerator time that it pays for."""
-    uncharged: int
-    """Effective cost of booked rows that no charge pays for, billionths: they are not among the parts."""
 
     def __len__(self) -> int:
         return len(self.charge)
@@ -95,7 +93,10 @@ class Allocated(Struct, frozen=True):
 
 
 def allocated_parts(held: Table, booked: Table, charges: pa.Table) -> Allocated:
-    """All charges of a bill in parts, as its booked rows divide them; what is not booked is a part of its own."""
+    """All charges of a bill in parts, as its booked rows divide them; what is not booked is a part of its own.
+
+    Parts carry what their charge has beyond billionths, so that booked rows of rounding, which have no charge, add nothing.
+    """
     mine = booked.take(booked.charge >= 0)
     who, keys = _keys(held, mine)
     example, group = alike(joined(mine.charge, who))
@@ -109,9 +110,7 @@ def allocated_parts(held: Table, booked: Table, charges: pa.Table) -> Allocated:
     order = np.lexsort((key, charge))
     sums = {name: np.append(some, rest[name][alone])[order] for name, some in sums.items()}
     weight = _weights(charge[order], *sums.values())
-    # Parts carry what their charge has beyond billionths, so that rows of rounding have nothing to add.
-    uncharged = int(booked.effective[(booked.charge < 0) & (booked.item != "rounding")].sum())
-    return Allocated(_named(charges), charge[order], key[order], keys, weight, sums["rank_ns"], uncharged)
+    return Allocated(_named(charges), charge[order], key[order], keys, weight, sums["rank_ns"])
 
 
 def _keys(held: Table, booked: Table) -> tuple[Ints, pa.Table]:
