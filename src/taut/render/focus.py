@@ -27,6 +27,8 @@ VERSIONS = ("1.0", "1.2", "1.4")
 Cell = str | Decimal | datetime | None
 # Texts that a spreadsheet takes for a formula get an apostrophe in front: names are data.
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
+# The rules of 1.2 look at these also where no charge has an invoice, a commitment or details of its SKU.
+NULL_IN_1_2 = ("CommitmentDiscountStatus", "InvoiceId", "SkuPriceDetails")
 BLOCK = 10_000
 PLACES = 18
 
@@ -144,9 +146,11 @@ def chosen(filled: Collection[str], version: str) -> list[Column]:
 
 
 def _wanted(column: Column, filled: Collection[str], version: str) -> bool:
-    """Whether an empty column is written too: all of 1.0, and in 1.4 those that allocated parts must have."""
+    """Whether an empty column is written too: all of 1.0, some of 1.2, and in 1.4 those that allocated parts must have."""
     if version == "1.0":
         return column not in OWN
+    if version == "1.2":
+        return column.name in NULL_IN_1_2
     return column.name in ("AllocatedResourceId", "AllocatedResourceName", "AllocatedTags") and "AllocatedMethodId" in filled
 
 
