@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -57,13 +58,14 @@ class _Source(Struct):
 def opened(paths: Sequence[str | Path], prices: Prices, columns: str = "") -> Opened:
     """Open what is named; run folders by their manifest, everything else as logs that are read together."""
     folders = [open_tables(path) for path in paths if str(path) != "-" and is_run_folder(path)]
+    runs = {one.digest or str(one.folder.resolve()): one for one in folders}  # one that is named twice counts once
     logs = [path for path in paths if str(path) == "-" or not is_run_folder(path)]
     found = Opened(
         held=Table(Held, {}, 0), attempts=Table(Attempt, {}, 0), runs=[], meters=[], uncounted={}, notes=[], inputs=[],
         name="the jobs" if len(paths) != 1 else Path(paths[0]).name or "the jobs",
     )  # fmt: skip
     told = _logs(logs, columns, found) if logs else None
-    _put_together(told, [_of_folder(one, found) for one in folders], found, prices)
+    _put_together(told, [_of_folder(one, found) for one in runs.values()], found, prices)
     found.held = _with_teams(found.held, prices)
     return found
 
@@ -90,20 +92,32 @@ def _of_folder(run: StoredTables, found: Opened) -> _Source:
 
 def _put_together(logs: _Source | None, folders: Sequence[_Source], found: Opened, prices: Prices) -> None:
     """Held time of all sources, each job once: a run that was traced inside a job of the logs is part of that job."""
-    held, traced = [_held(logs, found, prices)] if logs else [], []
-    known = {job for one in held for job in set(one.job.tolist())}
+    if logs is not None:
+        for source in folders:
+            _once(logs, source)
+    told = _held(logs, found, prices) if logs is not None else Table(Held, {}, 0)
+    held, traced = [told], list[Traced]()
     for source in folders:
         run = _traced(source)
-        inside = run is not None and logs is not None and meets(held[0], run) is not None
-        if not inside:
-            keep = np.array([job not in known for job in source.attempts.job.tolist()], dtype=np.bool_)
-            source.attempts = source.attempts.take(keep) if len(keep) else source.attempts
+        if run is None or not len(told) or meets(told, run) is None:
             held.append(_held(source, found, prices))
-        known |= set(source.attempts.job.tolist())
         traced += [run] if run is not None else []
     joined = join(concat(Held, [one for one in held if len(one)]), traced)
     found.held, found.runs = joined.held, [(run, _wall_ns(run)) for run in traced]
     found.notes += joined.notes
+
+
+def _once(logs: _Source, run: _Source) -> None:
+    """Leave a job that both tell of to the one with more attempts; to the run if they are equal: it also knows its ranks."""
+    of_logs, of_run = (Counter(source.attempts.job.tolist()) for source in (logs, run))
+    both = of_logs.keys() & of_run.keys()
+    to_logs = {job for job in both if of_logs[job] > of_run[job]}
+    logs.attempts = _without(logs.attempts, both - to_logs)
+    run.attempts = _without(run.attempts, to_logs)
+
+
+def _without(attempts: Table, jobs: set[str]) -> Table:
+    return attempts.take(np.array([job not in jobs for job in attempts.job.tolist()], dtype=np.bool_)) if jobs else attempts
 
 
 def _held(source: _Source, found: Opened, prices: Prices) -> Table:
@@ -137,7 +151,7 @@ def _counted(held: Table, unit: str, found: Opened, prices: Prices) -> Table:
     if unit == "node" and len(held) and (each > 0).all() and (held.host != "").all():
         count = held.accelerators.astype(np.int64) * each
         return held.replace(accelerators=count, rank_ns=held.rank_ns * each)
-    found.uncounted |= dict.fromkeys(held.job.tolist(), f"{unit}s" if unit else "nothing")
+    found.uncounted |= dict.fromkeys(held.job.tolist(), unit or "job")
     return held
 
 

@@ -140,6 +140,7 @@ def _priced(found: Opened, charges: Charges | None, prices: Prices, wanted: Peri
         recoverable=recoveries(hours, prices), causes=causes, missing=_missing(found, charges, prices),
         notes=[*found.notes, *prices.notes, *drawn.notes, *(charges.notes if charges else ())],
         inputs=_inputs(found, charges, prices), rules=_rules(charges), name=found.name,
+        unit=_unit(held, found),
     ))  # fmt: skip
     digest = hashlib.sha256(json_text([result.inputs, result.period, repr(prices), currency]).encode()).hexdigest()
     return Bill(result, held, booking.booked, None if charges is None else charges.table, digest)
@@ -195,6 +196,12 @@ def _energy(held: Table, prices: Prices, found: Opened, period: Period | None, u
     return energy_of(some, prices, found.meters, seconds, steps, unit)
 
 
+def _unit(held: Table, found: Opened) -> str:
+    """What the time of all jobs counts; accelerators where any does."""
+    units = {found.uncounted.get(job, "accelerator") for job in set(held.job.tolist())}
+    return units.pop() if len(units) == 1 else "accelerator"
+
+
 def _hour(entries: Table, job: str, unit: int, ranks: int) -> Decimal | None:
     """What an hour of a job's traced accelerators cost in this bill."""
     mine = entries.take((entries.job == job) & (entries.rank_ns > 0) & (entries.priced == 1))
@@ -228,7 +235,7 @@ def _missing(found: Opened, charges: Charges | None, prices: Prices) -> list[str
         out.append("a bill: nothing closes to what was invoiced (--focus BILL)")
     for unit in sorted(set(found.uncounted.values())):
         jobs = sum(one == unit for one in found.uncounted.values())
-        out.append(f"accelerators of {jobs:,} jobs: their logs count {unit}, which have no price (sacct: add AllocTRES)")
+        out.append(f"accelerators of {jobs:,} jobs: their logs count {unit}s, which have no price (sacct: add AllocTRES)")
     return out
 
 

@@ -8,6 +8,7 @@ from decimal import Decimal
 import numpy as np
 from msgspec import Struct
 
+from taut.core.ids import total
 from taut.core.prices import Prices
 from taut.core.tables import Table
 from taut.ledger.bill.booking import Booking
@@ -38,6 +39,8 @@ class Parts(Struct, frozen=True, kw_only=True):
     inputs: Sequence[str]
     rules: Sequence[BrokenRule]
     """Rules of FOCUS that the bill breaks."""
+    unit: str
+    """What accelerator time counts."""
     name: str
     """What the inputs are called where nothing has a date."""
 
@@ -51,8 +54,9 @@ def bill_result(parts: Parts) -> BillResult:
     priced = "the prices given" if parts.prices.origin != "options" else "the price given"
     closing = closing_words(accrual, booking.invoices, booking.defects, currency, booking.open, priced)
     when = period_words(parts.period) if parts.period else parts.name
+    verdict = bill_verdict(when, currency, sums, found, closing, parts.causes, parts.unit)
     return BillResult(
-        currency=currency, period=_period(parts), verdict=bill_verdict(when, currency, sums, found, closing, parts.causes),
+        currency=currency, unit=parts.unit, period=_period(parts), verdict=verdict,
         accrual=accrual, invoices=booking.invoices, categories=sums, lines=found,
         by={one: drill(coded, one, booking.unit) for one in DRILLS}, unmatched=booking.unmatched, defects=booking.defects,
         rules=list(parts.rules), energy=parts.energy, recoverable=parts.recoverable, budget=_budget(parts, accrual),
@@ -74,9 +78,10 @@ def _accrual(parts: Parts) -> Accrual:
     if booking.effective is None:
         return Accrual(ledger=amount(ledger, booking.unit), effective=None, residual=None, closes=None)
     residual = booking.effective - (ledger or 0)
+    explained = booking.removed - total(booking.uncharged.effective)
     return Accrual(
         ledger=amount(ledger or 0, booking.unit), effective=amount(booking.effective, booking.unit),
-        residual=amount(residual, booking.unit), closes=residual == 0,
+        residual=amount(residual, booking.unit), closes=residual == 0, explained=amount(explained, booking.unit),
     )  # fmt: skip
 
 

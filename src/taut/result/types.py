@@ -666,7 +666,8 @@ class LedgerEnergy(Part, frozen=True, kw_only=True):
     joules: Estimate | None
     """Of all ranks; the interval is that of sources that disagree. Null where some time is neither measured nor modelled."""
     source: str | None
-    """The best that is there: ``counter``, ``samples`` of power, or ``states`` (watts that were given × time)."""
+    """The best that is there: ``counter``, ``samples`` of power, both of a whole ``node`` (host included, unless its watts
+    are given), or ``states`` (watts that were given × time)."""
     coverage: float
     """Share of the rank time that was measured."""
     sources: list[EnergySource]
@@ -2016,6 +2017,8 @@ class Accrual(Part, frozen=True, kw_only=True):
     """Effective less ledger: charged and not used above 0 (a row that stands twice), used and not charged below."""
     closes: bool | None
     """Whether nothing is left; null without a bill."""
+    explained: Amount | None = None
+    """Of the residual, what defects took out, less what was used without a charge: both are named; null without a bill."""
 
 
 class Invoice(Part, frozen=True, kw_only=True):
@@ -2125,7 +2128,7 @@ class EnergySource(Part, frozen=True, kw_only=True):
     """What one source of energy says of the same accelerators and time."""
 
     name: str
-    """counter, samples, states (a model), or a key of the prices."""
+    """counter, samples, node counter, node samples (hosts included), states (a model), or a key of the prices."""
     joules: float
     coverage: float
     """Share of the accelerator time of which it tells."""
@@ -2189,6 +2192,8 @@ class BillResult(Part, frozen=True, kw_only=True):
 
     schema: int = SCHEMA
     currency: str | None
+    unit: str = "accelerator"
+    """What ``rank_ns`` counts: accelerators, or nodes, cpus, tasks or jobs where logs tell no better; those have no price."""
     period: BillPeriod
     verdict: str
     """The answer in a sentence or two."""

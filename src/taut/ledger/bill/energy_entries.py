@@ -136,4 +136,4 @@ def _defaults(found: Joules, prices: Prices) -> list[str]:
     if split_watts(prices)[1] or not found.sources:
         return []
     watts = "/".join(f"{SPLIT_W[name]:.0f}" for name in ("load", "stall", "idle"))
-    return [f"measured energy is divided among fates by the ratios of {watts} W (load, stall, idle; published for H100)"]
+    return [f"measured energy is divided among fates by the ratios of {watts} W (load, stall, idle; docs/bill-prices.md)"]
