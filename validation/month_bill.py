@@ -107,7 +107,7 @@ def priced(sku: str, price: str, quantity: Decimal, unit: str, listed: Decimal, 
 
 
 def resource(host: str) -> dict[str, object]:
-    """How the bill names a host: by its name, a tag, a tag with its domain, an id that is the name, or one that tells nothing."""
+    """How the bill names a host: by its name, a tag, a tag with its domain, an id, or an id that tells nothing."""
     number = int(host[-3:])
     id_ = host if 49 <= number <= 56 else f"i-{number * 2654435761 % 2**32:08x}"
     tags = {"cluster": "a"}
