@@ -24,7 +24,7 @@ from typing import Any
 
 from month_bill import Charge, mapping, write_csv, write_parquet
 from month_defects import DEFECTS, LOCAL, Files, Planted, planted
-from month_jobs import ACCELERATORS, BEGIN, Attempt, Cluster, happened, sacct
+from month_jobs import ACCELERATORS, BEGIN, TEAMS, Attempt, Cluster, happened, sacct
 
 getcontext().prec = 50
 CENT = Decimal("0.01")
@@ -92,9 +92,10 @@ def truth(cluster: Cluster, charges: list[Charge]) -> Truth:
 
 
 def prices(cluster: Cluster, to: Path) -> None:
-    """What only a person can tell: which resource is which host, and how many accelerators hosts have."""
-    lines = ['currency = "EUR"', "", "[hosts]"]
+    """What only a person can tell: which resource is which host, how many accelerators hosts have, whose jobs are whose."""
+    lines = ['currency = "EUR"', "[hosts]", f"accelerators = {ACCELERATORS}", "[hosts.resources]"]
     lines += [f'"{resource}" = "{host}"' for resource, host in mapping(cluster).items()]
+    lines += ["[teams]", *(f'"{team}-*" = "{team}"' for team in TEAMS)]
     to.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
