@@ -132,9 +132,8 @@ def huge(t: Trial) -> None:
 
 def below_zero(t: Trial) -> None:
     """A credit larger than the bill."""
-    credit = service(
-        "Other", -100, ChargeCategory="Credit", PricingQuantity=None, PricingUnit=None, SkuId=None, SkuPriceId=None
-    )
+    no = dict.fromkeys(("PricingQuantity", "PricingUnit", "SkuId", "SkuPriceId", "ConsumedQuantity", "ConsumedUnit"))
+    credit = service("Other", -100, ChargeCategory="Credit", **no)
     said = t.ask(t.jobs(job(1, A, B)), "--focus", t.bill([*hourly("gpu-1", A, 2, 20), credit]))
     t.money("effective", said["accrual"]["effective"], -60)
     t.money("credit", lines(said, item="credit"), -100)
@@ -154,8 +153,7 @@ def alike_and_idle(t: Trial) -> None:
     """Only gpu-11 is in the logs, and only i-a (gpu-1) is in the bill: they are not the same."""
     said = t.ask(t.jobs(job(2, A, B, nodes="gpu-11")), "--focus", t.bill(hourly("i-a", A, 2, 20, ResourceName="gpu-1")))
     t.money("unmatched", money(said["unmatched"]), 40)
-    t.holds("none of it job 2's", lines(said, fate="kept", item="accelerator time") in (0, 40) and not said["accrual"]["closes"]
-            or said["unmatched"], shown(said))  # fmt: skip
+    t.holds("none of it is job 2's", not said["accrual"]["closes"] or said["unmatched"], shown(said))
 
 
 def domains(t: Trial) -> None:
@@ -310,8 +308,9 @@ def all_in_cents(t: Trial) -> None:
         seconds = 17 * 60 + k
         hours = (Decimal(seconds) / 3600).quantize(Decimal("1e-6"))
         cost = (hours * Decimal("23.37")).quantize(Decimal("0.01"))
-        rows.append(charge(f"2026-10-05T{k // 2:02}:{30 * (k % 2):02}:00Z", end, cost, PricingQuantity=hours, ListUnitPrice="23.37",
-                           ConsumedQuantity=hours, ContractedUnitPrice="23.37"))  # fmt: skip
+        start, price = f"2026-10-05T{k // 2:02}:{30 * (k % 2):02}:00Z", "23.37"
+        same = {"PricingQuantity": hours, "ConsumedQuantity": hours, "ListUnitPrice": price, "ContractedUnitPrice": price}
+        rows.append(charge(start, end, cost, **same))
     log = t.jobs(*(job(k, str(row["ChargePeriodStart"])[:-1], str(row["ChargePeriodEnd"])[:-1]) for k, row in enumerate(rows)))
     said = t.ask(log, "--focus", t.bill(rows))
     t.holds("no defect", kinds(said) == "none" and said["accrual"]["closes"], shown(said)[-260:])
@@ -399,9 +398,9 @@ def not_a_bill(t: Trial) -> None:
 
 
 FOCUS_CASES: tuple[Callable[[Trial], None], ...] = (
-    one_job, half_idle, table_in_csv, table_in_json, no_hosts, no_counts, two_bills, half_missing, empty_bill, beyond_accelerators,
-    yen, tiny, huge, below_zero, alike, alike_and_idle, domains, other_period, cut_period, cut_charge, still_open, interrupted,
-    without_end, clocks_back, offsets, leap_second, backwards, strange_tags, hostile_names, teams_of_accounts, disks_of_hosts,
+    one_job, half_idle, table_in_csv, table_in_json, no_hosts, no_counts, two_bills, half_missing, empty_bill,
+    beyond_accelerators, yen, tiny, huge, below_zero, alike, alike_and_idle, domains, other_period, cut_period, cut_charge, still_open,
+    interrupted, without_end, clocks_back, offsets, leap_second, backwards, strange_tags, hostile_names, teams_of_accounts, disks_of_hosts,
     all_in_cents, one_row_a_month, processors_only, other_pricing_currency, never_used, uneven, two_currencies,
     prices_in_other_currency, no_bill_at_all, not_a_bill,
 )  # fmt: skip

@@ -11,11 +11,12 @@ import math
 import subprocess
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from month_jobs import at
+from month_jobs import at, iso
 
 Said = dict[str, Any]
 Row = dict[str, object]
@@ -24,18 +25,24 @@ HEADER = "JobID|JobName|Account|State|Submit|Start|End|Elapsed|ExitCode|AllocTRE
 
 
 def job(
-    number: object, start: str, end: str, gpus: int | None = 8, nodes: str = "gpu-1", state: str = "COMPLETED", name: str = "train",
-    account: str = "", submit: str = "", count: int = 1,
+    number: object, start: str, end: str, gpus: int | None = 8, nodes: str = "gpu-1", state: str = "COMPLETED",
+    name: str = "train", account: str = "", submit: str = "", count: int = 1,
 ) -> str:  # fmt: skip
     """A row of sacct."""
     tres = f"billing=1,cpu=8,{'' if gpus is None else f'gres/gpu={gpus},'}node={count}"
     return f"{number}|{name}|{account}|{state}|{submit or start}|{start}|{end}||0:0|{tres}|{nodes}"
 
 
+def moment(text: str) -> int:
+    """Seconds since 1970; UTC unless an offset is named."""
+    found = datetime.fromisoformat(text)
+    return int((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp())
+
+
 def charge(start: str, end: str, cost: object, host: str | None = "gpu-1", **other: object) -> Row:
     """A row of FOCUS: a host of eight accelerators at list price, unless it is told otherwise."""
     try:
-        hours = Decimal(at(end.rstrip("Z")) - at(start.rstrip("Z"))) / 3600
+        hours = Decimal(moment(end) - moment(start)) / 3600
     except ValueError:
         hours = Decimal(1)
     hours = hours.quantize(Decimal("1e-10")) or Decimal(1)
@@ -46,7 +53,7 @@ def charge(start: str, end: str, cost: object, host: str | None = "gpu-1", **oth
         "ChargePeriodEnd": end, "ChargeCategory": "Usage", "ChargeFrequency": "Usage-Based", "ChargeDescription": "gpu8",
         "InvoiceIssuerName": "Nimbus SE", "ProviderName": "Nimbus", "PublisherName": "Nimbus", "InvoiceId": "INV-1",
         "ServiceCategory": "Compute", "ServiceSubcategory": "Virtual Machines", "ServiceName": "Machines", "ResourceId": host,
-        "ResourceName": host, "ResourceType": host and "Instance", "SkuId": "gpu8", "SkuPriceId": "gpu8.list", "SkuMeter": "gpu8",
+        "ResourceName": host, "ResourceType": host and "Instance", "SkuId": "gpu8", "SkuPriceId": "gpu8.list",
         "SkuPriceDetails": '{"GpuCount": 8}', "PricingCategory": "Standard", "PricingQuantity": hours, "PricingUnit": "Hours",
         "ConsumedQuantity": hours, "ConsumedUnit": "Hours",
     }  # fmt: skip
@@ -54,8 +61,6 @@ def charge(start: str, end: str, cost: object, host: str | None = "gpu-1", **oth
 
 
 def hourly(host: str, start: str, hours: int, each: object, **other: object) -> list[Row]:
-    from month_jobs import iso
-
     begin = at(start)
     return [charge(iso(begin + k * 3600) + "Z", iso(begin + (k + 1) * 3600) + "Z", each, host, **other) for k in range(hours)]
 
