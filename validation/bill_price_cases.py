@@ -357,8 +357,8 @@ def run_inside_job(t: Trial) -> None:
 
 
 PRICE_CASES: tuple[Callable[[Trial], None], ...] = (
-    rates_by_host, rate_changes, owned, committed_unused, decimal_money, electricity, wasted_energy, tariff, tariff_with_a_hole,
-    tariff_clocks_back, cooling_curve, cooling_number, carbon_by_hour, network_energy, unknown_keys, gpu_hour_beside_prices,
-    promises, promise_kept, triage, delay, budget, teams, mapped_hosts, charged_less_than_used, sampled_power,
-    sampled_with_gaps, counted, counter_missing, sources_disagree, run_inside_job,
+    rates_by_host, rate_changes, owned, committed_unused, decimal_money, electricity, wasted_energy, tariff,
+    tariff_with_a_hole, tariff_clocks_back, cooling_curve, cooling_number, carbon_by_hour, network_energy, unknown_keys,
+    gpu_hour_beside_prices, promises, promise_kept, triage, delay, budget, teams, mapped_hosts, charged_less_than_used,
+    sampled_power, sampled_with_gaps, counted, counter_missing, sources_disagree, run_inside_job,
 )  # fmt: skip
