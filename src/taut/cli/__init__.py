@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypedDict, Unpack
 import click
 
 from taut import __version__
+from taut.cli.bill_verb import bill
 from taut.cli.common import FAILED, FINDINGS, announce_stdin, kept, print_object, progress, reason, say, show, shown, write_out
 from taut.cli.control_verb import control
 from taut.cli.failures import Commands
@@ -605,6 +606,7 @@ def compare(runs: tuple[str, ...], same_job: bool, as_json: bool, quiet: bool) -
 
 
 VERBS = (
+    bill,
     project,
     control,
     lab,

@@ -660,6 +660,21 @@ class LedgerEntry(Part, frozen=True, kw_only=True):
     kg_co2e: float | None
 
 
+class LedgerEnergy(Part, frozen=True, kw_only=True):
+    """Who tells the joules of the ledger."""
+
+    joules: Estimate | None
+    """Of all ranks; the interval is that of sources that disagree. Null where some time is neither measured nor modelled."""
+    source: str | None
+    """The best that is there: ``counter``, ``samples`` of power, or ``states`` (watts that were given × time)."""
+    coverage: float
+    """Share of the rank time that was measured."""
+    sources: list[EnergySource]
+    """All that are there, side by side."""
+    divided_by: Literal["given", "default"]
+    """Watts by whose ratios a step's measured joules were divided among its fates."""
+
+
 class LedgerResult(Part, frozen=True, kw_only=True):
     """Where every rank-nanosecond went: entries sum exactly to ranks × wall."""
 
@@ -669,6 +684,8 @@ class LedgerResult(Part, frozen=True, kw_only=True):
     closes: bool
     hidden_wait_rank_ns: int
     """Waiting that lies under other work, and is in no entry."""
+    energy: LedgerEnergy | None = None
+    """Who tells the joules; null where nobody does."""
 
 
 class AttemptEntry(Part, frozen=True, kw_only=True):
@@ -2085,6 +2102,23 @@ class Defect(Part, frozen=True, kw_only=True):
     """What shows it."""
 
 
+class BrokenRule(Part, frozen=True, kw_only=True):
+    """A rule of its own specification that a bill breaks."""
+
+    rule: str
+    """Id of the rule, as FOCUS publishes it for 1.2; ours where it has none."""
+    because: str
+    """What is wrong."""
+    rows: int
+    """Charges concerned; 0 where a column is at fault."""
+    places: list[str]
+    """The first of them, ``file:row``."""
+    validator: str | None
+    """What focus-validator 1.0.0 calls it, where it reports the same."""
+    disputed: bool
+    """Whether that validator reports it beyond what the specification says."""
+
+
 class EnergySource(Part, frozen=True, kw_only=True):
     """What one source of energy says of the same accelerators and time."""
 
@@ -2160,9 +2194,13 @@ class BillResult(Part, frozen=True, kw_only=True):
     """Drill-down: ``cause``, ``rank``, ``host``, ``job``, ``team``, ``day``; the largest first, days in order."""
     unmatched: list[Unmatched]
     defects: list[Defect]
+    rules: list[BrokenRule] = field(default_factory=list)
+    """Rules of FOCUS that the bill breaks; its charges count all the same."""
     energy: BillEnergy
     recoverable: list[Recovery]
     budget: Budget | None
+    causes: dict[str, str] = field(default_factory=dict)
+    """Id of a finding that lines are traced to → what it is, and where."""
     missing: list[str]
     """What was not given and what that leaves unknown, one line each."""
     defaults: list[str]

@@ -1,0 +1,170 @@
+"""What a bill is asked about: run folders and job logs that are named → held time, attempts, traced runs, metrics."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from msgspec import Struct
+
+from taut.core.errors import InputRefused
+from taut.core.folder import is_run_folder
+from taut.core.prices import Prices
+from taut.core.tables import NULL, Action, Attempt, Table, concat
+from taut.ledger.attempt_ledger import Attempts, charge_attempts
+from taut.ledger.bill.attempt_time import attempt_time
+from taut.ledger.bill.held_time import join, meets
+from taut.ledger.bill.prices import team_of
+from taut.ledger.bill.rows import Held
+from taut.ledger.bill.traced_time import STRUCTURE, Traced
+from taut.read.trace import read
+from taut.stored_tables import StoredTables, open_tables
+
+SEVERAL = 2
+"""From so many findings with a place on, it is looked up whom ranks waited for."""
+
+
+class Opened(Struct, kw_only=True):
+    """All inputs of a bill together."""
+
+    held: Table
+    attempts: Table
+    runs: list[tuple[Traced, int]]
+    """Traced runs, each with its wall, ns."""
+    metrics: list[Table]
+    """Samples beside runs and logs, one table for each of them."""
+    uncounted: dict[str, str]
+    """Job → what its logs count instead of accelerators."""
+    notes: list[str]
+    inputs: list[str]
+    name: str
+
+
+class _Source(Struct):
+    """One run folder, or all logs together."""
+
+    name: str
+    attempts: Table
+    actions: Table
+    world_size: int | None = None
+    run: StoredTables | None = None
+
+
+def opened(paths: Sequence[str | Path], prices: Prices, columns: str = "") -> Opened:
+    """Open what is named; run folders by their manifest, everything else as logs that are read together."""
+    folders = [open_tables(path) for path in paths if str(path) != "-" and is_run_folder(path)]
+    logs = [path for path in paths if str(path) == "-" or not is_run_folder(path)]
+    found = Opened(
+        held=Table(Held, {}, 0), attempts=Table(Attempt, {}, 0), runs=[], metrics=[], uncounted={}, notes=[], inputs=[],
+        name="the jobs" if len(paths) != 1 else Path(paths[0]).name or "the jobs",
+    )  # fmt: skip
+    told = _logs(logs, columns, found) if logs else None
+    _put_together(told, [_of_folder(one, found) for one in folders], found, prices)
+    found.held = _with_teams(found.held, prices)
+    return found
+
+
+def _logs(paths: Sequence[str | Path], columns: str, found: Opened) -> _Source:
+    trace = read(paths, columns=columns)
+    if len(trace.ops):
+        named = " ".join(shlex.quote(str(path)) for path in paths)
+        remedy = f"analyze them first: taut analyze {named} -o RUN; then: taut bill RUN"
+        raise InputRefused(trace.source, "holds traces, and a bill prices what was analysed", remedy)
+    found.inputs.append(f"{trace.source} sha256:{trace.digest[:12]}")
+    found.notes += trace.partial
+    found.metrics += [trace.metrics] if len(trace.metrics) else []
+    return _Source(trace.source, trace.attempts, trace.actions)
+
+
+def _of_folder(run: StoredTables, found: Opened) -> _Source:
+    found.inputs.append(f"{run.folder} sha256:{run.digest[:12]}")
+    found.metrics += [run.metrics] if len(run.metrics) else []
+    world = run.about.world_size if run.about is not None else None
+    return _Source(run.folder.name, run.attempts, run.actions, world or len(run.members) or None, run)
+
+
+def _put_together(logs: _Source | None, folders: Sequence[_Source], found: Opened, prices: Prices) -> None:
+    """Held time of all sources, each job once: a run that was traced inside a job of the logs is part of that job."""
+    held, traced = [_held(logs, found, prices)] if logs else [], []
+    known = {job for one in held for job in set(one.job.tolist())}
+    for source in folders:
+        run = _traced(source)
+        inside = run is not None and logs is not None and meets(held[0], run) is not None
+        if not inside:
+            keep = np.array([job not in known for job in source.attempts.job.tolist()], dtype=np.bool_)
+            source.attempts = source.attempts.take(keep) if len(keep) else source.attempts
+            held.append(_held(source, found, prices))
+        known |= set(source.attempts.job.tolist())
+        traced += [run] if run is not None else []
+    joined = join(concat(Held, [one for one in held if len(one)]), traced)
+    found.held, found.runs = joined.held, [(run, _wall_ns(run)) for run in traced]
+    found.notes += joined.notes
+
+
+def _held(source: _Source, found: Opened, prices: Prices) -> Table:
+    """Held time of the attempts of one source."""
+    charged = charge_attempts(source.attempts, prices, source.world_size, source.actions) if len(source.attempts) else None
+    if charged is None:
+        return Table(Held, {}, 0)
+    found.attempts = concat(Attempt, [one for one in (found.attempts, source.attempts) if len(one)])
+    placed = attempt_time(charged, source.name)
+    found.notes += placed.notes + _left_out(charged, source.name)
+    if charged.unit == "accelerator":
+        return placed.held
+    return _counted(placed.held, charged.unit, found, prices)
+
+
+def _left_out(charged: Attempts, name: str) -> list[str]:
+    out = []
+    if charged.left_out:
+        out.append(f"{name}: {charged.left_out:,} jobs do not count {charged.unit}s as the others do: left out")
+    if charged.cpu_jobs:
+        out.append(f"{name}: {charged.cpu_jobs:,} jobs held no accelerator: not in the bill")
+    return out
+
+
+def _counted(held: Table, unit: str, found: Opened, prices: Prices) -> Table:
+    """Rows that count nodes as accelerators, where the prices say how many a host has; else the jobs are marked uncounted."""
+    facts = prices.hosts
+    each = np.array(
+        [facts.accelerators_of.get(host, facts.accelerators or NULL) for host in held.host.tolist()], dtype=np.int64
+    )
+    if unit == "node" and len(held) and (each > 0).all() and (held.host != "").all():
+        count = held.accelerators.astype(np.int64) * each
+        return held.replace(accelerators=count, rank_ns=held.rank_ns * each)
+    found.uncounted |= dict.fromkeys(held.job.tolist(), f"{unit}s" if unit else "nothing")
+    return held
+
+
+def _traced(source: _Source) -> Traced | None:
+    """What a run folder tells of traced time; None where it has no traces."""
+    run = source.run
+    if run is None or run.about is None or run.result is None or not len(run.cells):
+        return None
+    jobs = set(source.attempts.job.tolist())
+    located = [one for one in run.result.findings if one.mode != STRUCTURE]
+    executed = np.maximum(source.attempts.last_step, 0)
+    return Traced(
+        name=source.name, job=jobs.pop() if len(jobs) == 1 else run.about.name, cells=run.cells, members=run.members,
+        actions=run.actions if len(run.actions) else Table(Action, {}, 0), findings=run.result.findings,
+        steps=np.array(run.about.steps, dtype=np.int64), segment=np.array(run.about.segment, dtype=np.int64),
+        origin_ns=np.array(run.about.origin_ns, dtype=np.int64), relative=run.about.relative,
+        world_size=run.about.world_size, opened_by=run.waited_for() if len(located) >= SEVERAL else None,
+        executed=int(executed.max()) if len(executed) else None,
+    )  # fmt: skip
+
+
+def _wall_ns(run: Traced) -> int:
+    """Wall of a traced run: what its cells hold for each rank."""
+    return int(run.cells.rank_ns.sum() // max(len(run.ranks), 1))
+
+
+def _with_teams(held: Table, prices: Prices) -> Table:
+    """The team of each job as the prices name it, else as its log does."""
+    if not prices.teams or not len(held):
+        return held
+    names, code = np.unique(held.job.astype(str), return_inverse=True)
+    given = np.array([team_of(prices, job) for job in names.tolist()], dtype=object)[code]
+    return held.replace(team=np.where(given != "", given, held.team))

@@ -1,0 +1,88 @@
+"""Held rows as intervals of hosts, cut to a period: how much accelerator time of each lies between any two moments."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from taut.core.array_types import Floats, Ints, Mask, Texts
+from taut.core.tables import Table
+from taut.ledger.bill.hosts import NONE, short
+from taut.ledger.bill.overlap import Spans
+
+if TYPE_CHECKING:
+    from taut.ledger.bill.charge_rows import Period
+
+
+def host_codes(hosts: Texts) -> tuple[list[str], Ints]:
+    """Hosts as logs call them, and a code per row, -1 where none is named; one name in two spellings is one host.
+
+    A name with a domain is that without it where logs use both.
+    """
+    import pyarrow as pa
+
+    coded = pa.array(hosts, pa.string()).dictionary_encode()
+    texts = [text.strip() for text in coded.dictionary.to_pylist()]
+    lower = {text.lower() for text in texts}
+    kept = [short(text) if short(text) in lower else text.lower() for text in texts]
+    place: dict[str, int] = {}
+    names: list[str] = []
+    for text, key in zip(texts, kept, strict=True):
+        if key and key not in place:
+            place[key] = len(names)
+            names.append(text)
+    told = np.array([place.get(key, NONE) for key in kept], dtype=np.int64)
+    return names, told[coded.indices.to_numpy(zero_copy_only=False)] if len(told) else np.zeros(0, dtype=np.int64)
+
+
+class Holdings:
+    """Held rows on known hosts, inside a period; rows without times are spread evenly over it."""
+
+    def __init__(self, held: Table, host: Ints, period: Period) -> None:
+        timeless = held.start_ns < 0
+        start = np.where(timeless, period[0], held.start_ns)
+        end = np.maximum(np.where(timeless, period[1], held.end_ns), start + 1)
+        low, high = np.maximum(start, period[0]), np.minimum(end, period[1])
+        keep = (host != NONE) & (high > low) & (held.rank_ns > 0)
+        self.index = np.flatnonzero(keep)
+        self.spans = Spans(host[keep], low[keep], high[keep])
+        self._start, self._length = start[keep], (end - start)[keep]
+        self._each, self._rest = np.divmod(held.rank_ns[keep], self._length)
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def _until(self, row: Ints, time: Ints) -> Ints:
+        """Accelerator time of held rows before a moment; exact where all of a row's accelerators are held throughout."""
+        since, rest = time - self._start[row], self._rest[row]
+        more = np.rint(rest * (since / self._length[row])).astype(np.int64) if rest.any() else rest
+        found: Ints = self._each[row] * since + more
+        return found
+
+    def rank_ns(self, row: Ints, start: Ints, end: Ints) -> Ints:
+        """Accelerator time of held rows from one moment to another, inside the row; 0 where they are in no order."""
+        some = end > start
+        return np.where(some, self._until(row, np.where(some, end, start)) - self._until(row, start), 0)
+
+    @property
+    def at_once(self) -> Floats:
+        """Accelerators that each row holds at any moment."""
+        found: Floats = self._each + self._rest / self._length
+        return found
+
+    def most_at_once(self, hosts: int) -> Floats:
+        """The most accelerators that were ever held at once on each host."""
+        host = np.concatenate((self.spans.host, self.spans.host))
+        time = np.concatenate((self.spans.start, self.spans.end))
+        step = np.concatenate((self.at_once, -self.at_once))
+        order = np.lexsort((step, time, host))  # ends before begins
+        host, level = host[order], np.cumsum(step[order])
+        most = np.zeros(hosts)
+        # All that a host gains it loses again: what earlier hosts leave in the sum is rounding alone.
+        np.maximum.at(most, host, level)
+        return np.round(most, 6)
+
+    def on(self, hosts: Mask) -> Ints:
+        """Rows on some hosts."""
+        return np.flatnonzero(hosts[self.spans.host])
