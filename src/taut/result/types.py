@@ -2097,7 +2097,9 @@ class Defect(Part, frozen=True, kw_only=True):
     places: list[str]
     """The first of them, ``file:row``."""
     money: Amount
-    """What it moves, in the currency of the bill; above 0: charged too much."""
+    """What it moves; above 0: charged too much."""
+    currency: str | None
+    """Of the money: that of the bill, or for charges in another currency theirs."""
     because: str
     """What shows it."""
 

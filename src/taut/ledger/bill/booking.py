@@ -17,6 +17,9 @@ from taut.core.tables import Table, concat
 from taut.ledger.bill.capacity import SOURCES, Capacity, capacity_of
 from taut.ledger.bill.charge_rows import ChargeRows, Period, of_currency
 from taut.ledger.bill.closing import invoices, rounding_rows, unmatched, used_without_charge
+from taut.ledger.bill.defects import missing, time_zone
+from taut.ledger.bill.defects.all_kinds import of_currencies, of_hosts, of_rows
+from taut.ledger.bill.defects.cluster import like_ours
 from taut.ledger.bill.divided_charges import HOUR_NS, book_rows
 from taut.ledger.bill.exact_parts import parted
 from taut.ledger.bill.holdings import Holdings, host_codes
@@ -68,26 +71,38 @@ def book(
     known = Hosts(names, facts.resources)
     met = meet(Charged(charges.table, charges.version, [], {}), known)
     index = np.flatnonzero(wanted)
-    rows = ChargeRows(charges, Met(met.host[index], met.names), index)
+    rows = ChargeRows(charges, Met(met.host[index], met.names), index, chosen)
     whole = period or rows.own_period() or (0, 0)
+    holdings = Holdings(held, code, whole)
+    found, by_ns = time_zone.find(rows, holdings)
+    rows.moved(by_ns)
     rows.cut(whole)
     charged_effective, charged_billed = rows.effective.copy(), rows.billed.copy()
-    holdings = Holdings(held, code, whole)
-    capacity = capacity_of(rows, holdings, known, facts)
+    found += of_rows(rows)
+    empty = like_ours(rows)
+    wrong, capacity = of_hosts(rows, capacity_of(rows, holdings, known, facts))
     booked = book_rows(rows, holdings, capacity.count)
     rounded, rounded_billed = rounding_rows(rows)
     still_open = is_open(rows, whole)
-    uncharged = used_without_charge(rows, holdings, capacity, whole, _host_rates(prices, rows))
-    everything = concat(Booked, [booked, rounded])
+    uncharged = mark_open(used_without_charge(rows, holdings, capacity, whole, _host_rates(prices, rows)), rows, still_open)
+    found += [*wrong, *missing.find(uncharged)]
+    effective, billed, removed, removed_billed = _totals(rows, charged_effective, charged_billed)
     return Booking(
-        booked=everything, uncharged=mark_open(uncharged, rows, still_open),
-        period=whole if whole != (0, 0) else None,
-        open=still_open, currency=chosen or None, unit=rows.unit,
-        effective=int(charged_effective[rows.in_period].sum() + rounded.effective.sum()),
-        billed=int(charged_billed[rows.in_period].sum() + rounded.billed.sum()), removed=0, removed_billed=0,
-        invoices=invoices(rows, booked, rounded_billed, charged_billed), unmatched=unmatched(rows, len(names)), defects=[],
-        notes=[*rows.notes, *_notes(rows, capacity, known)],
+        booked=concat(Booked, [booked, rounded]), uncharged=uncharged, period=whole if whole != (0, 0) else None,
+        open=still_open, currency=chosen or None, unit=rows.unit, effective=effective + int(rounded.effective.sum()),
+        billed=billed + int(rounded.billed.sum()), removed=removed, removed_billed=removed_billed,
+        invoices=invoices(rows, booked, rounded_billed, charged_billed), unmatched=unmatched(rows, len(names)),
+        defects=[*of_currencies(charges, wanted), *(one.defect(rows, chosen or None) for one in found)],
+        notes=[*rows.notes, *_notes(rows, capacity, [*known.added, *empty])],
     )  # fmt: skip
+
+
+def _totals(rows: ChargeRows, *charged: Ints) -> tuple[int, int, int, int]:
+    """Charged in the period, effective and billed, and what of it defects took out."""
+    some = rows.in_period
+    left = [int(money[some].sum()) for money in (rows.effective, rows.billed)]
+    whole = [int(money[some].sum()) for money in charged]
+    return whole[0], whole[1], whole[0] - left[0], whole[1] - left[1]
 
 
 def book_at_prices(held: Table, prices: Prices | None, period: Period | None = None) -> Booking:
@@ -166,7 +181,7 @@ def _nothing() -> Table:
     return Table(Uncharged, {}, 0)
 
 
-def _notes(rows: ChargeRows, capacity: Capacity, hosts: Hosts) -> list[str]:
+def _notes(rows: ChargeRows, capacity: Capacity, empty: Sequence[str]) -> list[str]:
     """What was decided on the way."""
     used = np.unique(rows.host[rows.accelerator()])
     guessed = [rows.hosts[code] for code in used.tolist() if SOURCES[capacity.source[code]] == SOURCES[3]]
@@ -175,8 +190,8 @@ def _notes(rows: ChargeRows, capacity: Capacity, hosts: Hosts) -> list[str]:
         said.append(
             f"accelerators of {_some(guessed)}: {SOURCES[3]}, because neither the bill nor the prices say how many there are"
         )
-    if hosts.added:
-        said.append(f"{_some(hosts.added)}: named by the mapping, held by nobody")
+    if empty:
+        said.append(f"{_some(empty)}: in the bill, and held by nobody: idle")
     return said
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 from msgspec import Struct
 
-from taut.core.array_types import Ints, Mask
+from taut.core.array_types import Ints
 from taut.core.ids import numbered
 from taut.core.prices import HostFacts
-from taut.ledger.bill.charge_items import EACH, HOST, accelerator_counts
+from taut.ledger.bill.charge_items import EACH, accelerator_counts
 from taut.ledger.bill.charge_rows import ChargeRows
-from taut.ledger.bill.divided_charges import HOUR_NS, MORE_THAN_TIME, sku_codes
+from taut.ledger.bill.divided_charges import HOUR_NS, of_each, sku_codes
 from taut.ledger.bill.holdings import Holdings
 from taut.ledger.bill.hosts import Hosts
 
@@ -30,7 +30,9 @@ class Capacity(Struct, frozen=True):
     charged: Ints
     """What its charged hours come to."""
     held: Ints
-    """The most that was ever held at once."""
+    """The most that was held at once."""
+    held_alone: Ints
+    """The most that one held row has."""
 
 
 def capacity_of(rows: ChargeRows, holdings: Holdings, hosts: Hosts, facts: HostFacts) -> Capacity:
@@ -41,13 +43,13 @@ def capacity_of(rows: ChargeRows, holdings: Holdings, hosts: Hosts, facts: HostF
         if (code := hosts.equal(name)) >= 0:
             given[code] = told
     sku, charged = sku_count(rows), hours_count(rows)
-    held = np.ceil(holdings.most_at_once(count) - 1e-3).astype(np.int64)
+    held = holdings.most_at_once(count)
     said = np.stack((given, sku, charged, held))
     known = said[:, (said > 0).any(axis=0)]
     usual = int(np.median(known.max(axis=0))) if known.size else 1
     said = np.vstack((said, np.full(count, max(usual, 1))))
     source = (said > 0).argmax(axis=0)
-    return Capacity(said[source, np.arange(count)], source, given, sku, charged, held)
+    return Capacity(said[source, np.arange(count)], source, given, sku, charged, held, holdings.largest(count))
 
 
 def sku_count(rows: ChargeRows) -> Ints:
@@ -59,8 +61,8 @@ def sku_count(rows: ChargeRows) -> Ints:
 
 def hours_count(rows: ChargeRows) -> Ints:
     """Accelerators that were charged together for the same host and time, where hours are those of each; 0 for none."""
-    whole = rows.hours * HOUR_NS > rows.spans.length * MORE_THAN_TIME
-    some = np.flatnonzero(rows.accelerator() & ~np.isnan(rows.hours) & _of_each(rows, whole) & (rows.effective >= 0))
+    each = of_each(rows.hours * HOUR_NS, rows.each, rows.spans.length)
+    some = np.flatnonzero(rows.accelerator() & ~np.isnan(rows.hours) & each & (rows.effective >= 0))
     span = rows.spans.take(some)
     group, count = numbered(span.host, span.start, span.end, sku_codes(rows)[some])
     together = np.bincount(group, rows.hours[some] * HOUR_NS, minlength=count)
@@ -70,11 +72,6 @@ def hours_count(rows: ChargeRows) -> Ints:
     near = np.rint(at_once)
     full = (near >= 1) & (np.abs(at_once - near) < 0.02 * near)
     return most_common(span.host[row][full], near[full].astype(np.int64), len(rows.hosts))
-
-
-def _of_each(rows: ChargeRows, beyond_time: Mask) -> Mask:
-    found: Mask = (rows.each == EACH) | ((rows.each == HOST) & beyond_time)
-    return found
 
 
 def most_common(group: Ints, value: Ints, groups: int) -> Ints:

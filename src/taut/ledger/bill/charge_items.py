@@ -20,7 +20,7 @@ CODE = {item: code for code, item in enumerate(ITEM_WORDS)}
 SERVICES = {"Storage": "storage", "Networking": "network"}
 COMPUTES = ("Compute", "AI and Machine Learning")
 _ACCELERATOR = re.compile(
-    r"gpu|accelerator|nvidia|\b(?:dgx|hgx|tpu|trainium|inferentia|gaudi|instinct|tesla|radeon)|"
+    r"(?<![a-z])gpus?(?![a-z0-9])|gpu[\s_-]?hours?|accelerator|nvidia|\b(?:dgx|hgx|tpu|trainium|inferentia|gaudi|instinct|tesla|radeon)|"
     r"(?<![a-z0-9])(?:[abhv]\d00|gb?[23]00|l40s?|l4|t4|p100|a10g?|mi\d{3}x?|rtx)(?![a-z0-9])|"
     r"(?<![a-z0-9])(?:p[2-6][a-z-]*|g[3-7][a-z]*|trn\d[a-z]*|inf\d|dl[12]q?)\.\d*[a-z]+|"
     r"(?<![a-z0-9])(?:a[2-4]|g[24])-(?:high|mega|ultra|edge|standard)|standard_n[cdgv]|(?<![a-z0-9])n[cdv]\d+",

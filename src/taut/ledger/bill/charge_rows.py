@@ -9,6 +9,7 @@ import numpy as np
 
 from taut.core.array_types import Floats, Ints, Mask
 from taut.core.errors import InputRefused
+from taut.core.ids import numbered
 from taut.ledger.bill.charge_items import CODE, charged_hours, item_codes
 from taut.ledger.bill.exact_parts import sums, unit_for, units
 from taut.ledger.bill.hosts import NONE, Met
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 NO_TIME = np.iinfo(np.int64).min
 US = 1000
+DAY_NS = 86_400 * 10**9
 Period = tuple[int, int]
 """First moment and the moment behind the last, ns since 1970, UTC."""
 
@@ -55,12 +57,12 @@ def currency_sums(v: Charged) -> dict[str, Decimal]:
 class ChargeRows:
     """Charges in one currency, as arrays. Defects take from ``effective`` and ``billed``, and may move ``spans``."""
 
-    def __init__(self, charges: Charges, met: Met, index: Ints) -> None:
+    def __init__(self, charges: Charges, met: Met, index: Ints, currency: str = "") -> None:
         """``met`` is of the charges in ``index``, which are rows of the bill."""
         import pyarrow as pa
 
         self.table: pa.Table = charges.table.take(pa.array(index)) if len(index) < charges.table.num_rows else charges.table
-        self.index, self.version = index, charges.version
+        self.index, self.version, self.currency = index, charges.version, currency
         self.v = Charged(self.table, charges.version, [], {})
         self.hosts, self.host = met.names, met.host
         self.notes: list[str] = []
@@ -69,6 +71,7 @@ class ChargeRows:
         self.item = item_codes(self.v, self.host)
         everything = np.ones(len(index), dtype=np.bool_)
         self.whole, self.in_period, self.inside = everything, everything, self.spans.end > self.spans.start
+        self.kept = everything.copy()
         self.hours, self.each = charged_hours(self.v)
 
     def __len__(self) -> int:
@@ -98,9 +101,9 @@ class ChargeRows:
         """Which charges are one of some items."""
         return np.isin(self.item, [CODE[item] for item in items])
 
-    def moved(self, rows: Mask, by_ns: int) -> None:
-        """Put some charges at another time."""
-        by = np.where(rows & (self.spans.start != NO_TIME), by_ns, 0)
+    def moved(self, by_ns: int) -> None:
+        """Put all charges for less than a day at another time."""
+        by = np.where((self.spans.start != NO_TIME) & (self.spans.length < DAY_NS), by_ns, 0)
         self.spans = Spans(self.host, self.spans.start + by, self.spans.end + by)
 
     def own_period(self) -> Period | None:
@@ -127,6 +130,7 @@ class ChargeRows:
         """Leave of every charge what belongs to a period."""
         share = self.share_in(period)
         self.whole, self.in_period = share == 1, share > 0
+        self.kept &= self.in_period
         part = ~self.whole
         for money in (self.effective, self.billed):
             money[part] = np.rint(money[part] * share[part]).astype(np.int64)
@@ -161,9 +165,28 @@ class ChargeRows:
         row = self.table["row"]
         return [f"{texts[code[at]]}:{row[at].as_py()}" for at in rows[:most].tolist()]
 
+    def resources(self, rows: Ints) -> str:
+        """What some charges are of, in words: the first resources and how many there are."""
+        texts, code = self.v.words("ResourceName")
+        ids, other = self.v.words("ResourceId")
+        named = dict.fromkeys(texts[code[row]] or ids[other[row]] or "no resource" for row in rows[:10_000].tolist())
+        return ", ".join(list(named)[:3]) + (f" and {len(named) - 3:,} more" if len(named) > 3 else "")
+
+    def resource_count(self, rows: Ints) -> int:
+        """How many resources some charges are of."""
+        return numbered(self.v.words("ResourceId")[1][rows], self.v.words("ResourceName")[1][rows])[1]
+
+    def become(self, rows: Ints, host: str) -> None:
+        """Put unmatched charges on a host of their own."""
+        self.hosts = [*self.hosts, host]
+        self.host = self.host.copy()
+        self.host[rows] = len(self.hosts) - 1
+        self.item[rows] = CODE["accelerator time"]
+        self.spans = Spans(self.host, self.spans.start, self.spans.end)
+
     def accelerator(self) -> Mask:
         """Charges for some time of accelerators of a host that is known."""
-        found: Mask = self.is_item("accelerator time") & (self.host != NONE) & self.inside & self.in_period
+        found: Mask = self.is_item("accelerator time") & (self.host != NONE) & self.inside & self.in_period & self.kept
         return found
 
 

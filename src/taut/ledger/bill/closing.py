@@ -20,7 +20,7 @@ from taut.result.types import Invoice, Unmatched
 TOLERANCE_NS = 300 * 10**9
 """Held time of so little beyond a charge is no missing charge: clocks of schedulers and providers differ by minutes."""
 ALWAYS_ON = 0.9
-"""A host that was charged for this share of the time from its first charge to its last is charged around the clock."""
+"""A host that is charged for this share of the time from its first charge to its last, a gap apart, is never switched off."""
 
 
 def rounding_rows(rows: ChargeRows) -> tuple[Table, Ints]:
@@ -56,7 +56,9 @@ def invoices(rows: ChargeRows, booked: Table, rounded: Ints, charged: Ints) -> l
 
 def unmatched(rows: ChargeRows, known_hosts: int) -> list[Unmatched]:
     """Accelerator charges that meet no host, by resource, the dearest first."""
-    some = np.flatnonzero((rows.item == CODE["unmatched"]) & rows.in_period & ((rows.effective != 0) | (rows.billed != 0)))
+    some = np.flatnonzero(
+        (rows.item == CODE["unmatched"]) & rows.in_period & rows.kept & ((rows.effective != 0) | (rows.billed != 0))
+    )
     texts, resource = rows.v.words("ResourceId")
     names, name = rows.v.words("ResourceName")
     group, count = numbered(resource[some], name[some])
@@ -99,7 +101,8 @@ def used_without_charge(rows: ChargeRows, holdings: Holdings, capacity: Capacity
     whole = due & around_the_clock(cover, gaps)
     split = ~whole[at_gap]
     spans = _joined(gaps.take(whole), met.take(split))
-    why = np.where(in_bill, np.where(due, "missing", "tolerance"), "host").astype(object)
+    away = "host" if len(cover) else "unbilled"  # a bill of something else does not tell what is missing
+    why = np.where(in_bill, np.where(due, "missing", "tolerance"), away).astype(object)
     words = np.concatenate((why[whole], np.where(met.length <= TOLERANCE_NS, "tolerance", why[at_gap])[split]))
     rate = _host_rates(rows, capacity, rates, spans, words)
     found = _priced(spans, words, holdings, capacity.count, rate)
@@ -113,8 +116,8 @@ def around_the_clock(cover: Spans, gaps: Spans) -> Mask:
     np.minimum.at(first, cover.host, cover.start)
     np.maximum.at(last, cover.host, cover.end)
     covered = np.bincount(cover.host, cover.length, minlength=hosts)
-    steady = covered >= ALWAYS_ON * np.maximum(last - first, 1)
-    found: Mask = steady[gaps.host] & (gaps.start > first[gaps.host]) & (gaps.end < last[gaps.host])
+    steady = covered[gaps.host] >= ALWAYS_ON * ((last - first)[gaps.host] - gaps.length)
+    found: Mask = steady & (gaps.start > first[gaps.host]) & (gaps.end < last[gaps.host])
     return found
 
 
@@ -139,7 +142,7 @@ def _host_rates(rows: ChargeRows, capacity: Capacity, given: Ints, spans: Spans,
         usual = np.nanmedian(own / capacity.count) if (~np.isnan(own)).any() else 0.0
     told = np.where(given >= 0, given, usual) * capacity.count
     rate = np.where(np.isnan(own), told, own)[spans.host] if len(own) else np.zeros(len(spans))
-    return np.where(why == "tolerance", 0.0, rate)
+    return np.where(np.isin(why, ("tolerance", "unbilled")), 0.0, rate)
 
 
 def _priced(spans: Spans, why: Texts, holdings: Holdings, capacity: Ints, rate: Floats) -> Table:

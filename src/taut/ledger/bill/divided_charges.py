@@ -19,6 +19,8 @@ from taut.ledger.bill.rows import Booked
 HOUR_NS = 3_600 * 10**9
 # Hours of a host beyond its time by more than this are hours of each of its accelerators.
 MORE_THAN_TIME = 1.02
+SLACK_NS = 120 * 10**9
+"""So much more than the time may be charged: least quantities and rounding."""
 
 
 class Parts(Struct, frozen=True):
@@ -37,7 +39,7 @@ class Parts(Struct, frozen=True):
 def book_rows(rows: ChargeRows, holdings: Holdings, capacity: Ints) -> Table:
     """All charges of the period as Booked rows, except for what rounding leaves."""
     accelerators = rows.accelerator()
-    other = np.flatnonzero(rows.in_period & ~accelerators)
+    other = np.flatnonzero(rows.in_period & rows.kept & ~accelerators)
     parts = _parts(rows, holdings, capacity, np.flatnonzero(accelerators))
     charges, first = np.unique(parts.charge, return_index=True)
     effective, billed = (parted(money[charges], parts.weight, first) for money in (rows.effective, rows.billed))
@@ -110,8 +112,13 @@ def own_charged_ns(rows: ChargeRows, capacity: Ints, charges: Ints) -> Floats:
     """Accelerator time that each charge's own quantity says; NaN where its unit is none of time."""
     span, host = rows.spans.take(charges), rows.host[charges]
     ns, each = rows.hours[charges] * HOUR_NS, rows.each[charges]
-    of_each = (each == EACH) | ((each == HOST) & (ns > span.length * MORE_THAN_TIME))
-    return np.where(each == UNKNOWN, np.nan, np.where(of_each, ns, ns * capacity[host]))
+    return np.where(each == UNKNOWN, np.nan, np.where(of_each(ns, each, span.length), ns, ns * capacity[host]))
+
+
+def of_each(ns: Floats, each: Ints, length: Ints) -> Mask:
+    """Whether hours are those of each accelerator: their unit says so, or they are more than the host's time holds."""
+    found: Mask = (each == EACH) | ((each == HOST) & (ns > length * MORE_THAN_TIME + SLACK_NS))
+    return found
 
 
 def sku_codes(rows: ChargeRows) -> Ints:

@@ -6,13 +6,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from taut.core.array_types import Floats, Ints, Mask, Texts
+from taut.core.array_types import Floats, Ints, Texts
 from taut.core.tables import Table
 from taut.ledger.bill.hosts import NONE, short
 from taut.ledger.bill.overlap import Spans
 
 if TYPE_CHECKING:
     from taut.ledger.bill.charge_rows import Period
+
+LASTING = 0.01
+"""Share of a host's busy time for which so many accelerators must be held together to count as had."""
 
 
 def host_codes(hosts: Texts) -> tuple[list[str], Ints]:
@@ -71,18 +74,37 @@ class Holdings:
         found: Floats = self._each + self._rest / self._length
         return found
 
-    def most_at_once(self, hosts: int) -> Floats:
-        """The most accelerators that were ever held at once on each host."""
+    def largest(self, hosts: int) -> Ints:
+        """The most accelerators that one row holds on each host."""
+        most = np.zeros(hosts)
+        np.maximum.at(most, self.spans.host, self.at_once)
+        return np.ceil(most - 1e-3).astype(np.int64)
+
+    def most_at_once(self, hosts: int) -> Ints:
+        """The most accelerators that were held at once on each host, for at least a hundredth of its busy time.
+
+        Jobs that follow each other often overlap by seconds in logs.
+        """
         host = np.concatenate((self.spans.host, self.spans.host))
         time = np.concatenate((self.spans.start, self.spans.end))
         step = np.concatenate((self.at_once, -self.at_once))
         order = np.lexsort((step, time, host))  # ends before begins
-        host, level = host[order], np.cumsum(step[order])
-        most = np.zeros(hosts)
         # All that a host gains it loses again: what earlier hosts leave in the sum is rounding alone.
-        np.maximum.at(most, host, level)
-        return np.round(most, 6)
+        host, time, level = host[order], time[order], np.ceil(np.cumsum(step[order]) - 1e-3).astype(np.int64)
+        lasts = np.append(np.diff(time), 0)
+        some = np.flatnonzero((level > 0) & (lasts > 0))
+        return _lasting(host[some], level[some], lasts[some], hosts)
 
-    def on(self, hosts: Mask) -> Ints:
-        """Rows on some hosts."""
-        return np.flatnonzero(hosts[self.spans.host])
+
+def _lasting(host: Ints, level: Ints, lasts: Ints, hosts: int) -> Ints:
+    """The highest level of each host that, with those above it, lasts a share of all its time."""
+    order = np.lexsort((-level, host))
+    host, level, lasts = host[order], level[order], lasts[order]
+    first = np.searchsorted(host, np.arange(hosts))
+    reached = np.cumsum(lasts)
+    before = np.where(first > 0, reached[np.maximum(first - 1, 0)], 0) if len(host) else np.zeros(hosts, np.int64)
+    busy = np.bincount(host, lasts, minlength=hosts)
+    enough = (reached - before[host]) >= LASTING * busy[host]
+    out = np.zeros(hosts, dtype=np.int64)
+    np.maximum.at(out, host[enough], level[enough])
+    return out

@@ -56,4 +56,4 @@ class Uncharged:
     end_ns: int = col("int64", "its end")
     rank_ns: int = col("int64", "accelerator time, ns", 0)
     effective: int = col("int64", "what it would have cost, billionths of the currency; 0 where it is within tolerance", 0)
-    why: str = col("str", "missing, open (charges may still come), host (not in the bill) or tolerance (minutes)", "")
+    why: str = col("str", "missing, open (may still come), host (not in the bill), unbilled (nor is any other), tolerance", "")
