@@ -182,11 +182,12 @@ def cut_period(t: Trial) -> None:
 
 
 def cut_charge(t: Trial) -> None:
-    """A daily charge over the border of a period that begins at noon: its half."""
-    rows = [charge("2026-10-05T00:00:00Z", "2026-10-06T00:00:00Z", 24)]
-    log = t.jobs(job(1, "2026-10-05T00:00:00", "2026-10-06T00:00:00"))
-    said = t.ask(log, "--focus", t.bill(rows), "--period", "2026-10-05T12:00:00/2026-10-06")
+    """A charge of two days over the border of the period: its half."""
+    rows = [charge("2026-10-05T00:00:00Z", "2026-10-07T00:00:00Z", 24)]
+    log = t.jobs(job(1, "2026-10-05T00:00:00", "2026-10-07T00:00:00"))
+    said = t.ask(log, "--focus", t.bill(rows), "--period", "2026-10-06/2026-10-07")
     t.money("kept", lines(said, fate="kept"), 12)
+    t.money("effective", said["accrual"]["effective"], 12)
 
 
 def still_open(t: Trial) -> None:

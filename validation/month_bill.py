@@ -273,7 +273,7 @@ def around(charges: Sequence[Charge], begin: int, end: int) -> list[Charge]:
     price = PAID * BOUGHT * ((end - begin) // HOUR)
     bought = priced("plan", "year", Decimal(1), "Plan", price, price) | {"ConsumedQuantity": None, "ConsumedUnit": None}
     out.append(once("Purchase", "INV-4", price, begin, end, "purchase", **bought, **PLAN, EffectiveCost=FREE,
-                    PricingCurrencyEffectiveCost=FREE, ChargeFrequency="Recurring", CommitmentDiscountQuantity=Decimal(1),
+                    PricingCurrencyEffectiveCost=FREE, ChargeFrequency="Recurring", CommitmentDiscountQuantity=Decimal(BOUGHT * (end - begin) // HOUR),
                     ServiceCategory="Compute", ServiceSubcategory="Virtual Machines", ServiceName="Machines"))  # fmt: skip
     for k, amount in enumerate(("-31.25", "-31.25", "118.40", "-7.07")):
         hour = at("2026-09-12T09:00:00") + k * HOUR
@@ -281,7 +281,7 @@ def around(charges: Sequence[Charge], begin: int, end: int) -> list[Charge]:
                         ChargeClass="Correction", ChargeFrequency="Usage-Based"))  # fmt: skip
     out.append(once("Credit", "INV-1", Decimal("-1500.00"), begin, end, "credit"))
     out.append(once("Credit", "INV-3", Decimal("-12.34"), begin, end, "credit"))
-    out.append(once("Purchase", "INV-5", Decimal("2900.00"), begin, end, "other service", ChargeFrequency="Recurring",
+    out.append(once("Purchase", "INV-5", Decimal("2900.00"), begin, end, "purchase", ChargeFrequency="Recurring",
                     ServiceName="Support", ChargeDescription="support, business",
                     **priced("support", "list", Decimal(1), "Month", Decimal(2900), Decimal(2900)),
                     ).but(ConsumedQuantity=None, ConsumedUnit=None))  # fmt: skip
