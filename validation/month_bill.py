@@ -273,7 +273,8 @@ def around(charges: Sequence[Charge], begin: int, end: int) -> list[Charge]:
     price = PAID * BOUGHT * ((end - begin) // HOUR)
     bought = priced("plan", "year", Decimal(1), "Plan", price, price) | {"ConsumedQuantity": None, "ConsumedUnit": None}
     out.append(once("Purchase", "INV-4", price, begin, end, "purchase", **bought, **PLAN, EffectiveCost=FREE,
-                    PricingCurrencyEffectiveCost=FREE, ChargeFrequency="Recurring", CommitmentDiscountQuantity=Decimal(BOUGHT * (end - begin) // HOUR),
+                    PricingCurrencyEffectiveCost=FREE, ChargeFrequency="Recurring",
+                    CommitmentDiscountQuantity=Decimal(BOUGHT * ((end - begin) // HOUR)),
                     ServiceCategory="Compute", ServiceSubcategory="Virtual Machines", ServiceName="Machines"))  # fmt: skip
     for k, amount in enumerate(("-31.25", "-31.25", "118.40", "-7.07")):
         hour = at("2026-09-12T09:00:00") + k * HOUR
