@@ -55,7 +55,7 @@ def money(rows: list[dict[str, Any]], key: str = "name") -> dict[str | None, str
 def test_a_log_and_a_price(sacct: Path) -> None:
     found = object_of(sacct, "--gpu-hour", "2.50EUR")
     assert money(found["categories"]) == {"useful work": "20.00", "re-runs and discarded work": "10.00"}
-    assert found["accrual"] == {"ledger": "30.00", "effective": None, "residual": None, "closes": None}
+    assert found["accrual"] == {"ledger": "30.00", "effective": None, "residual": None, "closes": None, "explained": None}
     assert money(found["by"]["team"]) == {"vision": "20.00", "speech": "10.00"}
     assert money(found["by"]["cause"]) == {"node failed": "10.00", None: "20.00"}
     assert found["verdict"] == (
@@ -66,7 +66,13 @@ def test_a_log_and_a_price(sacct: Path) -> None:
 
 def test_a_bill_closes_to_the_unit(sacct: Path, tmp_path: Path) -> None:
     found = object_of(sacct, "--focus", focus_bill(tmp_path, HOURS))
-    assert found["accrual"] == {"ledger": "40.00", "effective": "40.00", "residual": "0.00", "closes": True}
+    assert found["accrual"] == {
+        "ledger": "40.00",
+        "effective": "40.00",
+        "residual": "0.00",
+        "closes": True,
+        "explained": "0.00",
+    }
     assert found["invoices"] == [{"id": "inv-1", "billed": "40.00", "allocated": "40.00", "residual": "0.00", "closes": True}]
     assert money(found["categories"]) == {
         "useful work": "20.00", "re-runs and discarded work": "10.00", "over-provisioning": "10.00",
@@ -197,6 +203,6 @@ def test_philly_with_a_price(shared: Path) -> None:
 def test_the_published_sample_closes_and_its_broken_rules_are_named(shared: Path) -> None:
     found = object_of("--focus", shared / "focus" / "focus_sample.csv")
     assert round(Decimal(found["accrual"]["effective"]), 3) == Decimal("14.977")
-    assert found["accrual"]["closes"]
+    assert found["accrual"]["explained"] == found["accrual"]["residual"]
     assert sum(round(Decimal(one["billed"]), 3) for one in found["invoices"]) == Decimal("20.520")
     assert sum(rule["validator"] is not None for rule in found["rules"]) == 11

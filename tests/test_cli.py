@@ -246,16 +246,23 @@ BAD_RATES = {
     "--gpu-hour": ["2.50", "nanEUR", "-1EUR", "1e999EUR", "9" * 400 + "EUR", "1" * 100_000, "\x1b[2JEUR", ""],
     "--token-price": ["3.00USD", "nan,1USD", "9" * 40 + ",1USD"],
     "--power": ["a", "nan", "-1", "1,2,3,4", "9" * 400, ""],
-    "--carbon": ["0.3", "nan", "inf", "-1", "1e300", ""],
+    "--carbon": ["nan", "inf", "-1", "1e300", ""],
     "--fail-on": ["5", "nan", "-0.1", "inf"],
     "--pays": ["0", "nan", "1.1", "-inf"],
 }
 
 
+def test_carbon_without_power_says_what_is_missing(tmp_path: Path) -> None:
+    (tmp_path / "ops.csv").write_text(op_table())
+    answer = taut_("analyze", tmp_path / "ops.csv", "--no-save", "--carbon", "0.3")
+    assert answer.exit_code == 0
+    assert "energy is null: no power was measured beside the traces; --power 700,450,120 gives it" in answer.stderr
+    assert "energy is null" not in taut_("analyze", tmp_path / "ops.csv", "--no-save").stderr
+
+
 @pytest.mark.parametrize(("option", "value"), [(option, value) for option, values in BAD_RATES.items() for value in values])
 def test_a_bad_rate_is_one_short_line_and_exit_2_and_writes_nothing(tmp_path: Path, option: str, value: str) -> None:
-    watts = ["--power", "700"] if option == "--carbon" and value != "0.3" else []
-    answer = taut_("demo", "-o", tmp_path / "run", *watts, option, value)
+    answer = taut_("demo", "-o", tmp_path / "run", option, value)
     assert (answer.exit_code, answer.stdout, len(answer.stderr.splitlines())) == (2, "", 1)
     assert len(answer.stderr) < 1000
     assert answer.stderr.rstrip("\n").isprintable()

@@ -16,10 +16,12 @@ from taut.core.tables import NULL, Action, Attempt, Table, concat
 from taut.ledger.attempt_ledger import Attempts, charge_attempts
 from taut.ledger.bill.attempt_time import attempt_time
 from taut.ledger.bill.held_time import join, meets
+from taut.ledger.bill.meters import SOURCES, Metered, metered
 from taut.ledger.bill.prices import team_of
 from taut.ledger.bill.rows import Held
 from taut.ledger.bill.traced_time import STRUCTURE, Traced
 from taut.read.trace import read
+from taut.result.types import AnalysisResult
 from taut.stored_tables import StoredTables, open_tables
 
 SEVERAL = 2
@@ -33,8 +35,8 @@ class Opened(Struct, kw_only=True):
     attempts: Table
     runs: list[tuple[Traced, int]]
     """Traced runs, each with its wall, ns."""
-    metrics: list[Table]
-    """Samples beside runs and logs, one table for each of them."""
+    meters: list[Metered]
+    """What measured energy beside runs and logs."""
     uncounted: dict[str, str]
     """Job → what its logs count instead of accelerators."""
     notes: list[str]
@@ -57,7 +59,7 @@ def opened(paths: Sequence[str | Path], prices: Prices, columns: str = "") -> Op
     folders = [open_tables(path) for path in paths if str(path) != "-" and is_run_folder(path)]
     logs = [path for path in paths if str(path) == "-" or not is_run_folder(path)]
     found = Opened(
-        held=Table(Held, {}, 0), attempts=Table(Attempt, {}, 0), runs=[], metrics=[], uncounted={}, notes=[], inputs=[],
+        held=Table(Held, {}, 0), attempts=Table(Attempt, {}, 0), runs=[], meters=[], uncounted={}, notes=[], inputs=[],
         name="the jobs" if len(paths) != 1 else Path(paths[0]).name or "the jobs",
     )  # fmt: skip
     told = _logs(logs, columns, found) if logs else None
@@ -74,13 +76,14 @@ def _logs(paths: Sequence[str | Path], columns: str, found: Opened) -> _Source:
         raise InputRefused(trace.source, "holds traces, and a bill prices what was analysed", remedy)
     found.inputs.append(f"{trace.source} sha256:{trace.digest[:12]}")
     found.notes += trace.partial
-    found.metrics += [trace.metrics] if len(trace.metrics) else []
+    found.meters += metered(trace.metrics) if len(trace.metrics) else []
     return _Source(trace.source, trace.attempts, trace.actions)
 
 
 def _of_folder(run: StoredTables, found: Opened) -> _Source:
     found.inputs.append(f"{run.folder} sha256:{run.digest[:12]}")
-    found.metrics += [run.metrics] if len(run.metrics) else []
+    hosts = dict(zip(run.members.rank.tolist(), run.members.host.tolist(), strict=True))
+    found.meters += metered(run.metrics, hosts) if len(run.metrics) else []
     world = run.about.world_size if run.about is not None else None
     return _Source(run.folder.name, run.attempts, run.actions, world or len(run.members) or None, run)
 
@@ -152,8 +155,14 @@ def _traced(source: _Source) -> Traced | None:
         steps=np.array(run.about.steps, dtype=np.int64), segment=np.array(run.about.segment, dtype=np.int64),
         origin_ns=np.array(run.about.origin_ns, dtype=np.int64), relative=run.about.relative,
         world_size=run.about.world_size, opened_by=run.waited_for() if len(located) >= SEVERAL else None,
-        executed=int(executed.max()) if len(executed) else None,
+        executed=int(executed.max()) if len(executed) else None, joules_by=_measured_by(run.result),
     )  # fmt: skip
+
+
+def _measured_by(result: AnalysisResult) -> str:
+    """Who measured the joules of a run's cells; empty where nobody did."""
+    energy = result.ledger.energy if result.ledger is not None else None
+    return energy.source if energy is not None and energy.source in SOURCES else ""
 
 
 def _wall_ns(run: Traced) -> int:

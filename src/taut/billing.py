@@ -19,6 +19,7 @@ from taut.core.tables import Table, concat
 from taut.ledger.bill.booking import Booking, book, book_at_prices
 from taut.ledger.bill.cash_lines import cash_entries
 from taut.ledger.bill.cut_rows import cut_at, inside
+from taut.ledger.bill.energy_entries import Energy, energy_of
 from taut.ledger.bill.entries import Entry, entries_of
 from taut.ledger.bill.lines import exact_sums
 from taut.ledger.bill.period import Period, period_of
@@ -28,16 +29,12 @@ from taut.read.files import Paths, listed
 from taut.read.focus.focus_reader import Charges, read_focus
 from taut.read.prices_file import load
 from taut.result.bill_result import Parts, bill_result
-from taut.result.types import BillEnergy, BillResult, BrokenRule
+from taut.result.types import BillResult, BrokenRule
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 HOUR_NS = Decimal(3_600_000_000_000)
-NO_ENERGY = BillEnergy(
-    joules=None, source=None, sources=[], stall_joules=None, intrinsic_bloat_joules=None, extrinsic_bloat_joules=None,
-    network_joules=None, data_movement_share=None,
-)  # fmt: skip
 
 
 @dataclass(frozen=True, repr=False)
@@ -121,17 +118,18 @@ def _priced(found: Opened, charges: Charges | None, prices: Prices, wanted: Peri
         if charges is None
         else charges.files[0].name + (f" and {len(charges.files) - 1} more" if len(charges.files) > 1 else "")
     )
+    drawn = _energy(held, prices, found, period, booking.unit)
     entries = concat(Entry, [
         entries_of(held, booking.booked, booking.uncharged, label, prices.origin),
-        cash_entries(prices, found.attempts, held, period, booking.unit),
+        cash_entries(prices, found.attempts, held, period, booking.unit), drawn.entries,
     ])  # fmt: skip
     hours = [Hourly(run, wall_ns, _hour(entries, run.job, booking.unit, len(run.ranks))) for run, wall_ns in found.runs]
     causes = {one.id: _words(one.mode, place_of(one)) for run, _ in found.runs for one in run.findings}
     result = bill_result(Parts(
-        entries=entries, booking=booking, period=period, prices=prices, energy=NO_ENERGY,
+        entries=entries, booking=booking, period=period, prices=prices, energy=drawn.told, defaults=drawn.defaults,
         recoverable=recoveries(hours, prices), causes=causes, missing=_missing(found, charges, prices),
-        notes=[*found.notes, *prices.notes, *(charges.notes if charges else ())], inputs=_inputs(found, charges, prices),
-        rules=_rules(charges), name=found.name,
+        notes=[*found.notes, *prices.notes, *drawn.notes, *(charges.notes if charges else ())],
+        inputs=_inputs(found, charges, prices), rules=_rules(charges), name=found.name,
     ))  # fmt: skip
     digest = hashlib.sha256(json_text([result.inputs, result.period, repr(prices), currency]).encode()).hexdigest()
     return Bill(result, held, booking.booked, None if charges is None else charges.table, digest)
@@ -176,6 +174,15 @@ def _covered(held: Table) -> Period | None:
     """From the first begin to the last end of what was held; None without dates."""
     timed = held.start_ns >= 0
     return (int(held.start_ns[timed].min()), int(held.end_ns[timed].max())) if timed.any() else None
+
+
+def _energy(held: Table, prices: Prices, found: Opened, period: Period | None, unit: int) -> Energy:
+    """Energy of what was held; tasks and processors are no accelerators, and draw nothing that is known."""
+    counted = np.array([job not in found.uncounted for job in held.job.tolist()], dtype=np.bool_)
+    some = held if counted.all() else held.take(counted)
+    seconds = 0.0 if period is None else (period[1] - period[0]) / 1e9
+    steps = float(sum(run.executed or len(run.steps) for run, _ in found.runs))
+    return energy_of(some, prices, found.meters, seconds, steps, unit)
 
 
 def _hour(entries: Table, job: str, unit: int, ranks: int) -> Decimal | None:

@@ -25,8 +25,8 @@ from taut.replay.blame import Wait
 from taut.result.types import AnalysisResult
 from taut.stored import About, Stored, damaged, decoded_result, read_columns, read_stored, schema_of
 
-NEWER = ("team",)
-"""Columns of attempts that older run folders do not have."""
+NEWER = ("team", "joules")
+"""Columns of attempts and cells that older run folders do not have."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class StoredTables:
         if self.about is None:
             return Table(Cell, {}, 0)
         words = {"fate": FATES, "name": self.about.names}
-        cells = Table(Cell, read_columns(self.folder, self.files, "ledger", schema_of(Cell), words))
+        cells = Table(Cell, read_columns(self.folder, self.files, "ledger", schema_of(Cell), words, NEWER))
         known = set(self.about.steps)
         if len(cells) and not (np.isin(cells.step, list(known)).all() and int(cells.rank_ns.min()) >= 0):
             raise damaged(self.folder, "a cell of its ledger belongs to no step, or has no time")

@@ -80,7 +80,7 @@ ANALYSIS_OPTIONS = (
         "--power", metavar="WATTS", callback=watts,
         help="Watts per rank: LOAD[,STALL[,IDLE]]; one left out is as the one before.",
     ),
-    click.option("--carbon", metavar="KG", type=Real(0, 1000), help="kg CO2e per kWh; needs --power."),
+    click.option("--carbon", metavar="KG", type=Real(0, 1000), help="kg CO2e per kWh, of power that was measured or given."),
     click.option(
         "--topology", metavar="FILE", type=click.Path(),
         help="Where the ranks sit: topology.conf of Slurm, output of nvidia-smi topo -m, or TOML.",
@@ -201,7 +201,7 @@ def _analyze(inputs: Sequence[str], options: AnalysisOptions) -> None:
     failing = [] if fail_on is None else _failing(result, fail_on)
     if not quiet:
         unmapped = [NO_ENVELOPE] if options["envelope"] and result.envelope is None else []
-        for line in [*unmapped, *_failures(failing, fail_on), *_hints(result, run)]:
+        for line in [*unmapped, *_failures(failing, fail_on), *_hints(result, run, options["carbon"] is not None)]:
             say(line)
     if lost is not None:
         raise lost
@@ -217,8 +217,6 @@ def _prices(options: AnalysisOptions) -> Prices:
     from taut.ledger import Prices
 
     price, power, carbon = options["price"], options["power"], options["carbon"]
-    if carbon is not None and power is None:
-        raise UsageError("--carbon needs --power: without watts there are no kWh")
     load, stall, idle = (*(power or ()), None, None, None)[:3]
     amount, currency = (Decimal(price[0]), price[1]) if price else (None, None)
     read, written, token_currency = options["token_price"] or (None, None, None)
@@ -253,7 +251,7 @@ def _failures(failing: list[tuple[Finding, float]], fail_on: float | None) -> li
     ]
 
 
-def _hints(result: AnalysisResult, run: Path | None) -> list[str]:
+def _hints(result: AnalysisResult, run: Path | None, carbon: bool = False) -> list[str]:
     """What is missing, and as the last line what to do next."""
     lines = [] if run is None else [f"written: {run}"]
     if result.ledger is None:
@@ -264,6 +262,8 @@ def _hints(result: AnalysisResult, run: Path | None) -> list[str]:
             return [*lines, how, "next: taut analyze FOLDER/plugins/profile/TIME"]
         how = "one rank tells no culprit; how to record all ranks: taut analyze --help, at its end, or docs/recording.md"
         return [*lines, how, "next: taut analyze traces/"]
+    if result.ledger.energy is None or result.ledger.energy.joules is None:
+        lines += ["energy is null: no power was measured beside the traces; --power 700,450,120 gives it"] if carbon else []
     if result.ledger.currency is None:
         lines.append("money is null: --gpu-hour 2.50EUR prices it")
     if result.findings and result.findings[0].mode == "hang":

@@ -76,11 +76,10 @@ def _measured(graph: Graph, seconds: Floats) -> dict[Source, tuple[Floats, Float
         return {}
     ranks, windows = len(graph.ranks), len(graph.steps)
     index = {rank: i for i, rank in enumerate(graph.ranks.tolist())}
-    start, end = _windows(graph)
     out: dict[Source, tuple[Floats, Floats]] = {}
-    for one in metered(table):
-        if one.node or one.rank not in index:
-            continue
+    there = [one for one in metered(table) if not one.node and one.rank in index]
+    start, end = _windows(graph) if there else (graph.steps, graph.steps)
+    for one in there:
         i = index[one.rank]
         for source, meter in one.meters.items():
             joules, known = out.setdefault(source, (np.zeros((ranks, windows)), np.zeros((ranks, windows))))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from taut.core.prices import Prices
 
-SPLIT_W = {"load": 550.0, "stall": 150.0, "idle": 75.0}
-"""Default, for dividing what was measured among fates only: its ratios count. Published for H100 (load, stall), and its idle
-power; joules of a time that nobody measured are never made of it."""
+SPLIT_W = {"load": 690.0, "stall": 134.0, "idle": 132.0}
+"""Default, for dividing what was measured among fates only: its ratios count. By the counter of an H200 (bench/gpu_power.py):
+matrix products, one block that spins, nothing between two kernels; collectives that spin on many multiprocessors draw more.
+Joules of a time that nobody measured are never made of it."""
 
 
 def split_watts(prices: Prices) -> tuple[dict[str, float], bool]:

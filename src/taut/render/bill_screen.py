@@ -74,7 +74,12 @@ def _closing(result: BillResult) -> ConsoleRenderable | None:
     lines: list[ConsoleRenderable] = [_heading("Closing")]
     table = _table("", "", "in the bill", "in lines", "left over", ("", "left"))
     both = [money(one, "") for one in (accrual.effective, accrual.ledger, accrual.residual)]
-    table.add_row("accrual", "effective cost", *both, _closes(accrual.closes))
+    table.add_row(
+        "accrual",
+        "effective cost",
+        *both,
+        _closes(accrual.closes) if accrual.closes or accrual.explained != accrual.residual else "named below",
+    )
     short = [one for one in result.invoices if not one.closes]
     for one in [*short, *(one for one in result.invoices if one.closes)][:UNMATCHED]:
         name = "without an invoice" if one.id is None else f"invoice {middle(safe(one.id), 24)}"
@@ -108,7 +113,7 @@ def _categories(result: BillResult, screen: Screen) -> ConsoleRenderable | None:
         bar = (shade if screen.unicode else letter) * max(1, round(room * abs(share))) if share else ""
         amount = money(one.money, "") if priced else duration(one.rank_ns)
         figures = [_kwh(one.joules), "–" if one.kg_co2e is None else digits(one.kg_co2e)] if energy else []
-        part = percent(share) if share >= 0 else f"−{percent(-share)}"
+        part = "–" if priced and one.money is None else percent(share) if share >= 0 else f"−{percent(-share)}"
         table.add_row(mine if mine != kind else "", _in(safe(one.name or "none")), amount, part, *figures, _in(bar, colour))
         kind = mine
     return Group(_heading(_went(result, priced)), Padding(table, (0, 0, 0, 1)))

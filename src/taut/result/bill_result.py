@@ -8,6 +8,7 @@ from decimal import Decimal
 import numpy as np
 from msgspec import Struct
 
+from taut.core.ids import total
 from taut.core.prices import Prices
 from taut.core.tables import Table
 from taut.ledger.bill.booking import Booking
@@ -33,6 +34,7 @@ class Parts(Struct, frozen=True, kw_only=True):
     causes: Mapping[str, str]
     """Id of a finding → what and where it is."""
     missing: Sequence[str]
+    defaults: Sequence[str]
     notes: Sequence[str]
     inputs: Sequence[str]
     rules: Sequence[BrokenRule]
@@ -55,8 +57,8 @@ def bill_result(parts: Parts) -> BillResult:
         accrual=accrual, invoices=booking.invoices, categories=sums, lines=found,
         by={one: drill(coded, one, booking.unit) for one in DRILLS}, unmatched=booking.unmatched, defects=booking.defects,
         rules=list(parts.rules), energy=parts.energy, recoverable=parts.recoverable, budget=_budget(parts, accrual),
-        causes=dict(parts.causes), missing=list(parts.missing), defaults=[], notes=[*booking.notes, *parts.notes],
-        inputs=list(parts.inputs),
+        causes=dict(parts.causes), missing=list(parts.missing), defaults=list(parts.defaults),
+        notes=[*booking.notes, *parts.notes], inputs=list(parts.inputs),
     )  # fmt: skip
 
 
@@ -73,9 +75,10 @@ def _accrual(parts: Parts) -> Accrual:
     if booking.effective is None:
         return Accrual(ledger=amount(ledger, booking.unit), effective=None, residual=None, closes=None)
     residual = booking.effective - (ledger or 0)
+    explained = booking.removed - total(booking.uncharged.effective)
     return Accrual(
         ledger=amount(ledger or 0, booking.unit), effective=amount(booking.effective, booking.unit),
-        residual=amount(residual, booking.unit), closes=residual == 0,
+        residual=amount(residual, booking.unit), closes=residual == 0, explained=amount(explained, booking.unit),
     )  # fmt: skip
 
 

@@ -80,7 +80,7 @@ def closing_words(
     """Whether the bill closes, and what is left if it does not."""
     if accrual.effective is None:
         return f"at {priced}, without a bill to close to"
-    wrong = f", {len(defects)} defect{'s' if len(defects) != 1 else ''} named" if defects else ""
+    wrong = f", {count(len(defects), 'named defect')}" if defects else ""
     opened = ", and the period is still open" if still_open else ""
     if accrual.closes and all(one.closes for one in invoices):
         return f"the bill closes{wrong}{opened}"
@@ -88,8 +88,15 @@ def closing_words(
     if not rest:
         short = [one for one in invoices if not one.closes]
         return f"{len(short)} of {len(invoices)} invoices do not close{wrong}{opened}"
-    left = f"{said(abs(rest), currency)} {'charged and not used' if rest > 0 else 'used and not charged'}"
+    left = f"{said(abs(rest), currency)} {'charged too much' if rest > 0 else 'charged too little'}"
+    if defects and accrual.explained == accrual.residual:
+        return f"the bill closes but for {count(len(defects), 'named defect')}, {left}{opened}"
     return f"the bill does not close: {left}{wrong}{opened}"
+
+
+def count(number: int, noun: str) -> str:
+    """``1 defect``, ``4 defects``."""
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
 def said(amount: Decimal, currency: str | None) -> str:

@@ -2016,6 +2016,8 @@ class Accrual(Part, frozen=True, kw_only=True):
     """Effective less ledger: charged and not used above 0 (a row that stands twice), used and not charged below."""
     closes: bool | None
     """Whether nothing is left; null without a bill."""
+    explained: Amount | None = None
+    """Of the residual, what defects took out, less what was used without a charge: both are named; null without a bill."""
 
 
 class Invoice(Part, frozen=True, kw_only=True):
@@ -2149,6 +2151,10 @@ class BillEnergy(Part, frozen=True, kw_only=True):
     """Of ports and of bytes moved."""
     data_movement_share: float | None
     """Energy of moving data over energy of everything."""
+    sci_kg_co2e: float | None = None
+    """Software carbon intensity: carbon of running and of making, for each ``sci_unit``; null where one is not given."""
+    sci_unit: str | None = None
+    """``step``, or ``accelerator hour`` where no log counts steps."""
 
 
 class Recovery(Part, frozen=True, kw_only=True):

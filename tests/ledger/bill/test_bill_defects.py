@@ -12,6 +12,7 @@ from focus_bills import Row, bill
 from taut.core.prices import HostFacts, Prices
 from taut.core.tables import Table
 from taut.ledger.bill.booking import Booking, book
+from taut.ledger.bill.defects.all_kinds import KINDS
 from taut.read.focus.focus_reader import read_focus
 
 Rows = list[dict[str, str]]
@@ -204,3 +205,43 @@ def test_more_of_a_commitment_than_was_bought(tmp_path: Path) -> None:
 def test_hosts_that_the_bill_does_not_name(tmp_path: Path) -> None:
     table = held(("a", "node1", "05T10:00", "05T11:00", 8), ("b", "box", "05T10:00", "05T11:00", 8))
     assert kinds(found(tmp_path, [hour("node1", "05T10:00")], table)) == [("host not in the bill", "-16.00", 0)]
+
+
+def test_all_at_once(tmp_path: Path) -> None:
+    rows, table = ordinary()
+    gone = [row for row in of_host(rows, "node4") if row["ChargePeriodStart"].startswith("2026-10-06")]
+    rows = counted([row for row in rows if row not in gone], "node2", 16)
+    third = of_host(rows, "node3")
+    dear = third[30]
+    dear |= dict.fromkeys(("BilledCost", "EffectiveCost", "ContractedCost", "ListCost"), "14.02")
+    away = [hour(f"east-{i}", "06T10:00", SubAccountId="sub2") for i in range(4)]
+    outside = third[0] | {"ChargePeriodStart": "2026-09-28T10:00:00Z", "ChargePeriodEnd": "2026-09-28T11:00:00Z"}
+    below = third[1] | dict.fromkeys(("BilledCost", "EffectiveCost"), "-2.22")
+    over = third[40] | {"SkuPriceId": "s1.p2", "BilledCost": "10.41", "EffectiveCost": "10.41", "ContractedCost": "10.41",
+                        "ContractedUnitPrice": "10.41"}  # fmt: skip
+    booking = found(tmp_path, [*rows, third[5], *away, outside, below, over], table)
+    money = {one.kind: one.money for one in booking.defects}
+    assert money == {
+        "duplicated line": "10.40", "negative charge": "-2.22", "outside the billing period": "10.40",
+        "another cluster": "64.00", "accelerator count": "998.40", "price times quantity": "3.62",
+        "overlapping periods": "10.41", "missing period": "-249.60",
+    }  # fmt: skip
+
+
+def test_every_kind_is_in_the_documentation(root: Path) -> None:
+    page = (root / "docs" / "bill-defects.md").read_text(encoding="utf-8")
+    assert [kind for kind in KINDS if f"| `{kind}` |" not in page] == []
+
+
+def test_local_time_of_hosts_that_are_charged_around_the_clock(tmp_path: Path) -> None:
+    rows, _ = ordinary()
+    period = {"BillingPeriodStart": rows[0]["BillingPeriodStart"], "BillingPeriodEnd": rows[0]["BillingPeriodEnd"]}
+    always = [hour(f"node{i}", iso(at("05T02:00") + h * HOUR)[:19]) | period for i in range(8) for h in range(96)]
+    table = held(*((f"job{i}", f"node{i}", "05T00:00", "09T00:00", 8) for i in range(8)))
+    assert [(one.kind, one.money) for one in found(tmp_path, always, table).defects] == [("time zone", "0.00")]
+
+
+def test_a_bill_that_begins_late_is_in_no_other_zone(tmp_path: Path) -> None:
+    always = [hour(f"node{i}", iso(at("05T02:00") + h * HOUR)[:19]) for i in range(8) for h in range(94)]
+    table = held(*((f"job{i}", f"node{i}", "05T00:00", "09T00:00", 8) for i in range(8)))
+    assert {one.kind for one in found(tmp_path, always, table).defects} == {"missing period"}

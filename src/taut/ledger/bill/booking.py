@@ -16,7 +16,7 @@ from taut.core.prices import HostFacts, Prices
 from taut.core.tables import Table, concat
 from taut.ledger.bill.capacity import SOURCES, Capacity, capacity_of
 from taut.ledger.bill.charge_rows import ChargeRows, Period, of_currency
-from taut.ledger.bill.closing import invoices, rounding_rows, unmatched, used_without_charge
+from taut.ledger.bill.closing import invoices, rounding_rows, unmatched
 from taut.ledger.bill.defects import missing, time_zone
 from taut.ledger.bill.defects.all_kinds import of_currencies, of_hosts, of_rows
 from taut.ledger.bill.defects.cluster import like_ours
@@ -27,6 +27,7 @@ from taut.ledger.bill.hosts import Hosts, Met, meet
 from taut.ledger.bill.open_period import is_open, mark_open
 from taut.ledger.bill.prices import cost_units, rates_at
 from taut.ledger.bill.rows import UNIT, Booked, Uncharged
+from taut.ledger.bill.uncharged import used_without_charge
 from taut.read.focus.focus_charged import Charged
 from taut.read.focus.focus_reader import Charges
 from taut.result.types import Defect, Invoice, Unmatched

@@ -85,7 +85,8 @@ class ChargeRows:
                 other = "BilledCost" if name == "EffectiveCost" else "EffectiveCost"
                 self.notes.append(f"{column.null_count:,} charges have no {name}: their {other} was taken")
         self.unit = unit_for(list(self.exact))
-        self.effective, self.billed = (units(one, self.unit) for one in self.exact)
+        self.in_units = units(self.exact[0], self.unit), units(self.exact[1], self.unit)
+        self.effective, self.billed = self.in_units[0].copy(), self.in_units[1].copy()
 
     def _read_times(self) -> None:
         start, end = self._time("ChargePeriodStart"), self._time("ChargePeriodEnd")
@@ -153,11 +154,12 @@ class ChargeRows:
         import pyarrow as pa
 
         keep = pa.array(self.whole)
-        effective, billed = (
-            sums(cost.filter(keep), group[self.whole], count, self.unit) - _summed(units(cost, self.unit)[self.whole],
-            group[self.whole], count) for cost in self.exact
-        )  # fmt: skip
-        return effective, billed
+        found = [
+            sums(cost.filter(keep), group[self.whole], count, self.unit)
+            - _summed(rounded[self.whole], group[self.whole], count)
+            for cost, rounded in zip(self.exact, self.in_units, strict=True)
+        ]
+        return found[0], found[1]
 
     def places(self, rows: Ints, most: int = 5) -> list[str]:
         """``file:row`` of the first of some charges."""

@@ -51,4 +51,5 @@ def _pieces(held: Table, count: Ints, border: Callable[[Ints, Ints], Ints]) -> T
     cut = held.take(row)
     timed = start >= 0
     rank_ns = np.where(timed, cut.accelerators.astype(np.int64) * (end - start), cut.rank_ns)
-    return cut.replace(start_ns=start, end_ns=end, rank_ns=rank_ns)
+    share = (end - start) / np.maximum(cut.end_ns - cut.start_ns, 1)
+    return cut.replace(start_ns=start, end_ns=end, rank_ns=rank_ns, joules=np.where(timed, cut.joules * share, cut.joules))

@@ -66,7 +66,7 @@ def _of_time(held: Table, booked: Table) -> Table:
     return Table(
         Entry,
         columns | {
-            "item": np.full(len(held), TIME, dtype=object), "day": _days(held.start_ns, held.end_ns), "rank_ns": held.rank_ns,
+            "item": np.full(len(held), TIME, dtype=object), "day": days_of(held.start_ns, held.end_ns), "rank_ns": held.rank_ns,
             "money": money, "priced": priced, "billed": billed,
         }, len(held),
     )  # fmt: skip
@@ -76,7 +76,7 @@ def _of_charges(booked: Table, told: str) -> Table:
     return Table(
         Entry,
         {
-            "item": booked.item, "host": booked.host, "day": _days(booked.start_ns, booked.end_ns),
+            "item": booked.item, "host": booked.host, "day": days_of(booked.start_ns, booked.end_ns),
             "source": np.where(booked.charge >= 0, "measured", "given").astype(object),
             "origin": np.full(len(booked), told, dtype=object),
             "rank_ns": np.where(booked.item == IDLE, booked.rank_ns, NULL),
@@ -100,14 +100,14 @@ def _of_uncharged(held: Table, uncharged: Table) -> Table:
     return Table(
         Entry,
         whose | {
-            "item": np.where(used, TIME, IDLE).astype(object), "host": some.host, "day": _days(some.start_ns, some.end_ns),
+            "item": np.where(used, TIME, IDLE).astype(object), "host": some.host, "day": days_of(some.start_ns, some.end_ns),
             "origin": np.array([UNCHARGED[why] for why in some.why.tolist()], dtype=object),
             "rank_ns": np.where(used, NULL, some.rank_ns), "money": some.effective, "priced": np.ones(len(some), dtype=np.int8),
         }, len(some),
     )  # fmt: skip
 
 
-def _days(start: Ints, end: Ints) -> Ints:
+def days_of(start: Ints, end: Ints) -> Ints:
     """The day that an interval lies in; -1 for several, or none."""
     first, last = start // DAY_NS, (np.maximum(end, start + 1) - 1) // DAY_NS
     one: Mask = (start >= 0) & (first == last)

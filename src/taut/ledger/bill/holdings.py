@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from taut.core.array_types import Floats, Ints, Texts
 from taut.core.tables import Table
 from taut.ledger.bill.hosts import NONE, short
-from taut.ledger.bill.overlap import Spans
+from taut.ledger.bill.overlap import Spans, merged
 
 if TYPE_CHECKING:
     from taut.ledger.bill.charge_rows import Period
@@ -73,6 +74,11 @@ class Holdings:
         """Accelerators that each row holds at any moment."""
         found: Floats = self._each + self._rest / self._length
         return found
+
+    @cached_property
+    def busy(self) -> Spans:
+        """When anything was held on each host."""
+        return merged(self.spans)
 
     def largest(self, hosts: int) -> Ints:
         """The most accelerators that one row holds on each host."""

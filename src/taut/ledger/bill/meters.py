@@ -14,6 +14,7 @@ from typing import Literal
 import numpy as np
 
 from taut.core.array_types import Floats, Ints, Mask
+from taut.core.ids import word_ids
 from taut.core.tables import Table
 
 BRIDGED = 3
@@ -118,9 +119,15 @@ class Metered:
 
 def metered(metrics: Table, host_of: Mapping[int, str] | None = None) -> list[Metered]:
     """What of the metrics tells energy: accelerators and nodes, each with its counter and its samples of power."""
+    wanted = {COUNTER, *SAMPLES, NODE_COUNTER, *NODE_SAMPLES}
+    code, words = word_ids(metrics.metric)
+    rows = np.flatnonzero(np.array([*(word in wanted for word in words), False])[code])
+    whose, names = word_ids(metrics.component[rows])
+    order = np.argsort(whose, kind="stable")
+    begin = np.searchsorted(whose[order], np.arange(len(names) + 1))
     out = []
-    for component in dict.fromkeys(metrics.component.tolist()):
-        mine = np.flatnonzero(metrics.component == component)
+    for i, component in enumerate(names):
+        mine = rows[order[begin[i] : begin[i + 1]]]
         rank = int(metrics.rank[mine[0]])
         for node, counter, samples in ((False, COUNTER, SAMPLES), (True, NODE_COUNTER, NODE_SAMPLES)):
             found = _meters(metrics, mine, counter, samples)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from taut.core.tables import col
 
 UNIT = 1_000_000_000
@@ -29,6 +31,8 @@ class Held:
     cause: str = col("str", "id of the finding, controller or end of an attempt to which it is traced; empty for none", "")
     source: str = col("str", "measured (traced, or told by logs) or modelled (traced steps taken for those between them)", "")
     origin: str = col("str", "the run or log that says so", "")
+    joules: float = col("float64", "energy of the cells that it is made of, where their run measured it; NaN if not", np.nan)
+    joules_by: str = col("str", "who measured that: counter or samples; empty for nobody", "")
 
 
 @dataclass(frozen=True)

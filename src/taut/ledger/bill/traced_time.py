@@ -12,8 +12,8 @@ from functools import cached_property
 
 import numpy as np
 
-from taut.core.array_types import Ints, Mask, Texts
-from taut.core.ids import numbered, sums
+from taut.core.array_types import Floats, Ints, Mask, Texts
+from taut.core.ids import numbered, sums, weighed
 from taut.core.reporting import FIRST_DATE_NS
 from taut.core.tables import NULL, Table
 from taut.ledger.bill.cut_rows import cut_at_days
@@ -48,6 +48,8 @@ class Traced:
     world_size: int | None
     opened_by: Mapping[tuple[int, int], Mapping[int, int]] | None = None
     """(rank, step) → rank that was waited for → ns, where several findings make that worth looking up."""
+    joules_by: str = ""
+    """Who measured the joules of its cells: counter or samples; empty where nobody did."""
     executed: int | None = None
     """Steps that the whole job made, where its logs tell."""
 
@@ -90,8 +92,16 @@ def traced_time(run: Traced) -> Table:
         "rank": rank, "accelerators": np.ones(count, dtype=np.int32), "start_ns": start, "end_ns": end, "rank_ns": length,
         "fate": np.array(FATES, dtype=object)[cells.fate[first]], "cause": words[cause[first]],
         "source": np.full(count, "measured", dtype=object), "origin": np.full(count, run.told, dtype=object),
+        **_measured(run, ids, count),
     }  # fmt: skip
     return cut_at_days(Table(Held, columns, count))
+
+
+def _measured(run: Traced, ids: Ints, count: int) -> dict[str, Floats | Texts]:
+    """Joules of the rows, where those of the cells were measured."""
+    if not run.joules_by:
+        return {}
+    return {"joules": weighed(ids, run.cells.joules, count), "joules_by": np.full(count, run.joules_by, dtype=object)}
 
 
 def _placed(rank: Ints, part: Ints, length: Ints, origin_ns: Ints, dated: bool) -> tuple[Ints, Ints]:

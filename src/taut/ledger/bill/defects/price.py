@@ -22,15 +22,16 @@ WHOLE = ("BIF", "CLP", "DJF", "GNF", "HUF", "IDR", "ISK", "JPY", "KMF", "KRW", "
 def find(rows: ChargeRows) -> list[Found]:
     """Usage without a commitment that is billed at more than price × quantity; or at less, and contracted so."""
     v = rows.v
-    price, quantity = v.number("ContractedUnitPrice"), v.number("PricingQuantity")
+    price, quantity, billed = v.number("ContractedUnitPrice"), v.number("PricingQuantity"), v.number("BilledCost")
     product = price * quantity
-    bound = _bound(rows, price, quantity)
-    billed, contracted = v.number("BilledCost"), v.number("ContractedCost")
+    asked = v.is_("ChargeCategory", "Usage") & ~v.correction() & rows.kept & (rows.billed > 0) & rows.whole
+    asked &= v.null("CommitmentDiscountId") & ~_in_other_money(rows) & (price > 0) & (np.abs(billed - product) > LEAST)
+    if not asked.any():  # the decimals of all columns take time to count
+        return []
+    bound, contracted = _bound(rows, price, quantity), v.number("ContractedCost")
     with np.errstate(invalid="ignore"):
         more = billed - product > bound
         less = (product - billed > bound) & ((np.abs(billed - contracted) <= bound) | np.isnan(contracted))
-    asked = v.is_("ChargeCategory", "Usage") & ~v.correction() & rows.kept & (rows.billed > 0) & rows.whole
-    asked &= v.null("CommitmentDiscountId") & ~_in_other_money(rows) & (price > 0)
     some = np.flatnonzero(asked & (more | less))
     return [_found(rows, some)] if len(some) else []
 

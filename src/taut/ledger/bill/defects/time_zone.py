@@ -25,7 +25,7 @@ EPISODES = 5
 def find(rows: ChargeRows, holdings: Holdings) -> tuple[list[Found], int]:
     """The defect, if there is one, and by how many ns charges are to be moved."""
     charges = merged(_charges(rows))
-    busy = merged(holdings.spans)
+    busy = holdings.busy
     busy = busy.take(np.isin(busy.host, np.unique(charges.host)))
     hours = shift_hours(charges, busy)
     if not hours:
