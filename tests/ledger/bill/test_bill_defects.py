@@ -197,9 +197,11 @@ def test_more_of_a_commitment_than_was_bought(tmp_path: Path) -> None:
     cells = {"CommitmentDiscountId": "c", "CommitmentDiscountUnit": "Hours", "CommitmentDiscountQuantity": "1"}
     used = [hour("node1", f"05T{h}:00", CommitmentDiscountStatus="Used", **cells) for h in (10, 11, 12, 13)]
     bought = hour("", "01T00:00", "2026-11-01", cost="0", ChargeCategory="Purchase", ResourceId="", ResourceName="",
-                  **(cells | {"CommitmentDiscountQuantity": "3"}))  # fmt: skip
-    booking = found(tmp_path, [*used, bought], held(("a", "node1", "05T10:00", "05T14:00", 8)))
-    assert kinds(booking) == [("commitment exceeded", "16.00", 1)]
+                  BilledCost="48.00", **(cells | {"CommitmentDiscountQuantity": "3"}))  # fmt: skip
+    table = held(("a", "node1", "05T10:00", "05T14:00", 8))
+    assert kinds(found(tmp_path, [*used, bought], table)) == [("commitment exceeded", "16.00", 1)]
+    plans = bought | {"CommitmentDiscountQuantity": "1", "BilledCost": "64.00"}
+    assert kinds(found(tmp_path, [*used, plans], table)) == []
 
 
 def test_hosts_that_the_bill_does_not_name(tmp_path: Path) -> None:

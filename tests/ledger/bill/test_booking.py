@@ -39,6 +39,13 @@ def test_a_charge_for_part_of_its_hour_leaves_nothing_idle(tmp_path: Path) -> No
     assert items(book(rows, read(tmp_path, [part]))) == {"accelerator time": "4.00"}
 
 
+def test_a_least_charge_of_a_minute_belongs_to_the_job_of_seconds(tmp_path: Path) -> None:
+    rows = held(("a", "node1", "05T10:00:00", "05T10:00:20", 8))
+    minute = {"ConsumedQuantity": "0.016666667", "PricingQuantity": "0.016666667"}
+    found = book(rows, read(tmp_path, [hour("node1", "05T10:00:00", "05T10:00:20", cost="0.27", **minute)]))
+    assert items(found) == {"accelerator time": "0.27"}
+
+
 def test_a_day_in_one_row(tmp_path: Path) -> None:
     rows = held(("a", "node1", "05T00:00", "05T18:00", 8))
     found = book(rows, read(tmp_path, [hour("node1", "05T00:00", "06T00:00", cost="384.00")]))
@@ -61,7 +68,8 @@ def test_hours_of_each_accelerator_in_rows_of_their_own(tmp_path: Path) -> None:
         ({"ConsumedUnit": "GB-Months", "PricingUnit": "GB-Mo"}, "storage"),
         ({"ChargeCategory": "Tax"}, "tax"),
         ({"ChargeCategory": "Credit"}, "credit"),
-        ({"ChargeCategory": "Purchase"}, "purchase"),
+        ({"ChargeCategory": "Purchase", "CommitmentDiscountId": "c"}, "purchase"),
+        ({"ChargeCategory": "Purchase", "ServiceCategory": "Other"}, "other service"),
         ({"ChargeClass": "Correction"}, "correction"),
         ({"CommitmentDiscountStatus": "Unused", "CommitmentDiscountId": "c1"}, "unused commitment"),
         ({"ServiceCategory": "Databases"}, "other service"),

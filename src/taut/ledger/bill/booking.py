@@ -20,6 +20,7 @@ from taut.ledger.bill.closing import invoices, rounding_rows, unmatched
 from taut.ledger.bill.defects import missing, time_zone
 from taut.ledger.bill.defects.all_kinds import of_currencies, of_hosts, of_rows
 from taut.ledger.bill.defects.cluster import like_ours
+from taut.ledger.bill.defects.found import Found
 from taut.ledger.bill.divided_charges import HOUR_NS, book_rows
 from taut.ledger.bill.exact_parts import parted
 from taut.ledger.bill.holdings import Holdings, host_codes
@@ -67,35 +68,60 @@ def book(
     charges are a defect.
     """
     chosen, wanted = of_currency(charges, currency)
+    checked = _check(held, charges, prices, period, chosen, np.flatnonzero(wanted))
+    rows, whole = checked.rows, checked.period
+    booked = book_rows(rows, checked.holdings, checked.capacity.count)
+    rounded, rounded_billed = rounding_rows(rows)
+    still_open = is_open(rows, whole)
+    lost = used_without_charge(rows, checked.holdings, checked.capacity, whole, _host_rates(prices, rows))
+    uncharged = mark_open(lost, rows, still_open)
+    effective, billed, removed, removed_billed = _totals(rows, checked.effective, checked.billed)
+    return Booking(
+        booked=concat(Booked, [booked, rounded]), uncharged=uncharged, period=whole if whole != (0, 0) else None,
+        open=still_open, currency=chosen or None, unit=rows.unit, effective=effective + int(rounded.effective.sum()),
+        billed=billed + int(rounded.billed.sum()), removed=removed, removed_billed=removed_billed,
+        invoices=invoices(rows, booked, rounded_billed, checked.billed), unmatched=unmatched(rows, checked.known_hosts),
+        defects=[
+            *of_currencies(charges, wanted),
+            *(one.defect(rows, chosen or None) for one in (*checked.found, *missing.find(uncharged))),
+        ],
+        notes=[*rows.notes, *_notes(rows, checked.capacity, checked.empty)],
+    )  # fmt: skip
+
+
+class _Checked(Struct):
+    """Charges without what defects take out, and what they are booked on."""
+
+    rows: ChargeRows
+    holdings: Holdings
+    capacity: Capacity
+    period: Period
+    found: list[Found]
+    effective: Ints
+    """Cost of each charge before, and below what is billed."""
+    billed: Ints
+    known_hosts: int
+    empty: list[str]
+    """Hosts that nobody held."""
+
+
+def _check(held: Table, charges: Charges, prices: Prices | None, period: Period | None, currency: str, index: Ints) -> _Checked:
+    """The charges in ``index``, which are of one currency, on their hosts, tried for defects."""
     names, code = host_codes(held.host)
     facts = prices.hosts if prices else HostFacts()
     known = Hosts(names, facts.resources)
     met = meet(Charged(charges.table, charges.version, [], {}), known)
-    index = np.flatnonzero(wanted)
-    rows = ChargeRows(charges, Met(met.host[index], met.names), index, chosen)
+    rows = ChargeRows(charges, Met(met.host[index], met.names), index, currency)
     whole = period or rows.own_period() or (0, 0)
     holdings = Holdings(held, code, whole)
     found, by_ns = time_zone.find(rows, holdings)
     rows.moved(by_ns)
     rows.cut(whole)
-    charged_effective, charged_billed = rows.effective.copy(), rows.billed.copy()
+    before = rows.effective.copy(), rows.billed.copy()
     found += of_rows(rows)
-    empty = like_ours(rows)
-    wrong, capacity = of_hosts(rows, capacity_of(rows, holdings, known, facts))
-    booked = book_rows(rows, holdings, capacity.count)
-    rounded, rounded_billed = rounding_rows(rows)
-    still_open = is_open(rows, whole)
-    uncharged = mark_open(used_without_charge(rows, holdings, capacity, whole, _host_rates(prices, rows)), rows, still_open)
-    found += [*wrong, *missing.find(uncharged)]
-    effective, billed, removed, removed_billed = _totals(rows, charged_effective, charged_billed)
-    return Booking(
-        booked=concat(Booked, [booked, rounded]), uncharged=uncharged, period=whole if whole != (0, 0) else None,
-        open=still_open, currency=chosen or None, unit=rows.unit, effective=effective + int(rounded.effective.sum()),
-        billed=billed + int(rounded.billed.sum()), removed=removed, removed_billed=removed_billed,
-        invoices=invoices(rows, booked, rounded_billed, charged_billed), unmatched=unmatched(rows, len(names)),
-        defects=[*of_currencies(charges, wanted), *(one.defect(rows, chosen or None) for one in found)],
-        notes=[*rows.notes, *_notes(rows, capacity, [*known.added, *empty])],
-    )  # fmt: skip
+    empty = [*known.added, *like_ours(rows)]
+    more, capacity = of_hosts(rows, capacity_of(rows, holdings, known, facts))
+    return _Checked(rows, holdings, capacity, whole, [*found, *more], *before, len(names), empty)
 
 
 def _totals(rows: ChargeRows, *charged: Ints) -> tuple[int, int, int, int]:

@@ -59,7 +59,11 @@ def item_codes(v: Charged, host: Ints) -> Ints:
     counted = computes & ~stored & ~moved & ((host != NONE) | named_accelerators(v, host))
     code[counted] = np.where(host[counted] != NONE, CODE["accelerator time"], CODE["unmatched"])
     code[v.is_("CommitmentDiscountStatus", "Unused") | v.is_("CapacityReservationStatus", "Unused")] = CODE["unused commitment"]
-    for category, item in (("Purchase", "purchase"), ("Tax", "tax"), ("Credit", "credit"), ("Adjustment", "correction")):
+    # Bought in advance, and used up elsewhere; a subscription, or a host by the month, is a service like others.
+    code[v.is_("ChargeCategory", "Purchase") & (v.there("CommitmentDiscountId") | (v.number("EffectiveCost") == 0))] = CODE[
+        "purchase"
+    ]
+    for category, item in (("Tax", "tax"), ("Credit", "credit"), ("Adjustment", "correction")):
         code[v.is_("ChargeCategory", category)] = CODE[item]
     code[v.correction()] = CODE["correction"]
     return code

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
@@ -178,12 +179,13 @@ class ChargeRows:
         """How many resources some charges are of."""
         return numbered(self.v.words("ResourceId")[1][rows], self.v.words("ResourceName")[1][rows])[1]
 
-    def become(self, rows: Ints, host: str) -> None:
-        """Put unmatched charges on a host of their own."""
-        self.hosts = [*self.hosts, host]
+    def become(self, hosts: Sequence[tuple[str, Ints]]) -> None:
+        """Put unmatched charges on hosts of their own."""
         self.host = self.host.copy()
-        self.host[rows] = len(self.hosts) - 1
-        self.item[rows] = CODE["accelerator time"]
+        for code, (_, rows) in enumerate(hosts, len(self.hosts)):
+            self.host[rows] = code
+            self.item[rows] = CODE["accelerator time"]
+        self.hosts = [*self.hosts, *(host for host, _ in hosts)]
         self.spans = Spans(self.host, self.spans.start, self.spans.end)
 
     def accelerator(self) -> Mask:

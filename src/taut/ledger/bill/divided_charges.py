@@ -105,7 +105,8 @@ def charged_ns(rows: ChargeRows, capacity: Ints, charges: Ints) -> Floats:
     told = np.zeros(moments, dtype=np.bool_)
     told[moment[known]] = True
     whole = capacity[spans.host] * spans.length.astype(np.float64)
-    return np.where(known, of_sku[alike], np.where(told[moment], most[moment], whole))
+    # Least quantities are for more than the time: nobody could have held that.
+    return np.minimum(np.where(known, of_sku[alike], np.where(told[moment], most[moment], whole)), whole)
 
 
 def own_charged_ns(rows: ChargeRows, capacity: Ints, charges: Ints) -> Floats:

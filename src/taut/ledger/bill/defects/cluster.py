@@ -9,7 +9,7 @@ import numpy as np
 from taut.core.array_types import Ints, Mask
 from taut.core.ids import numbered
 from taut.ledger.bill.charge_rows import ChargeRows
-from taut.ledger.bill.defects.found import Found, said, whole
+from taut.ledger.bill.defects.found import Found, by_code, said, whole
 from taut.ledger.bill.exact_parts import amount
 from taut.ledger.bill.hosts import NONE, host_tags, stem, tags_of
 
@@ -80,8 +80,8 @@ def _pools(rows: ChargeRows) -> list[Found]:
     some = np.flatnonzero(rows.is_item("unmatched") & rows.kept & rows.in_period & shared)
     stems, code = _stems(rows, some)
     found = []
-    for one, name in enumerate(stems):
-        mine = some[code == one]
+    for one, at in by_code(code):
+        name, mine = stems[one], some[at]
         if name and name not in ours and rows.resource_count(mine) >= HOSTS:
             because = f"{rows.resource_count(mine):,} hosts called like {rows.resources(mine[:1])} are in no log"
             found.append(whole(KIND, rows, mine, because))
@@ -109,13 +109,13 @@ def like_ours(rows: ChargeRows) -> list[str]:
     ours = {stem(rows.hosts[one]) for one in np.unique(rows.host[met]).tolist()}
     some = np.flatnonzero(rows.is_item("unmatched") & rows.kept & _as_ours(rows, met))
     names, name = rows.v.words("ResourceName")
-    added = []
-    for one in np.unique(name[some]).tolist():
+    added: list[tuple[str, Ints]] = []
+    for one, at in by_code(name[some]):
         called = names[one] or ""
         if any(letter.isdigit() for letter in called) and stem(called) in ours:
-            rows.become(some[name[some] == one], called)
-            added.append(called)
-    return added
+            added.append((called, some[at]))
+    rows.become(added)
+    return [called for called, _ in added]
 
 
 def _as_ours(rows: ChargeRows, met: Mask) -> Mask:

@@ -27,7 +27,7 @@ def find(rows: ChargeRows) -> list[Found]:
     return [
         _found(rows, str(ids[one]), np.flatnonzero(used & (code == one)), quantity, float(limits[one]), float(spent[one]))
         for one in beyond.tolist()
-        if _comparable(rows, bought & (code == one), used & (code == one))
+        if _comparable(rows, bought & (code == one), used & (code == one)) and _dearer(rows, bought, code == one)
     ]
 
 
@@ -38,6 +38,18 @@ def _comparable(rows: ChargeRows, bought: Mask, used: Mask) -> bool:
     if len(np.unique(unit[bought | used])) > 1 or (span.start[bought | used] == NO_TIME).any():
         return False
     return bool(span.start[bought].min() <= span.start[used].min() and span.end[bought].max() >= span.end[used].max())
+
+
+def _dearer(rows: ChargeRows, bought: Mask, mine: Mask) -> bool:
+    """Whether cost says so too: some exporters count plans, not units, in a purchase.
+
+    What is used and unused costs together what was paid; where that was earlier, nothing may be left unused.
+    """
+    paid = int(rows.billed[bought & mine].sum())
+    spread = mine & rows.v.there("CommitmentDiscountStatus") & rows.kept & ~rows.v.correction()
+    if paid > 0:
+        return int(rows.effective[spread].sum()) > paid * SLACK
+    return not (spread & rows.v.is_("CommitmentDiscountStatus", "Unused")).any()
 
 
 def _found(rows: ChargeRows, name: str, some: Ints, quantity: Floats, limit: float, spent: float) -> Found:

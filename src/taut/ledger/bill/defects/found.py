@@ -63,6 +63,13 @@ def said(kind: str, some: Ints, because: str, money: int) -> Found:
     return Found(kind, some, because, nothing, nothing, money)
 
 
+def by_code(code: Ints) -> list[tuple[int, Ints]]:
+    """Each code that occurs, and where."""
+    order = np.argsort(code, kind="stable")
+    codes, first = np.unique(code[order], return_index=True)
+    return list(zip(codes.tolist(), np.split(order, first[1:]), strict=True)) if len(codes) else []
+
+
 def listed(found: list[Found]) -> list[Found]:
     """The largest of one kind one by one, all others of it as one."""
     if len(found) <= MOST:

@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 import numpy as np
 
 from taut.core.tables import Table
-from taut.ledger.bill.defects.found import Found, listed, said
+from taut.ledger.bill.defects.found import Found, by_code, listed, said
+from taut.ledger.bill.holdings import host_codes
 
 MISSING = "missing period"
 HOST = "host not in the bill"
@@ -16,11 +17,10 @@ _NOTHING = np.zeros(0, dtype=np.int64)
 
 
 def find(uncharged: Table) -> list[Found]:
-    """One defect per host and gap, and one for all hosts without any charge."""
-    found = []
+    """One defect per host, and one for all hosts without any charge."""
     missing = uncharged.take(uncharged.why == "missing")
-    for host in sorted(set(missing.host.tolist())):
-        found.append(_gap(missing.take(missing.host == host), host))
+    names, code = host_codes(missing.host)
+    found = [_gap(missing.take(at), names[one]) for one, at in by_code(code)]
     absent = uncharged.take(uncharged.why == "host")
     if len(absent):
         names = sorted(set(absent.host.tolist()))
