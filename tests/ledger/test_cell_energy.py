@@ -9,7 +9,7 @@ import pytest
 
 from build import MS, analyze, barriers
 from taut.core.prices import Prices
-from taut.core.tables import Metric, Table, Trace
+from taut.core.tables import Member, Metric, Table, Trace
 from taut.run import Analysis
 
 STEPS, RANKS = 20, 2
@@ -76,6 +76,19 @@ def test_ranks_that_nobody_measured_take_the_watts_that_were_given() -> None:
     assert told.joules.value == pytest.approx((400 + 500) * seconds, rel=1e-6)
     assert told.joules.lo == pytest.approx((400 + 400) * seconds, rel=1e-6)  # the model may be off as much as on rank 0
     assert told.coverage == pytest.approx(0.5)
+
+
+def test_a_node_that_was_measured_whole_is_shared_by_its_ranks() -> None:
+    trace = sampled(job(), node_power_w={-1: 1000.0})
+    named = {"rank": [0, 1], "host": np.array(["n7.site", "n7.site"], object)}
+    node = trace.metrics.replace(component=np.full(len(trace.metrics), "n7", object))
+    trace = replace(trace, members=Table(Member, named), metrics=node)
+    whole = analyze(trace)
+    seconds = whole.ledger.total_rank_ns / RANKS / 1e9
+    assert whole.result.ledger.energy.joules.value == pytest.approx(1000 * seconds, rel=1e-6)
+    assert whole.result.ledger.energy.source == "node samples"
+    less = analyze(trace, prices=Prices(host_w=100.0)).result.ledger.energy
+    assert less.joules.value == pytest.approx(800 * seconds, rel=1e-6)
 
 
 def test_half_of_the_ranks_tell_nothing_of_the_others() -> None:

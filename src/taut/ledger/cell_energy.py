@@ -16,9 +16,10 @@ from taut.core.ids import weighed
 from taut.core.prices import Prices
 from taut.diagnose.metric_steps import extent
 from taut.graph import Graph
-from taut.ledger.bill.meters import SOURCES, Meter, Source, metered
+from taut.ledger.bill.meters import SOURCES, Meter, Metered, Source, metered
 from taut.ledger.bill.sources import Joules, best, filled
 from taut.ledger.state_power import split_watts
+from taut.read.metrics.rank_metrics import host_in
 from taut.result.types import LedgerEnergy
 
 
@@ -47,7 +48,7 @@ def cell_energy(
     ratios: Floats = took_s * np.array([watts[one] for one in power], np.float64)[fate]
     places = len(graph.ranks) * len(graph.steps)
     seconds, weight = weighed(place, took_s, places), weighed(place, ratios, places)
-    found = _measured(graph, seconds)
+    found = _measured(graph, seconds, prices.host_w or 0.0)
     if not found and not given:
         return None
     pieces = best(seconds, found, weight if given else np.where(seconds > 0, np.nan, 0.0))
@@ -69,22 +70,33 @@ def _result(pieces: Joules, given: bool) -> LedgerEnergy:
     )
 
 
-def _measured(graph: Graph, seconds: Floats) -> dict[Source, tuple[Floats, Floats]]:
+def _measured(graph: Graph, seconds: Floats, host_w: float) -> dict[Source, tuple[Floats, Floats]]:
     """Joules and known seconds of every rank in every window, by source; empty without metrics, or without times."""
     table = graph.trace.metrics
     if not len(table) or (graph.trace.relative and not len(graph.trace.marks)):
         return {}
     ranks, windows = len(graph.ranks), len(graph.steps)
-    index = {rank: i for i, rank in enumerate(graph.ranks.tolist())}
     out: dict[Source, tuple[Floats, Floats]] = {}
-    there = [one for one in metered(table) if not one.node and one.rank in index]
+    there = [(one, of) for one in metered(table) if (of := _ranks(graph, one))]
     start, end = _windows(graph) if there else (graph.steps, graph.steps)
-    for one in there:
-        i = index[one.rank]
+    took = seconds.reshape(ranks, windows)
+    for one, of in there:
+        beside_w = host_w if one.kind == "node" else 0.0
         for source, meter in one.meters.items():
             joules, known = out.setdefault(source, (np.zeros((ranks, windows)), np.zeros((ranks, windows))))
-            joules[i], known[i] = _in_windows(meter, start[i], end[i], seconds.reshape(ranks, windows)[i])
+            for i in of:
+                drawn, known[i] = _in_windows(meter, start[i], end[i], took[i])
+                joules[i] = np.maximum(drawn / len(of) - beside_w * known[i], 0.0)
     return {source: (out[source][0].ravel(), out[source][1].ravel()) for source in SOURCES if source in out}
+
+
+def _ranks(graph: Graph, one: Metered) -> list[int]:
+    """Ranks (by their place) that a meter is of: its own, or all of its node, which share it evenly."""
+    members = graph.members
+    if one.kind == "node":
+        host = host_in(one.host, {str(name) for name in members.host if name}) if one.host else ""
+        return np.flatnonzero(members.host == host).tolist() if host else []
+    return np.flatnonzero(members.rank == one.rank).tolist() if one.kind == "accelerator" and one.rank >= 0 else []
 
 
 def _in_windows(meter: Meter, start_ns: Ints, end_ns: Ints, seconds: Floats) -> tuple[Floats, Floats]:

@@ -666,7 +666,8 @@ class LedgerEnergy(Part, frozen=True, kw_only=True):
     joules: Estimate | None
     """Of all ranks; the interval is that of sources that disagree. Null where some time is neither measured nor modelled."""
     source: str | None
-    """The best that is there: ``counter``, ``samples`` of power, or ``states`` (watts that were given × time)."""
+    """The best that is there: ``counter``, ``samples`` of power, both of a whole ``node`` (host included, unless its watts
+    are given), or ``states`` (watts that were given × time)."""
     coverage: float
     """Share of the rank time that was measured."""
     sources: list[EnergySource]
@@ -2127,7 +2128,7 @@ class EnergySource(Part, frozen=True, kw_only=True):
     """What one source of energy says of the same accelerators and time."""
 
     name: str
-    """counter, samples, states (a model), or a key of the prices."""
+    """counter, samples, node counter, node samples (hosts included), states (a model), or a key of the prices."""
     joules: float
     coverage: float
     """Share of the accelerator time of which it tells."""

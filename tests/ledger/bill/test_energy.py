@@ -9,15 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taut.core.prices import Embodied, Network, Prices
+from taut.core.prices import Embodied, HostFacts, Network, Prices
 from taut.core.tables import Table
 from taut.ledger.bill.categories import CATEGORIES
-from taut.ledger.bill.energy import POWER, bill_energy, held_energy, network_energy, sci
+from taut.ledger.bill.energy import POWER, bill_energy, held_energy, host_energy, network_energy, sci
 from taut.ledger.bill.meters import Metered, counter_meter, sample_meter
 from taut.ledger.bill.rows import Held
 
 S = 1_000_000_000
-GIVEN = Prices(load_w=700, stall_w=300, idle_w=100)
+WATTS = {"load_w": 700.0, "stall_w": 300.0, "idle_w": 100.0}
+GIVEN = Prices(**WATTS)
 
 
 def held(*rows: tuple[str, float, float, int, str]) -> Table:
@@ -84,6 +85,34 @@ def test_what_nobody_measured_is_modelled_or_unknown_never_zero() -> None:
     assert unknown.sources[0].coverage == pytest.approx(0.5)
     nothing = bill_energy(rows, held_energy(rows, Prices()))
     assert (nothing.joules, nothing.source, nothing.stall_joules, nothing.sources) == (None, None, None, [])
+
+
+def whole_node(name: str, power_w: float) -> Metered:
+    meter = host(name, power_w, counter=False)[0].meters["samples"]
+    return Metered(name, -1, name, {"node samples": meter}, "node")
+
+
+def test_a_node_that_was_measured_whole_counts_where_its_accelerators_were_not() -> None:
+    rows = held(("n1.site", 0, 100, 2, "kept"))
+    found = held_energy(rows, Prices(), [whole_node("n1", 1500)])
+    assert (found.joules.tolist(), found.source) == ([pytest.approx(150_000)], "node samples")
+    less = held_energy(rows, Prices(host_w=250.0), [whole_node("n1", 1500)])
+    assert less.joules.tolist() == pytest.approx([100_000])
+    four = held_energy(rows, Prices(**WATTS, hosts=HostFacts(accelerators=4)), [whole_node("n1", 1600)])
+    assert four.joules.tolist() == pytest.approx([1600 * 100 * 1400 / (1400 + 200)])
+    both = held_energy(
+        rows.replace(host=np.array(["n1"], np.object_)), Prices(), [whole_node("n1", 1500), *host("n1", 400, 500)]
+    )
+    assert both.source == "counter"
+    assert [one.name for one in both.sources] == ["counter", "node samples"]
+
+
+def test_hosts_have_what_their_processors_count_else_what_was_given() -> None:
+    counted = Metered("n1", -1, "n1", {"counter": host("n1", 300)[0].meters["counter"]}, "processors")
+    rows = held(("n1", 0, 100, 2, "kept"), ("n1", 0, 100, 1, "down"), ("n2", 0, 100, 2, "kept"))
+    found = host_energy(rows, Prices(host_w=90.0), [counted])
+    assert found.joules.tolist() == pytest.approx([20_000, 10_000, 18_000])
+    assert np.isnan(host_energy(rows, Prices(), [counted]).joules[2])
 
 
 def test_what_a_run_tells_of_its_cells_is_taken() -> None:

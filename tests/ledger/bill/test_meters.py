@@ -89,12 +89,14 @@ def test_any_split_of_time_gives_the_same_joules(moments: list[int], data: st.Da
 
 def test_each_component_has_the_meters_that_its_metrics_tell() -> None:
     rows = [("rank 0", 0, "energy_j"), ("rank 0", 0, "power_average_w"), ("n7 gpu 1", 3, "power_w"), ("n7", -1, "node_power_w")]
+    rows.append(("n7", -1, "package_energy_j{index=0}"))
     columns = {
         "time_ns": np.tile(at(0, 1), len(rows)), "value": np.tile([100.0, 200.0], len(rows)),
         "component": np.repeat([one[0] for one in rows], 2), "rank": np.repeat([one[1] for one in rows], 2),
         "metric": np.repeat([one[2] for one in rows], 2),
     }  # fmt: skip
-    found = [(one.component, one.host, list(one.meters), one.node) for one in metered(Table(Metric, columns), {0: "n3"})]
+    found = [(one.component, one.host, list(one.meters), one.kind) for one in metered(Table(Metric, columns), {0: "n3"})]
     assert found == [
-        ("rank 0", "n3", ["counter"], False), ("n7 gpu 1", "n7", ["samples"], False), ("n7", "n7", ["samples"], True),
+        ("rank 0", "n3", ["counter"], "accelerator"), ("n7 gpu 1", "n7", ["samples"], "accelerator"),
+        ("n7", "n7", ["node samples"], "node"), ("n7", "n7", ["counter"], "processors"),
     ]  # fmt: skip

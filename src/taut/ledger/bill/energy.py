@@ -20,6 +20,7 @@ from taut.ledger.bill.meters import SOURCES, Meter, Metered, Source
 from taut.ledger.bill.sources import KNOWN, STATES, Joules, best, filled
 from taut.ledger.charge import CATEGORIES
 from taut.ledger.state_power import split_watts
+from taut.read.metrics.rank_metrics import host_in
 from taut.result.types import BillEnergy
 
 POWER = {one.fate: one.power for one in CATEGORIES} | {
@@ -43,7 +44,7 @@ def held_energy(
     watts, given = split_watts(prices)
     seconds = held.rank_ns.astype(np.float64) * 1e-9
     drawn = by_fate(held, {fate: watts[power] for fate, power in POWER.items()})
-    measured = _by_host(held, drawn, watts["idle"], meters)
+    measured = _by_host(held, drawn, watts["idle"], meters, prices)
     states = drawn * seconds if given else np.where(seconds > 0, np.nan, 0.0)
     for name, joules in (told or {}).items():
         known = np.isfinite(joules)
@@ -63,34 +64,67 @@ def by_fate(held: Table, value: Mapping[str, float]) -> Floats:
     return np.array([value[fate] for fate in fates.tolist()], np.float64)[code] if len(held) else np.zeros(0)
 
 
-def _by_host(held: Table, drawn: Floats, idle_w: float, meters: Sequence[Metered]) -> dict[Source, tuple[Floats, Floats]]:
+def _by_host(
+    held: Table, drawn: Floats, idle_w: float, meters: Sequence[Metered], prices: Prices
+) -> dict[Source, tuple[Floats, Floats]]:
     """Joules and known accelerator seconds of every row, by source, from meters of its host (of its rank, if that has one)."""
     out: dict[Source, tuple[Floats, Floats]] = {}
-    for rows, there in _groups(held, meters):
+    for host, rows, there in _groups(held, [one for one in meters if one.kind != "processors"]):
         for source in SOURCES:
             known = [one.meters[source] for one in there if source in one.meters]
             if len(rows) and known:
                 whole = out.setdefault(source, (np.zeros(len(held)), np.zeros(len(held))))
-                whole[0][rows], whole[1][rows] = _divided(held, rows, drawn[rows], idle_w, known)
+                node = source.startswith("node")
+                count = _accelerators(held, rows, prices, host) if node else float(len(known))
+                beside_w = (prices.host_w or 0.0) * count if node else 0.0
+                whole[0][rows], whole[1][rows] = _divided(held, rows, drawn[rows], idle_w, known, count, beside_w)
     return out
 
 
-def _groups(held: Table, meters: Sequence[Metered]) -> Iterator[tuple[Ints, list[Metered]]]:
-    """Rows that share meters: those of a rank that has its own, else all of a host."""
+def host_energy(held: Table, prices: Prices, meters: Sequence[Metered] = ()) -> Joules:
+    """Joules of the hosts beside their accelerators, for every row by its share of them: RAPL, else ``power.host_w``.
+
+    RAPL tells processors and memory, not fans, cards and losses. Where a node was measured whole and ``host_w`` is not
+    given, the joules of its accelerators have it in them already: do not add this then.
+    """
+    seconds = held.rank_ns.astype(np.float64) * 1e-9
+    each = np.ones(len(held))
+    joules, known = np.zeros(len(held)), np.zeros(len(held))
+    for host, rows, there in _groups(held, [one for one in meters if one.kind == "processors"]):
+        some = [one.meters["counter"] for one in there]
+        if len(rows) and some:
+            count = _accelerators(held, rows, prices, host)
+            joules[rows], known[rows] = _divided(held, rows, each[rows], 1.0, some, count, 0.0)
+    given = seconds * (np.nan if prices.host_w is None else prices.host_w)
+    return best(seconds, {"counter": (joules, known)}, np.where(seconds > 0, given, 0.0))
+
+
+def _accelerators(held: Table, rows: Ints, prices: Prices, host: str) -> float:
+    """Accelerators of a host: as given, else the most that were held at once."""
+    given = prices.hosts.accelerators_of.get(host, prices.hosts.accelerators)
+    if given is not None:
+        return float(given)
+    cut = _cut(held.start_ns[rows], held.end_ns[rows])
+    at_once = held.rank_ns[rows] / (held.end_ns[rows] - held.start_ns[rows])
+    return float(weighed(cut.piece, at_once[cut.row], len(cut.edges) - 1).max())
+
+
+def _groups(held: Table, meters: Sequence[Metered]) -> Iterator[tuple[str, Ints, list[Metered]]]:
+    """Rows that share meters, with their host: those of a rank that has its own, else all of a host."""
     timed = np.flatnonzero((held.start_ns >= 0) & (held.end_ns > held.start_ns) & (held.rank_ns > 0))
     names, code = np.unique(held.host[timed].astype(np.str_), return_inverse=True)
     order = np.argsort(code, kind="stable")
     begin = np.searchsorted(code[order], np.arange(len(names) + 1))
+    words = names.tolist()
     of_host: dict[str, list[Metered]] = {}
     for one in meters:
-        if one.host and not one.node:
-            of_host.setdefault(one.host, []).append(one)
-    for i, name in enumerate(names.tolist()):
-        there, mine = of_host.get(name, []), timed[order[begin[i] : begin[i + 1]]]
+        of_host.setdefault(host_in(one.host, words) if one.host else "", []).append(one)
+    for i, name in enumerate(words):
+        there, mine = of_host.get(name, []) if name else [], timed[order[begin[i] : begin[i + 1]]]
         ranks = sorted({one.rank for one in there if one.rank >= 0})
         for rank in ranks:
-            yield mine[held.rank[mine] == rank], [one for one in there if one.rank == rank]
-        yield mine[~np.isin(held.rank[mine], ranks)], there
+            yield name, mine[held.rank[mine] == rank], [one for one in there if one.rank == rank]
+        yield name, mine[~np.isin(held.rank[mine], ranks)], there
 
 
 @dataclass(frozen=True)
@@ -113,27 +147,35 @@ def _cut(start_ns: Ints, end_ns: Ints) -> _Pieces:
     return _Pieces(edges, row, piece)
 
 
-def _divided(held: Table, rows: Ints, drawn: Floats, idle_w: float, meters: Sequence[Meter]) -> tuple[Floats, Floats]:
-    """Joules and known accelerator seconds of some rows of one host, from all of its meters together."""
+def _divided(
+    held: Table, rows: Ints, drawn: Floats, idle_w: float, meters: Sequence[Meter], count: float, beside_w: float
+) -> tuple[Floats, Floats]:
+    """Joules and known accelerator seconds of some rows of one host with so many accelerators, from its meters together.
+
+    ``beside_w`` is what of their power is not the accelerators'.
+    """
     start, end = held.start_ns[rows], held.end_ns[rows]
     cut = _cut(start, end)
-    count, length = len(cut.edges) - 1, np.diff(cut.edges) / 1e9
-    held_at_once = held.rank_ns[rows] / (end - start)
-    joules, known = np.zeros(count), np.zeros(count)
-    for meter in meters:
-        some = meter.between(cut.edges[:-1], cut.edges[1:])
-        joules, known = joules + some[0], known + some[1]
-    enough = known >= KNOWN * length * len(meters) * (1 - 1e-9)
-    power = np.where(enough, joules / np.where(enough, known, 1.0), 0.0) * len(meters)
-    weight = (drawn * held_at_once)[cut.row]
-    free = np.maximum(len(meters) - weighed(cut.piece, held_at_once[cut.row], count), 0)
-    whole = weighed(cut.piece, weight, count) + idle_w * free
+    pieces, length = len(cut.edges) - 1, np.diff(cut.edges) / 1e9
+    at_once = held.rank_ns[rows] / (end - start)
+    power, enough = _power(meters, cut.edges)
+    weight = (drawn * at_once)[cut.row]
+    free = np.maximum(count - weighed(cut.piece, at_once[cut.row], pieces), 0)
+    whole = weighed(cut.piece, weight, pieces) + idle_w * free
     share = weight / np.where(whole > 0, whole, 1.0)[cut.piece]
     part_s = (length * enough)[cut.piece]
-    return (
-        weighed(cut.row, power[cut.piece] * part_s * share, len(rows)),
-        weighed(cut.row, part_s * held_at_once[cut.row], len(rows)),
-    )
+    joules = np.maximum(power - beside_w, 0.0)[cut.piece] * part_s * share
+    return weighed(cut.row, joules, len(rows)), weighed(cut.row, part_s * at_once[cut.row], len(rows))
+
+
+def _power(meters: Sequence[Meter], edges: Ints) -> tuple[Floats, Mask]:
+    """Mean power of all meters together between edges, and whether enough of it is known."""
+    joules, known = np.zeros(len(edges) - 1), np.zeros(len(edges) - 1)
+    for meter in meters:
+        some = meter.between(edges[:-1], edges[1:])
+        joules, known = joules + some[0], known + some[1]
+    enough = known >= KNOWN * (np.diff(edges) / 1e9) * len(meters) * (1 - 1e-9)
+    return np.where(enough, joules / np.where(enough, known, 1.0), 0.0) * len(meters), enough
 
 
 def bill_energy(held: Table, found: Joules, network_joules: float | None = None) -> BillEnergy:

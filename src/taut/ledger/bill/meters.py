@@ -6,7 +6,7 @@ counter that fell, between samples too far apart, or outside of them, is not kno
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -25,9 +25,10 @@ MOST_W = 20_000.0
 """No accelerator, and no share of a host, draws more: a counter that says so was set, not counted."""
 COUNTER, SAMPLES = "energy_j", ("power_w", "power_average_w")
 NODE_COUNTER, NODE_SAMPLES = "node_energy_j", ("node_power_w",)
-Source = Literal["counter", "samples"]
-SOURCES: tuple[Source, ...] = ("counter", "samples")
-"""The best first."""
+HOST_COUNTERS = ("package_energy_j", "dram_energy_j")
+Source = Literal["counter", "samples", "node counter", "node samples"]
+SOURCES: tuple[Source, ...] = ("counter", "samples", "node counter", "node samples")
+"""The best first: of the accelerator itself, then its share of a whole node (Redfish)."""
 
 
 @dataclass(frozen=True)
@@ -106,22 +107,22 @@ def sample_meter(time_ns: Ints, power_w: Floats) -> Meter | None:
 
 @dataclass(frozen=True)
 class Metered:
-    """One accelerator, or one node, with the meters that it has."""
+    """An accelerator, a whole node, or the processors and memory of a host, with the meters that it has."""
 
     component: str
     rank: int
     host: str
     """Empty where the metrics name none."""
     meters: Mapping[Source, Meter]
-    node: bool = False
-    """Whether it measures a whole node, hosts included."""
+    kind: Literal["accelerator", "node", "processors"] = "accelerator"
 
 
 def metered(metrics: Table, host_of: Mapping[int, str] | None = None) -> list[Metered]:
-    """What of the metrics tells energy: accelerators and nodes, each with its counter and its samples of power."""
-    wanted = {COUNTER, *SAMPLES, NODE_COUNTER, *NODE_SAMPLES}
+    """What of the metrics tells energy: accelerators, nodes and processors, each with its counter and its samples of power."""
     code, words = word_ids(metrics.metric)
-    rows = np.flatnonzero(np.array([*(word in wanted for word in words), False])[code])
+    plain = [word.partition("{")[0] for word in words]
+    wanted = {COUNTER, *SAMPLES, NODE_COUNTER, *NODE_SAMPLES, *HOST_COUNTERS}
+    rows = np.flatnonzero(np.array([*(word in wanted for word in plain), False])[code])
     whose, names = word_ids(metrics.component[rows])
     order = np.argsort(whose, kind="stable")
     begin = np.searchsorted(whose[order], np.arange(len(names) + 1))
@@ -129,17 +130,27 @@ def metered(metrics: Table, host_of: Mapping[int, str] | None = None) -> list[Me
     for i, component in enumerate(names):
         mine = rows[order[begin[i] : begin[i + 1]]]
         rank = int(metrics.rank[mine[0]])
-        for node, counter, samples in ((False, COUNTER, SAMPLES), (True, NODE_COUNTER, NODE_SAMPLES)):
-            found = _meters(metrics, mine, counter, samples)
-            if found and (not node or rank < 0):
-                out.append(Metered(component, rank, (host_of or {}).get(rank) or _host(component), found, node))
+        host = (host_of or {}).get(rank) or _host(component)
+        out += [Metered(component, rank, host, some, kind) for kind, some in _kinds(metrics, mine) if some]
     return out
+
+
+def _kinds(metrics: Table, mine: Ints) -> Iterator[tuple[Literal["accelerator", "node", "processors"], dict[Source, Meter]]]:
+    """What the rows of one component measure."""
+    yield "accelerator", _meters(metrics, mine, COUNTER, SAMPLES)
+    node: dict[Source, Meter] = {}
+    for source, meter in _meters(metrics, mine, NODE_COUNTER, NODE_SAMPLES).items():
+        node["node counter" if source == "counter" else "node samples"] = meter
+    yield "node", node
+    # A host has several packages, told apart by labels: each is a meter of its own.
+    for name in sorted({str(word) for word in metrics.metric[mine] if str(word).partition("{")[0] in HOST_COUNTERS}):
+        yield "processors", _meters(metrics, mine, name, ())
 
 
 def _host(component: str) -> str:
     """``node7 gpu 0`` → node7; a rank has its host from the traces."""
     name = component.partition(" gpu ")[0].strip()
-    return "" if name.startswith("rank ") or name.startswith("gpu ") else name
+    return "" if name.startswith(("rank ", "gpu ")) else name
 
 
 def _meters(metrics: Table, mine: Ints, counter: str, samples: tuple[str, ...]) -> dict[Source, Meter]:
