@@ -206,8 +206,8 @@ def defective(said: dict[str, Any], plants: list[Planted], table: Table) -> None
             continue
         left.remove(best)
         if plant.name == "two currencies":
-            told = f"{plant.money:,.2f}" in best["because"] or f"{plant.money:.2f}" in best["because"]
-            table.says(f"{plant.name} ({best['kind']})", f"{plant.money} USD", best["because"][:90], told)
+            table.says(f"{plant.name} ({best['kind']})", f"{plant.money} USD", f"{best['money']} {best['currency']}")
+            table.says(f"{plant.name}: rows", plant.rows, best["rows"])
         elif plant.money is None:
             told = re.search(r"\b2(\.0)? ?h|two hours|\+0?2:?00|7200 s", best["because"]) is not None
             table.says(f"{plant.name} ({best['kind']})", "2 h", best["because"][:90], told)
