@@ -282,7 +282,7 @@ def around(charges: Sequence[Charge], begin: int, end: int) -> list[Charge]:
                         ChargeClass="Correction", ChargeFrequency="Usage-Based"))  # fmt: skip
     out.append(once("Credit", "INV-1", Decimal("-1500.00"), begin, end, "credit"))
     out.append(once("Credit", "INV-3", Decimal("-12.34"), begin, end, "credit"))
-    out.append(once("Purchase", "INV-5", Decimal("2900.00"), begin, end, "purchase", ChargeFrequency="Recurring",
+    out.append(once("Purchase", "INV-5", Decimal("2900.00"), begin, end, "other service", ChargeFrequency="Recurring",
                     ServiceName="Support", ChargeDescription="support, business",
                     **priced("support", "list", Decimal(1), "Month", Decimal(2900), Decimal(2900)),
                     ).but(ConsumedQuantity=None, ConsumedUnit=None))  # fmt: skip
