@@ -15,10 +15,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bill_focus_cases import FOCUS_CASES
+from bill_more_cases import MORE_CASES
 from bill_price_cases import PRICE_CASES
 from bill_trial import Refused, Trial
 
-CASES = (*FOCUS_CASES, *PRICE_CASES)
+CASES = (*FOCUS_CASES, *MORE_CASES, *PRICE_CASES)
 
 
 def tried(case: Callable[[Trial], None], taut: list[str], folder: Path) -> bool:
