@@ -126,6 +126,12 @@ def test_a_run_folder_is_priced_and_its_findings_have_money(tmp_path: Path) -> N
     assert {one.cause for one in found.lines if one.fate in ("fault wait", "slow compute")} == {late}
 
 
+def test_what_is_named_twice_counts_once(sacct: Path, tmp_path: Path) -> None:
+    folder = taut.analyze(sacct).save(tmp_path / "run")
+    for inputs in ((sacct, sacct), (folder, folder), (folder, sacct)):
+        assert object_of(*inputs, "--gpu-hour", "2.50EUR")["accrual"]["ledger"] == "30.00", inputs
+
+
 def test_kept_as_a_run_folder_and_not_billed_again(sacct: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     result = run(sacct, "--focus", focus_bill(tmp_path, HOURS), "-o", out)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -33,8 +34,7 @@ class Opened(Struct, kw_only=True):
 
     held: Table
     attempts: Table
-    runs: list[tuple[Traced, int]]
-    """Traced runs, each with its wall, ns."""
+    runs: list[BilledRun]
     meters: list[Metered]
     """What measured energy beside runs and logs."""
     uncounted: dict[str, str]
@@ -42,6 +42,14 @@ class Opened(Struct, kw_only=True):
     notes: list[str]
     inputs: list[str]
     name: str
+
+
+class BilledRun(Struct, frozen=True):
+    """A traced run, the job that it is part of, and its wall."""
+
+    run: Traced
+    job: str
+    wall_ns: int
 
 
 class _Source(Struct):
@@ -57,14 +65,15 @@ class _Source(Struct):
 def opened(paths: Sequence[str | Path], prices: Prices, columns: str = "") -> Opened:
     """Open what is named; run folders by their manifest, everything else as logs that are read together."""
     folders = [open_tables(path) for path in paths if str(path) != "-" and is_run_folder(path)]
+    runs = {one.digest or str(one.folder.resolve()): one for one in folders}  # one that is named twice counts once
     logs = [path for path in paths if str(path) == "-" or not is_run_folder(path)]
     found = Opened(
         held=Table(Held, {}, 0), attempts=Table(Attempt, {}, 0), runs=[], meters=[], uncounted={}, notes=[], inputs=[],
         name="the jobs" if len(paths) != 1 else Path(paths[0]).name or "the jobs",
     )  # fmt: skip
     told = _logs(logs, columns, found) if logs else None
-    _put_together(told, [_of_folder(one, found) for one in folders], found, prices)
-    found.held = _with_teams(found.held, prices)
+    _put_together(told, [_of_folder(one, found) for one in runs.values()], found, prices)
+    found.held = _with_teams(found.held, found.attempts, prices)
     return found
 
 
@@ -82,28 +91,49 @@ def _logs(paths: Sequence[str | Path], columns: str, found: Opened) -> _Source:
 
 def _of_folder(run: StoredTables, found: Opened) -> _Source:
     found.inputs.append(f"{run.folder} sha256:{run.digest[:12]}")
-    hosts = dict(zip(run.members.rank.tolist(), run.members.host.tolist(), strict=True))
-    found.meters += metered(run.metrics, hosts) if len(run.metrics) else []
     world = run.about.world_size if run.about is not None else None
     return _Source(run.folder.name, run.attempts, run.actions, world or len(run.members) or None, run)
 
 
 def _put_together(logs: _Source | None, folders: Sequence[_Source], found: Opened, prices: Prices) -> None:
     """Held time of all sources, each job once: a run that was traced inside a job of the logs is part of that job."""
-    held, traced = [_held(logs, found, prices)] if logs else [], []
-    known = {job for one in held for job in set(one.job.tolist())}
+    if logs is not None:
+        for source in folders:
+            _once(logs, source)
+    told = _held(logs, found, prices) if logs is not None else Table(Held, {}, 0)
+    held, traced = [told], list[tuple[Traced, StoredTables]]()
     for source in folders:
         run = _traced(source)
-        inside = run is not None and logs is not None and meets(held[0], run) is not None
-        if not inside:
-            keep = np.array([job not in known for job in source.attempts.job.tolist()], dtype=np.bool_)
-            source.attempts = source.attempts.take(keep) if len(keep) else source.attempts
+        if run is None or not len(told) or meets(told, run) is None:
             held.append(_held(source, found, prices))
-        known |= set(source.attempts.job.tolist())
-        traced += [run] if run is not None else []
-    joined = join(concat(Held, [one for one in held if len(one)]), traced)
-    found.held, found.runs = joined.held, [(run, _wall_ns(run)) for run in traced]
+        if source.run is not None:
+            traced += [(run, source.run)] if run is not None else []
+            found.meters += metered(source.run.metrics) if run is None and len(source.run.metrics) else []
+    joined = join(concat(Held, [one for one in held if len(one)]), [run for run, _ in traced])
+    for (run, stored), job in zip(traced, joined.jobs, strict=True):
+        found.runs.append(BilledRun(run, job, _wall_ns(run)))
+        hosts = {rank: run.host_of.get(rank) or rank_place(job, rank) for rank in run.ranks.tolist()}
+        found.meters += metered(stored.metrics, hosts) if len(stored.metrics) else []
+    found.held = joined.held
     found.notes += joined.notes
+
+
+def rank_place(job: str, rank: int) -> str:
+    """What stands for the host of a rank where nobody names it: its meters are its own."""
+    return f"\0{job} {rank}"
+
+
+def _once(logs: _Source, run: _Source) -> None:
+    """Leave a job that both tell of to the one with more attempts; to the run if they are equal: it also knows its ranks."""
+    of_logs, of_run = (Counter(source.attempts.job.tolist()) for source in (logs, run))
+    both = of_logs.keys() & of_run.keys()
+    to_logs = {job for job in both if of_logs[job] > of_run[job]}
+    logs.attempts = _without(logs.attempts, both - to_logs)
+    run.attempts = _without(run.attempts, to_logs)
+
+
+def _without(attempts: Table, jobs: set[str]) -> Table:
+    return attempts.take(np.array([job not in jobs for job in attempts.job.tolist()], dtype=np.bool_)) if jobs else attempts
 
 
 def _held(source: _Source, found: Opened, prices: Prices) -> Table:
@@ -137,7 +167,7 @@ def _counted(held: Table, unit: str, found: Opened, prices: Prices) -> Table:
     if unit == "node" and len(held) and (each > 0).all() and (held.host != "").all():
         count = held.accelerators.astype(np.int64) * each
         return held.replace(accelerators=count, rank_ns=held.rank_ns * each)
-    found.uncounted |= dict.fromkeys(held.job.tolist(), f"{unit}s" if unit else "nothing")
+    found.uncounted |= dict.fromkeys(held.job.tolist(), unit or "job")
     return held
 
 
@@ -146,9 +176,9 @@ def _traced(source: _Source) -> Traced | None:
     run = source.run
     if run is None or run.about is None or run.result is None or not len(run.cells):
         return None
-    jobs = set(source.attempts.job.tolist())
+    jobs = set(run.attempts.job.tolist())
     located = [one for one in run.result.findings if one.mode != STRUCTURE]
-    executed = np.maximum(source.attempts.last_step, 0)
+    executed = np.maximum(run.attempts.last_step, 0)
     return Traced(
         name=source.name, job=jobs.pop() if len(jobs) == 1 else run.about.name, cells=run.cells, members=run.members,
         actions=run.actions if len(run.actions) else Table(Action, {}, 0), findings=run.result.findings,
@@ -170,10 +200,12 @@ def _wall_ns(run: Traced) -> int:
     return int(run.cells.rank_ns.sum() // max(len(run.ranks), 1))
 
 
-def _with_teams(held: Table, prices: Prices) -> Table:
-    """The team of each job as the prices name it, else as its log does."""
+def _with_teams(held: Table, attempts: Table, prices: Prices) -> Table:
+    """The team of each job as the prices name it, by id or name, else as its log does."""
     if not prices.teams or not len(held):
         return held
     names, code = np.unique(held.job.astype(str), return_inverse=True)
-    given = np.array([team_of(prices, job) for job in names.tolist()], dtype=object)[code]
+    called = dict(zip(attempts.job.tolist(), attempts.name.tolist(), strict=True))
+    teams = [team_of(prices, job) or team_of(prices, called.get(job) or job) for job in names.tolist()]
+    given = np.array(teams, dtype=object)[code]
     return held.replace(team=np.where(given != "", given, held.team))

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from taut.bill_inputs import Opened, opened
+from taut.bill_inputs import Opened, opened, rank_place
 from taut.core.errors import InputRefused, UsageError
 from taut.core.json_text import json_text
 from taut.core.prices import Prices
 from taut.core.tables import Table, concat
 from taut.ledger.bill.booking import Booking, book, book_at_prices
-from taut.ledger.bill.cash_lines import cash_entries
+from taut.ledger.bill.cash_lines import cash_entries, commitment_entries
 from taut.ledger.bill.cut_rows import cut_at, inside
 from taut.ledger.bill.energy_entries import Energy, energy_of
 from taut.ledger.bill.entries import Entry, entries_of
@@ -122,14 +122,16 @@ def _priced(found: Opened, charges: Charges | None, prices: Prices, wanted: Peri
     entries = concat(Entry, [
         entries_of(held, booking.booked, booking.uncharged, label, prices.origin),
         cash_entries(prices, found.attempts, held, period, booking.unit), drawn.entries,
+        *([commitment_entries(prices, held, period, booking.unit)] if charges is None and period else []),
     ])  # fmt: skip
-    hours = [Hourly(run, wall_ns, _hour(entries, run.job, booking.unit, len(run.ranks))) for run, wall_ns in found.runs]
-    causes = {one.id: _words(one.mode, place_of(one)) for run, _ in found.runs for one in run.findings}
+    hours = [Hourly(one.run, one.wall_ns, _hour(entries, one.job, booking.unit, len(one.run.ranks))) for one in found.runs]
+    causes = {one.id: _words(one.mode, place_of(one)) for billed in found.runs for one in billed.run.findings}
     result = bill_result(Parts(
         entries=entries, booking=booking, period=period, prices=prices, energy=drawn.told, defaults=drawn.defaults,
         recoverable=recoveries(hours, prices), causes=causes, missing=_missing(found, charges, prices),
         notes=[*found.notes, *prices.notes, *drawn.notes, *(charges.notes if charges else ())],
         inputs=_inputs(found, charges, prices), rules=_rules(charges), name=found.name,
+        unit=_unit(held, found),
     ))  # fmt: skip
     digest = hashlib.sha256(json_text([result.inputs, result.period, repr(prices), currency]).encode()).hexdigest()
     return Bill(result, held, booking.booked, None if charges is None else charges.table, digest)
@@ -181,8 +183,17 @@ def _energy(held: Table, prices: Prices, found: Opened, period: Period | None, u
     counted = np.array([job not in found.uncounted for job in held.job.tolist()], dtype=np.bool_)
     some = held if counted.all() else held.take(counted)
     seconds = 0.0 if period is None else (period[1] - period[0]) / 1e9
-    steps = float(sum(run.executed or len(run.steps) for run, _ in found.runs))
-    return energy_of(some, prices, found.meters, seconds, steps, unit)
+    steps = float(sum(one.run.executed or len(one.run.steps) for one in found.runs))
+    places = some.host.copy()
+    bare = (some.host == "") & (some.rank >= 0)
+    places[bare] = [rank_place(*one) for one in zip(some.job[bare].tolist(), some.rank[bare].tolist(), strict=True)]
+    return energy_of(some, prices, found.meters, seconds, steps, unit, places)
+
+
+def _unit(held: Table, found: Opened) -> str:
+    """What the time of all jobs counts; accelerators where any does."""
+    units = {found.uncounted.get(job, "accelerator") for job in set(held.job.tolist())}
+    return units.pop() if len(units) == 1 else "accelerator"
 
 
 def _hour(entries: Table, job: str, unit: int, ranks: int) -> Decimal | None:
@@ -218,7 +229,7 @@ def _missing(found: Opened, charges: Charges | None, prices: Prices) -> list[str
         out.append("a bill: nothing closes to what was invoiced (--focus BILL)")
     for unit in sorted(set(found.uncounted.values())):
         jobs = sum(one == unit for one in found.uncounted.values())
-        out.append(f"accelerators of {jobs:,} jobs: their logs count {unit}, which have no price (sacct: add AllocTRES)")
+        out.append(f"accelerators of {jobs:,} jobs: their logs count {unit}s, which have no price (sacct: add AllocTRES)")
     return out
 
 

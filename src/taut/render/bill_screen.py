@@ -10,9 +10,9 @@ from rich.padding import Padding
 from rich.text import Text
 
 from taut.render.analysis_screen import Screen, Side, _heading, _in, _print, _table
-from taut.render.figure_table import digits
+from taut.render.figure_table import digits, in_blocks
 from taut.render.text import count, duration, middle, money, percent, safe
-from taut.result.types import BillLine, BillResult, BillShare, Estimate, Recovery
+from taut.result.types import BillLine, BillResult, BillShare, Estimate
 
 LINES, SHARES, DEFECTS, UNMATCHED, NOTES, RECOVERIES = 10, 12, 12, 5, 6, 5
 """Rows at most: lines, a drill-down, defects, resources, notes and what is missing, what would come back."""
@@ -41,7 +41,7 @@ def render_bill(result: BillResult, screen: Screen, by: str | None = None) -> st
         _unmatched(result),
         _rules(result),
         _energy(result),
-        _recoverable(result),
+        _recoverable(result, screen),
         _budget(result),
         _drill(result, by) if by else None,
         _besides(result),
@@ -133,9 +133,9 @@ def _went(result: BillResult, priced: bool) -> str:
     rows = result.categories
     hours = duration(sum(one.rank_ns or 0 for one in rows))
     if not priced:
-        return f"Where {hours} of accelerator time went"
+        return f"Where {hours} of {safe(result.unit)} time went"
     total = sum((Decimal(one.money) for one in rows if one.money is not None), Decimal(0))
-    return f"Where {money(total, result.currency)} went · {hours} of accelerator time"
+    return f"Where {money(total, result.currency)} went · {hours} of {safe(result.unit)} time"
 
 
 def _kwh(joules: float | None) -> str:
@@ -226,27 +226,24 @@ def _energy(result: BillResult) -> ConsoleRenderable | None:
 
 def _range(found: Estimate, by: float = 1.0) -> str:
     """A figure with its interval, where it has one."""
-    if found.lo is None or found.hi is None or found.lo == found.hi:
-        return digits(found.value / by)
-    return f"{digits(found.value / by)} ({digits(found.lo / by)}–{digits(found.hi / by)})"
+    value, low, high = (None if one is None else digits(one / by) for one in (found.value, found.lo, found.hi))
+    return f"{value}" if low is None or high is None or low == high else f"{value} ({low}–{high})"
 
 
-def _recoverable(result: BillResult) -> ConsoleRenderable | None:
+def _recoverable(result: BillResult, screen: Screen) -> ConsoleRenderable | None:
     rows = result.recoverable[:RECOVERIES]
     if not rows:
         return None
-    priced = any(one.per_hour for one in rows)
-    paid = any(one.payback_days for one in rows)
-    table = _table(
-        "what", "", "of the wall", *(["an hour", "a day", "a month"] if priced else []), *(["paid back"] if paid else [])
-    )
-    for one in rows:
-        figures = [_each(one.per_hour), _each(one.per_day), _range(one.per_month) if one.per_month else "–"] if priced else []
-        table.add_row(_in(safe(one.remedy)), "", _shares(one.saved_share), *figures, *([_payback(one)] if paid else []))
-    lines: list[ConsoleRenderable] = [
-        _heading(f"What would come back, in {safe(result.currency or 'time')}" if priced else "What would come back")
-    ]
-    return Group(*lines, Padding(table, (0, 0, 0, 1)), Text(" of jobs that go on like this; not to be added up", style="dim"))
+    cells = {"what": [safe(one.remedy) for one in rows], "of the wall": [_shares(one.saved_share) for one in rows]}
+    if any(one.per_hour for one in rows):
+        cells |= {"an hour": [_each(one.per_hour) for one in rows], "a day": [_each(one.per_day) for one in rows]}
+        cells["a month"] = ["–" if one.per_month is None else _range(one.per_month) for one in rows]
+    if any(one.payback_days for one in rows):
+        cells["paid back after days"] = ["–" if one.payback_days is None else _range(one.payback_days) for one in rows]
+    money_in = f", in {safe(result.currency)}" if "an hour" in cells and result.currency else ""
+    table = in_blocks(cells, screen.width - 1, ["what"])
+    said = Text(" of jobs that go on like this; not to be added up", style="dim")
+    return Group(_heading(f"What would come back{money_in}"), Padding(table, (0, 0, 0, 1)), said)
 
 
 def _each(found: Estimate | None) -> str:
@@ -257,10 +254,6 @@ def _shares(found: Estimate) -> str:
     if found.lo is None or found.hi is None:
         return percent(found.value)
     return f"{100 * found.value:.1f} % ({100 * found.lo:.0f}–{100 * found.hi:.0f})"
-
-
-def _payback(one: Recovery) -> str:
-    return "–" if one.payback_days is None else f"{_range(one.payback_days)} days"
 
 
 def _budget(result: BillResult) -> ConsoleRenderable | None:

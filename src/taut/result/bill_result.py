@@ -39,6 +39,8 @@ class Parts(Struct, frozen=True, kw_only=True):
     inputs: Sequence[str]
     rules: Sequence[BrokenRule]
     """Rules of FOCUS that the bill breaks."""
+    unit: str
+    """What accelerator time counts."""
     name: str
     """What the inputs are called where nothing has a date."""
 
@@ -52,8 +54,9 @@ def bill_result(parts: Parts) -> BillResult:
     priced = "the prices given" if parts.prices.origin != "options" else "the price given"
     closing = closing_words(accrual, booking.invoices, booking.defects, currency, booking.open, priced)
     when = period_words(parts.period) if parts.period else parts.name
+    verdict = bill_verdict(when, currency, sums, found, closing, parts.causes, parts.unit)
     return BillResult(
-        currency=currency, period=_period(parts), verdict=bill_verdict(when, currency, sums, found, closing, parts.causes),
+        currency=currency, unit=parts.unit, period=_period(parts), verdict=verdict,
         accrual=accrual, invoices=booking.invoices, categories=sums, lines=found,
         by={one: drill(coded, one, booking.unit) for one in DRILLS}, unmatched=booking.unmatched, defects=booking.defects,
         rules=list(parts.rules), energy=parts.energy, recoverable=parts.recoverable, budget=_budget(parts, accrual),

@@ -23,14 +23,14 @@ WORDS = {
 
 def bill_verdict(
     when: str, currency: str | None, categories: Sequence[BillShare], lines: Sequence[BillLine], closing: str,
-    causes: Mapping[str, str],
+    causes: Mapping[str, str], unit: str = "accelerator",
 ) -> str:  # fmt: skip
     """The answer in a sentence or two."""
     whole = [one.money for one in categories if one.money is not None]
     if not categories:
         return f"{when}: nobody held anything, and nothing was charged."
     if not whole:
-        return f"{when}: {_time(categories)} of accelerator time, without a price. {_parts(categories, lines, None, causes)}."
+        return f"{when}: {_time(categories)} of {unit} time, without a price. {_parts(categories, lines, None, causes)}."
     total = said(sum(map(Decimal, whole), Decimal(0)), currency)
     return f"{when} cost {total}: {_parts(categories, lines, currency, causes)}; {closing}."
 

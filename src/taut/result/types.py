@@ -2192,6 +2192,8 @@ class BillResult(Part, frozen=True, kw_only=True):
 
     schema: int = SCHEMA
     currency: str | None
+    unit: str = "accelerator"
+    """What ``rank_ns`` counts: accelerators, or nodes, cpus, tasks or jobs where logs tell no better; those have no price."""
     period: BillPeriod
     verdict: str
     """The answer in a sentence or two."""

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actions import table
-from bill_runs import LATE, NOBODY, NOON, TWO_STEPS, S, run
+from bill_runs import LATE, NOBODY, NOON, TWO_STEPS, S, cells, run
 from results import FINDING, filled
 from taut.core.errors import InputRefused
 from taut.core.tables import Action, Attempt, Table
@@ -144,6 +144,18 @@ def test_of_two_findings_the_one_that_was_waited_for_is_the_cause() -> None:
     asked = run(TWO_STEPS, (other, LATE), opened_by={(0, 1): {1: 5, 0: 1}})
     held = traced_time(asked)
     assert set(held.cause[held.fate == "fault wait"].tolist()) == {"f-late"}
+
+
+def test_transfers_over_a_slow_link_are_traced_to_it_as_far_as_its_repair_recovers_them() -> None:
+    rows = cells((0, 1, "productive", 4), (0, 1, "exposed transfer", 6), (1, 1, "productive", 4), (1, 1, "exposed transfer", 6))
+    link = filled(
+        Finding, {**FINDING, "id": "f-link", "ranks": [], "links": ["1:0"], "steps": [1, 1], "recoverable_wall_ns": 5 * S}
+    )
+    held = traced_time(run(rows, (link,)))
+    assert seconds(held, "fate", "cause", "source") == {
+        ("productive", "", "measured"): 8, ("exposed transfer", "", "measured"): 2,
+        ("exposed transfer", "f-link", "modelled"): 10,
+    }  # fmt: skip
 
 
 def attempt(**about: Any) -> Table:

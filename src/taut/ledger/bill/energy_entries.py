@@ -14,7 +14,7 @@ from taut.core.array_types import Floats, Ints, Mask, Texts
 from taut.core.prices import Prices
 from taut.core.tables import Table, concat
 from taut.ledger.bill.electricity import Site, site
-from taut.ledger.bill.energy import bill_energy, held_energy, network_energy, sci
+from taut.ledger.bill.energy import bill_energy, held_energy, host_energy, network_energy, sci
 from taut.ledger.bill.entries import Entry, days_of
 from taut.ledger.bill.meters import SOURCES, Metered
 from taut.ledger.bill.rows import UNIT
@@ -37,17 +37,28 @@ class Energy(Struct, frozen=True):
 
 
 def energy_of(
-    held: Table, prices: Prices, meters: Sequence[Metered], period_s: float, steps: float, unit: int = UNIT
+    held: Table,
+    prices: Prices,
+    meters: Sequence[Metered],
+    period_s: float,
+    steps: float,
+    unit: int = UNIT,
+    places: Texts | None = None,
 ) -> Energy:
-    """Energy of all held time; ``period_s`` is how long the network was on, ``steps`` the work that carbon is shared over."""
-    found = held_energy(held, prices, meters, _told(held))
+    """Energy of all held time; ``period_s`` is how long the network was on, ``steps`` the work that carbon is shared over.
+
+    ``places`` are hosts as the meters call them, where that is not as the rows do.
+    """
+    there = held if places is None else held.replace(host=places)
+    found = held_energy(there, prices, meters, _told(held))
     network = network_energy(prices, period_s, None)
     parts, notes = [], list[str]()
     if np.isfinite(found.joules).any() and found.sources:
         drawn = [(found.joules, _how(found), _from(found, prices))]
-        if prices.host_w is not None:
-            beside = held.rank_ns.astype(np.float64) * 1e-9 * prices.host_w
-            drawn.append((beside, _words("modelled", len(held)), _words(f"{prices.origin}: power.host_w", len(held))))
+        beside = host_energy(there, prices, meters)
+        # A node that was measured whole has its host in it already.
+        if np.isfinite(beside.joules).any() and (prices.host_w is not None or all(one.kind != "node" for one in meters)):
+            drawn.append((beside.joules, _how(beside), _of_hosts(beside, prices)))
         for joules, how, origin in drawn:
             entries, said = _of(held, joules, how, origin, prices, unit)
             parts.append(entries)
@@ -75,6 +86,10 @@ def _how(found: Joules) -> Texts:
 def _from(found: Joules, prices: Prices) -> Texts:
     best = found.source or "nobody"
     return np.where(found.measured, f"power: {best}", f"{prices.origin}: power by state").astype(object)
+
+
+def _of_hosts(found: Joules, prices: Prices) -> Texts:
+    return np.where(found.measured, "power of hosts: counter", f"{prices.origin}: power.host_w").astype(object)
 
 
 def _words(text: str, count: int) -> Texts:
@@ -136,4 +151,4 @@ def _defaults(found: Joules, prices: Prices) -> list[str]:
     if split_watts(prices)[1] or not found.sources:
         return []
     watts = "/".join(f"{SPLIT_W[name]:.0f}" for name in ("load", "stall", "idle"))
-    return [f"measured energy is divided among fates by the ratios of {watts} W (load, stall, idle; published for H100)"]
+    return [f"measured energy is divided among fates by the ratios of {watts} W (load, stall, idle; docs/bill-prices.md)"]

@@ -52,12 +52,12 @@ def _interval(finding: Finding, share: float) -> Estimate:
     """A saving with how far such predictions were off in the lab; of a policy, as wide as the loss that it recovers from."""
     loss = finding.loss_share
     if finding.mode == STRUCTURE and loss is not None and loss.value and loss.lo is not None and loss.hi is not None:
-        return Estimate(value=share, lo=share * loss.lo / loss.value, hi=share * loss.hi / loss.value)
+        return Estimate(value=share, lo=share * loss.lo / loss.value, hi=min(share * loss.hi / loss.value, 1.0))
     key = "link" if finding.links else "rank"
     if finding.mode == STRUCTURE or not (finding.links or finding.ranks):
         return Estimate(value=share)
     low, high = MEASURED[key]
-    return Estimate(value=share, lo=share * (1 + low), hi=share * (1 + high))
+    return Estimate(value=share, lo=share * (1 + low), hi=min(share * (1 + high), 1.0))  # no repair saves more than all
 
 
 def _scaled(one: Estimate, by: float) -> Estimate:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from msgspec import Struct
 
 from taut.core.array_types import Floats, Ints, Mask, Texts
 from taut.core.ids import numbered, sums, weighed
@@ -22,6 +23,8 @@ from taut.ledger.charge import FATES
 from taut.result.types import Finding
 
 STRUCTURE = "structural instability"
+CONTENTION = "fabric contention"
+TRANSFER = FATES.index("exposed transfer")
 MENDED = ("fault wait", "slow compute")
 """Fates that the repair of a place mends."""
 
@@ -75,33 +78,89 @@ class Traced:
         return f"run {self.name}: {len(self.steps):,}{of} steps"
 
 
+class _Rows(Struct, frozen=True):
+    """Rows of held time before they are placed: one for each rank, step, fate and cause."""
+
+    rank: Ints
+    step: Ints
+    """Place in the run's steps."""
+    fate: Ints
+    cause: Ints
+    length: Ints
+    joules: Floats
+    modelled: Mask
+    """Whether the cause was computed, not looked up."""
+
+    def take(self, index: Ints) -> _Rows:
+        """Some of them, in another order."""
+        return _Rows(*(getattr(self, name)[index] for name in self.__struct_fields__))
+
+
 def traced_time(run: Traced) -> Table:
     """Rows of held time of all cells; they sum to the ledger of the run."""
-    cells = run.cells
     words, cause = _causes(run)
-    step = np.searchsorted(run.steps, cells.step)
-    ids, count = numbered(cells.rank, step, cells.fate, cause)
-    first = np.zeros(count, dtype=np.int64)
-    first[ids] = np.arange(len(ids))
-    length = sums(ids, cells.rank_ns, count)
-    rank, part = cells.rank[first], run.segment[step[first]].astype(np.int64)
-    start, end = _placed(rank, part, length, run.origin_ns, run.dated)
+    rows = _transfers(run, _summed(run, cause), words)
+    count, part = len(rows.rank), run.segment[rows.step].astype(np.int64)
+    start, end = _placed(rows.rank, part, rows.length, run.origin_ns, run.dated)
     columns = {
         "job": np.full(count, run.job, dtype=object),
-        "host": np.array([run.host_of.get(one, "") for one in rank.tolist()], dtype=object),
-        "rank": rank, "accelerators": np.ones(count, dtype=np.int32), "start_ns": start, "end_ns": end, "rank_ns": length,
-        "fate": np.array(FATES, dtype=object)[cells.fate[first]], "cause": words[cause[first]],
-        "source": np.full(count, "measured", dtype=object), "origin": np.full(count, run.told, dtype=object),
-        **_measured(run, ids, count),
+        "host": np.array([run.host_of.get(one, "") for one in rows.rank.tolist()], dtype=object),
+        "rank": rows.rank, "accelerators": np.ones(count, dtype=np.int32), "start_ns": start, "end_ns": end,
+        "rank_ns": rows.length, "fate": np.array(FATES, dtype=object)[rows.fate], "cause": words[rows.cause],
+        "source": np.where(rows.modelled, "modelled", "measured").astype(object),
+        "origin": np.where(rows.modelled, f"{run.told}, what its repair recovers", run.told).astype(object),
+        **({"joules": rows.joules, "joules_by": np.full(count, run.joules_by, dtype=object)} if run.joules_by else {}),
     }  # fmt: skip
     return cut_at_days(Table(Held, columns, count))
 
 
-def _measured(run: Traced, ids: Ints, count: int) -> dict[str, Floats | Texts]:
-    """Joules of the rows, where those of the cells were measured."""
-    if not run.joules_by:
-        return {}
-    return {"joules": weighed(ids, run.cells.joules, count), "joules_by": np.full(count, run.joules_by, dtype=object)}
+def _summed(run: Traced, cause: Ints) -> _Rows:
+    """Cells that share rank, step, fate and cause as one row, in this order."""
+    cells = run.cells
+    step = np.searchsorted(run.steps, cells.step)
+    ids, count = numbered(cells.rank, step, cells.fate, cause)
+    first = np.zeros(count, dtype=np.int64)
+    first[ids] = np.arange(len(ids))
+    return _Rows(
+        cells.rank[first].astype(np.int64), step[first], cells.fate[first].astype(np.int64), cause[first],
+        sums(ids, cells.rank_ns, count), weighed(ids, cells.joules, count), np.zeros(count, dtype=np.bool_),
+    )  # fmt: skip
+
+
+def _transfers(run: Traced, rows: _Rows, words: Texts) -> _Rows:
+    """Exposed transfers, of which a part is traced to the slow link, or the contention, whose repair takes it away.
+
+    A transfer over a slow link takes longer as a whole: which of its nanoseconds are too many nobody can say. The part is what
+    the repair recovers of the rank time of the run, beyond the waits and the compute that are traced to it already.
+    """
+    code = {word: i for i, word in enumerate(words.tolist())}
+    for one in run.findings:
+        if not one.links and one.mode != CONTENTION:
+            continue
+        mine = (rows.fate == TRANSFER) & (rows.cause == 0)
+        mine &= (run.steps[rows.step] >= one.steps[0]) & (run.steps[rows.step] <= one.steps[1])
+        whole = int(rows.length[mine].sum())
+        beside = int(rows.length[rows.cause == code[one.id]].sum())
+        share = min(max(one.recoverable_wall_ns * len(run.ranks) - beside, 0) / max(whole, 1), 1.0)
+        rows = _split(rows, np.flatnonzero(mine), share, code[one.id])
+    return rows
+
+
+def _split(rows: _Rows, some: Ints, share: float, cause: int) -> _Rows:
+    """Rows in two: a share of some of them has a cause of its own."""
+    part = np.floor(rows.length[some] * share).astype(np.int64)
+    used = rows.joules[some] * (part / np.maximum(rows.length[some], 1))
+    length, joules = rows.length.copy(), rows.joules.copy()
+    length[some] -= part
+    joules[some] -= used
+    count = len(some)
+    rank, step, fate = (np.concatenate([column, column[some]]) for column in (rows.rank, rows.step, rows.fate))
+    both = _Rows(
+        rank, step, fate, np.concatenate([rows.cause, np.full(count, cause)]), np.concatenate([length, part]),
+        np.concatenate([joules, used]), np.concatenate([rows.modelled, np.ones(count, dtype=np.bool_)]),
+    )  # fmt: skip
+    order = np.lexsort((both.cause, both.fate, both.step, both.rank))
+    return both.take(order[both.length[order] > 0])
 
 
 def _placed(rank: Ints, part: Ints, length: Ints, origin_ns: Ints, dated: bool) -> tuple[Ints, Ints]:
