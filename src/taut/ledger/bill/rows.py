@@ -57,7 +57,7 @@ class Uncharged:
     held: int = col("int64", "row of Held; -1 for accelerators of the host that nobody held meanwhile")
     host: str = col("str", "host", "")
     start_ns: int = col("int64", "begin, ns since 1970, UTC")
-    end_ns: int = col("int64", "its end")
+    end_ns: int = col("int64", "its end, ns")
     rank_ns: int = col("int64", "accelerator time, ns", 0)
     effective: int = col("int64", "what it would have cost, billionths of the currency; 0 where it is within tolerance", 0)
     why: str = col("str", "missing, open (may still come), host (not in the bill), unbilled (nor is any other), tolerance", "")
