@@ -156,10 +156,26 @@ def test_a_price_gives_money_in_its_currency(tmp_path: Path) -> None:
     assert "null" not in shown.stderr
 
 
-def test_the_last_line_of_stderr_names_a_next_command_that_works(demo: tuple[Result, Path]) -> None:
-    last = demo[0].stderr.splitlines()[-1]
-    assert last.startswith(f"next: taut whatif {demo[1]} --")
+def test_the_last_line_of_stderr_names_a_next_command_that_works(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    last = taut_("analyze", Path(taut.__path__[0]) / "demo", "-o", run).stderr.splitlines()[-1]
+    assert last.startswith(f"next: taut whatif {run} --")
     assert taut_(*last.removeprefix("next: taut ").split()).exit_code == 0
+
+
+def test_the_demo_ends_in_money_that_closes(demo: tuple[Result, Path]) -> None:
+    last = demo[0].stderr.splitlines()[-1]
+    assert last.startswith(f"next: taut bill {demo[1]} --prices ")
+    bill = json.loads(taut_(*last.removeprefix("next: taut ").split(), "--json").stdout)
+    assert bill["accrual"]["closes"] is True
+    assert [invoice["closes"] for invoice in bill["invoices"]] == [True]
+    assert (bill["defects"], bill["unmatched"], bill["accrual"]["effective"]) == ([], [], "0.2031925")
+    assert {line["item"] for line in bill["lines"] if line["money"]} >= {
+        "idle accelerators",
+        "unused commitment",
+        "storage",
+        "tax",
+    }
 
 
 def test_quiet_leaves_stderr_empty(tmp_path: Path) -> None:
@@ -410,7 +426,7 @@ def test_off_a_terminal_there_is_no_colour_no_animation_and_streams_are_apart(tm
     assert done.returncode == 0
     assert b"\x1b" not in done.stdout + done.stderr
     assert b"next:" not in done.stdout
-    assert done.stderr.splitlines()[-1].startswith(b"next: taut whatif taut-runs/demo-")
+    assert done.stderr.splitlines()[-1].startswith(b"next: taut bill taut-runs/demo-")
 
 
 def test_a_terminal_without_utf8_gets_ascii(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ TOP = (
     "run",
     "stored",
     "stored_tables",
+    "stored_bill",
     "forecasts",
     "bill_inputs",
     "billing",
@@ -34,8 +35,8 @@ TOP = (
     "__main__",
 )
 WORLDLY = (
-    "read", "audit", "render", "watch", "serve", "lab", "run", "stored", "stored_tables", "forecasts", "bill_inputs", "billing",
-    "compare", "cli", "__main__",
+    "read", "audit", "render", "watch", "serve", "lab", "run", "stored", "stored_tables", "stored_bill", "forecasts",
+    "bill_inputs", "billing", "compare", "cli", "__main__",
 )  # fmt: skip
 WORLDLY_FILES = ("whole_file", "memory", "signals", "boundary", "folder", "native")
 """Files of ``core`` that serve those rooms; the rest of ``core`` is pure."""

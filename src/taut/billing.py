@@ -36,6 +36,8 @@ from taut.result.types import BillResult, BrokenRule
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from taut.render.bill_charts import BillPlots
+
 HOUR_NS = Decimal(3_600_000_000_000)
 
 
@@ -64,6 +66,14 @@ class Bill:
         from taut.render.bill_card import bill_card
 
         return bill_card(self.result)
+
+    @property
+    def plot(self) -> BillPlots:
+        """Pictures of it: ``plot.waterfall()``, ``plot.cost()``; they need altair."""
+        from taut.ledger.bill.cost_over_time import cost_over_time
+        from taut.render.bill_charts import BillPlots
+
+        return BillPlots(self.result, lambda: cost_over_time(self.held, self.booked))
 
     def to_json(self) -> str:
         """The result as JSON text; the same input gives the same bytes."""

@@ -2236,6 +2236,17 @@ RESULTS: dict[str, type[Part]] = {
 """Verb → what its ``--json`` prints."""
 
 
+class CostOverTime(Part, frozen=True, kw_only=True):
+    """What a bill had cost by when, for a picture of it."""
+
+    time_ns: list[int]
+    """Moments, ns since 1970, UTC."""
+    money: dict[str, list[float]]
+    """Kind of cost → so far at each moment, in the currency of the bill."""
+    undated: float
+    """Cost that has no time: no part of the above."""
+
+
 class FocusRow(Part, frozen=True, kw_only=True):
     """A charge, or an allocated part of one, as a row of FOCUS: each field is the column of that name."""
 
@@ -2301,6 +2312,10 @@ class FocusRow(Part, frozen=True, kw_only=True):
     commitment_discount_unit: str | None = None
     capacity_reservation_id: str | None = None
     capacity_reservation_status: str | None = None
+    contract_applied: str | None = None
+    """JSON text."""
+    commitment_program_eligibility_details: str | None = None
+    """JSON text."""
     tags: str | None = None
     """JSON text; of an allocated part those of its origin."""
     allocated_method_id: str | None = None
@@ -2318,6 +2333,11 @@ class FocusRow(Part, frozen=True, kw_only=True):
     """JSON text of tags that the origin does not have."""
     x_taut_origin: str | None = None
     """The charge of which this is a part: FOCUS has no column for it."""
+    x_taut_item: str | None = None
+    """What is paid for: an item of a bill."""
+    x_taut_category: str | None = None
+    """Category of the bill, by item and fate."""
     x_taut_fate: str | None = None
     x_taut_cause: str | None = None
     x_taut_job: str | None = None
+    x_taut_team: str | None = None
