@@ -98,6 +98,15 @@ def test_periods(sacct: Path, period: str, ledger: str | None) -> None:
     assert object_of(sacct, "--gpu-hour", "2.50EUR", "--period", period)["accrual"]["ledger"] == ledger
 
 
+def test_charges_of_no_job_go_to_the_team_of_their_tags(sacct: Path, tmp_path: Path) -> None:
+    disk = usage("1.2", ServiceCategory="Storage", ServiceName="Disks", ResourceId="d1", ResourceName="d1", ResourceType="Disk",
+                 ServiceSubcategory="Other (Storage)", SkuPriceDetails="", SkuMeter="",
+                 Tags='{"user:Team": "infra"}')  # fmt: skip
+    found = object_of(sacct, "--focus", focus_bill(tmp_path, [*HOURS, disk]))
+    assert money(found["by"]["team"]) == {"vision": "30.00", "infra": "20.00", "speech": "10.00"}
+    # The host is tagged with vision, whose is what nobody held of it.
+
+
 def test_cash_and_budget(sacct: Path, tmp_path: Path) -> None:
     prices = tmp_path / "prices.toml"
     prices.write_text(

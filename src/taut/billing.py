@@ -25,6 +25,7 @@ from taut.ledger.bill.entries import Entry, entries_of
 from taut.ledger.bill.lines import exact_sums
 from taut.ledger.bill.period import Period, period_of
 from taut.ledger.bill.recovery import Hourly, place_of, recoveries
+from taut.ledger.bill.tag_teams import tag_teams
 from taut.ledger.bill.traced_time import STRUCTURE
 from taut.read.files import Paths, listed
 from taut.read.focus.focus_reader import Charges, read_focus
@@ -131,7 +132,9 @@ def _priced(found: Opened, charges: Charges | None, prices: Prices, wanted: Peri
     )
     drawn = _energy(held, prices, found, period, booking.unit)
     entries = concat(Entry, [
-        entries_of(held, booking.booked, booking.uncharged, label, prices.origin),
+        entries_of(
+            held, booking.booked, booking.uncharged, label, prices.origin, None if charges is None else tag_teams(charges.table)
+        ),
         cash_entries(prices, found.attempts, held, period, booking.unit), drawn.entries,
         *([commitment_entries(prices, held, period, booking.unit)] if charges is None and period else []),
     ])  # fmt: skip

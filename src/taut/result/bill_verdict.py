@@ -88,6 +88,8 @@ def closing_words(
     if not rest:
         short = [one for one in invoices if not one.closes]
         return f"{len(short)} of {len(invoices)} invoices do not close{wrong}{opened}"
+    if still_open and not defects and rest < 0 and accrual.explained == accrual.residual:
+        return f"the period is still open, {said(-rest, currency)} is used and not charged yet"
     left = f"{said(abs(rest), currency)} {'charged too much' if rest > 0 else 'charged too little'}"
     if defects and accrual.explained == accrual.residual:
         return f"the bill closes but for {count(len(defects), 'named defect')}, {left}{opened}"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taut.core.array_types import Ints, Mask
+from taut.core.array_types import Ints, Mask, Texts
 from taut.core.tables import NULL, Table, col, concat
 from taut.ledger.bill.period import DAY_NS
 
@@ -45,14 +45,16 @@ class Entry:
     kg_co2e: float = col("float64", "carbon, kg; NaN for none", np.nan)
 
 
-def entries_of(held: Table, booked: Table, uncharged: Table, bill: str | None, prices: str) -> Table:
+def entries_of(
+    held: Table, booked: Table, uncharged: Table, bill: str | None, prices: str, teams: Texts | None = None
+) -> Table:
     """Entries of held time with the money of what was booked for it, then what was booked for no held time.
 
     ``bill`` names the bill that charges are from, ``prices`` what stands for it where there is none; what was used without a
-    charge (``Uncharged``) has entries of its own.
+    charge (``Uncharged``) has entries of its own. ``teams`` are those of charges, by their tags.
     """
     alone = booked.take(booked.held < 0)
-    return concat(Entry, [_of_time(held, booked), _of_charges(alone, bill or prices), _of_uncharged(held, uncharged)])
+    return concat(Entry, [_of_time(held, booked), _of_charges(alone, bill or prices, teams), _of_uncharged(held, uncharged)])
 
 
 def _of_time(held: Table, booked: Table) -> Table:
@@ -72,11 +74,14 @@ def _of_time(held: Table, booked: Table) -> Table:
     )  # fmt: skip
 
 
-def _of_charges(booked: Table, told: str) -> Table:
+def _of_charges(booked: Table, told: str, teams: Texts | None) -> Table:
+    team = np.full(len(booked), "", dtype=object)
+    if teams is not None and len(teams):
+        team = np.where(booked.charge >= 0, teams[np.maximum(booked.charge, 0)], "").astype(object)
     return Table(
         Entry,
         {
-            "item": booked.item, "host": booked.host, "day": days_of(booked.start_ns, booked.end_ns),
+            "item": booked.item, "team": team, "host": booked.host, "day": days_of(booked.start_ns, booked.end_ns),
             "source": np.where(booked.charge >= 0, "measured", "given").astype(object),
             "origin": np.full(len(booked), told, dtype=object),
             "rank_ns": np.where(booked.item == IDLE, booked.rank_ns, NULL),
