@@ -22,9 +22,11 @@ from taut.ledger.bill.prices import team_of
 from taut.ledger.bill.rows import Held
 from taut.ledger.bill.traced_time import STRUCTURE, Traced
 from taut.read.trace import read
-from taut.result.types import AnalysisResult
+from taut.result.types import AnalysisResult, LedgerEnergy
 from taut.stored_tables import StoredTables, open_tables
 
+MEASURED = 0.9
+"""Share of a run's time that must be measured for all of its joules to count as measured."""
 SEVERAL = 2
 """From so many findings with a place on, it is looked up whom ranks waited for."""
 
@@ -34,8 +36,7 @@ class Opened(Struct, kw_only=True):
 
     held: Table
     attempts: Table
-    runs: list[tuple[Traced, int]]
-    """Traced runs, each with its wall, ns."""
+    runs: list[BilledRun]
     meters: list[Metered]
     """What measured energy beside runs and logs."""
     uncounted: dict[str, str]
@@ -43,6 +44,16 @@ class Opened(Struct, kw_only=True):
     notes: list[str]
     inputs: list[str]
     name: str
+
+
+class BilledRun(Struct, frozen=True):
+    """A traced run, the job that it is part of, and its wall."""
+
+    run: Traced
+    job: str
+    wall_ns: int
+    energy: LedgerEnergy | None
+    """Who tells its joules."""
 
 
 class _Source(Struct):
@@ -66,7 +77,7 @@ def opened(paths: Sequence[str | Path], prices: Prices, columns: str = "") -> Op
     )  # fmt: skip
     told = _logs(logs, columns, found) if logs else None
     _put_together(told, [_of_folder(one, found) for one in runs.values()], found, prices)
-    found.held = _with_teams(found.held, prices)
+    found.held = _with_teams(found.held, found.attempts, prices)
     return found
 
 
@@ -84,8 +95,6 @@ def _logs(paths: Sequence[str | Path], columns: str, found: Opened) -> _Source:
 
 def _of_folder(run: StoredTables, found: Opened) -> _Source:
     found.inputs.append(f"{run.folder} sha256:{run.digest[:12]}")
-    hosts = dict(zip(run.members.rank.tolist(), run.members.host.tolist(), strict=True))
-    found.meters += metered(run.metrics, hosts) if len(run.metrics) else []
     world = run.about.world_size if run.about is not None else None
     return _Source(run.folder.name, run.attempts, run.actions, world or len(run.members) or None, run)
 
@@ -96,15 +105,27 @@ def _put_together(logs: _Source | None, folders: Sequence[_Source], found: Opene
         for source in folders:
             _once(logs, source)
     told = _held(logs, found, prices) if logs is not None else Table(Held, {}, 0)
-    held, traced = [told], list[Traced]()
+    held, traced = [told], list[tuple[Traced, StoredTables]]()
     for source in folders:
         run = _traced(source)
         if run is None or not len(told) or meets(told, run) is None:
             held.append(_held(source, found, prices))
-        traced += [run] if run is not None else []
-    joined = join(concat(Held, [one for one in held if len(one)]), traced)
-    found.held, found.runs = joined.held, [(run, _wall_ns(run)) for run in traced]
+        if source.run is not None:
+            traced += [(run, source.run)] if run is not None else []
+            found.meters += metered(source.run.metrics) if run is None and len(source.run.metrics) else []
+    joined = join(concat(Held, [one for one in held if len(one)]), [run for run, _ in traced])
+    for (run, stored), job in zip(traced, joined.jobs, strict=True):
+        energy = stored.result.ledger.energy if stored.result is not None and stored.result.ledger is not None else None
+        found.runs.append(BilledRun(run, job, _wall_ns(run), energy))
+        hosts = {rank: run.host_of.get(rank) or rank_place(job, rank) for rank in run.ranks.tolist()}
+        found.meters += metered(stored.metrics, hosts) if len(stored.metrics) else []
+    found.held = joined.held
     found.notes += joined.notes
+
+
+def rank_place(job: str, rank: int) -> str:
+    """What stands for the host of a rank where nobody names it: its meters are its own."""
+    return f"\0{job} {rank}"
 
 
 def _once(logs: _Source, run: _Source) -> None:
@@ -160,9 +181,9 @@ def _traced(source: _Source) -> Traced | None:
     run = source.run
     if run is None or run.about is None or run.result is None or not len(run.cells):
         return None
-    jobs = set(source.attempts.job.tolist())
+    jobs = set(run.attempts.job.tolist())
     located = [one for one in run.result.findings if one.mode != STRUCTURE]
-    executed = np.maximum(source.attempts.last_step, 0)
+    executed = np.maximum(run.attempts.last_step, 0)
     return Traced(
         name=source.name, job=jobs.pop() if len(jobs) == 1 else run.about.name, cells=run.cells, members=run.members,
         actions=run.actions if len(run.actions) else Table(Action, {}, 0), findings=run.result.findings,
@@ -176,7 +197,9 @@ def _traced(source: _Source) -> Traced | None:
 def _measured_by(result: AnalysisResult) -> str:
     """Who measured the joules of a run's cells; empty where nobody did."""
     energy = result.ledger.energy if result.ledger is not None else None
-    return energy.source if energy is not None and energy.source in SOURCES else ""
+    if energy is None or (energy.joules is not None and energy.coverage < MEASURED):
+        return ""  # joules that nobody measured are among them
+    return next((one.name for one in energy.sources if one.name in SOURCES), "")
 
 
 def _wall_ns(run: Traced) -> int:
@@ -184,10 +207,11 @@ def _wall_ns(run: Traced) -> int:
     return int(run.cells.rank_ns.sum() // max(len(run.ranks), 1))
 
 
-def _with_teams(held: Table, prices: Prices) -> Table:
-    """The team of each job as the prices name it, else as its log does."""
+def _with_teams(held: Table, attempts: Table, prices: Prices) -> Table:
+    """The team of each job as the prices name it, by id or name, else as its log does."""
     if not prices.teams or not len(held):
         return held
     names, code = np.unique(held.job.astype(str), return_inverse=True)
-    given = np.array([team_of(prices, job) for job in names.tolist()], dtype=object)[code]
+    called = dict(zip(attempts.job.tolist(), attempts.name.tolist(), strict=True))
+    given = np.array([team_of(prices, job, called.get(job, "")) for job in names.tolist()], dtype=object)[code]
     return held.replace(team=np.where(given != "", given, held.team))

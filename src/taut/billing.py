@@ -10,16 +10,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec.structs import replace
 
-from taut.bill_inputs import Opened, opened
+from taut.bill_inputs import Opened, opened, rank_place
 from taut.core.errors import InputRefused, UsageError
 from taut.core.json_text import json_text
 from taut.core.prices import Prices
 from taut.core.tables import Table, concat
 from taut.ledger.bill.booking import Booking, book, book_at_prices
-from taut.ledger.bill.cash_lines import cash_entries
+from taut.ledger.bill.cash_lines import cash_entries, commitment_entries
 from taut.ledger.bill.cut_rows import cut_at, inside
-from taut.ledger.bill.energy_entries import Energy, energy_of
+from taut.ledger.bill.energy_entries import Energy, beside, energy_of
 from taut.ledger.bill.entries import Entry, entries_of
 from taut.ledger.bill.lines import exact_sums
 from taut.ledger.bill.period import Period, period_of
@@ -132,9 +133,10 @@ def _priced(found: Opened, charges: Charges | None, prices: Prices, wanted: Peri
     entries = concat(Entry, [
         entries_of(held, booking.booked, booking.uncharged, label, prices.origin),
         cash_entries(prices, found.attempts, held, period, booking.unit), drawn.entries,
+        *([commitment_entries(prices, held, period, booking.unit)] if charges is None and period else []),
     ])  # fmt: skip
-    hours = [Hourly(run, wall_ns, _hour(entries, run.job, booking.unit, len(run.ranks))) for run, wall_ns in found.runs]
-    causes = {one.id: _words(one.mode, place_of(one)) for run, _ in found.runs for one in run.findings}
+    hours = [Hourly(one.run, one.wall_ns, _hour(entries, one.job, booking.unit, len(one.run.ranks))) for one in found.runs]
+    causes = {one.id: _words(one.mode, place_of(one)) for billed in found.runs for one in billed.run.findings}
     result = bill_result(Parts(
         entries=entries, booking=booking, period=period, prices=prices, energy=drawn.told, defaults=drawn.defaults,
         recoverable=recoveries(hours, prices), causes=causes, missing=_missing(found, charges, prices),
@@ -165,8 +167,6 @@ def _booked(
 
 def _only_inside(held: Table, booking: Booking, found: Opened) -> tuple[Table, Booking]:
     """Without what was held outside the period of the bill."""
-    from msgspec.structs import replace
-
     start, end = booking.period or (0, 0)
     keep = (held.start_ns < 0) | ((held.start_ns >= start) & (held.end_ns <= end))
     if keep.all():
@@ -192,8 +192,14 @@ def _energy(held: Table, prices: Prices, found: Opened, period: Period | None, u
     counted = np.array([job not in found.uncounted for job in held.job.tolist()], dtype=np.bool_)
     some = held if counted.all() else held.take(counted)
     seconds = 0.0 if period is None else (period[1] - period[0]) / 1e9
-    steps = float(sum(run.executed or len(run.steps) for run, _ in found.runs))
-    return energy_of(some, prices, found.meters, seconds, steps, unit)
+    steps = float(sum(one.run.executed or len(one.run.steps) for one in found.runs))
+    places = some.host.copy()
+    bare = (some.host == "") & (some.rank >= 0)
+    places[bare] = [rank_place(*one) for one in zip(some.job[bare].tolist(), some.rank[bare].tolist(), strict=True)]
+    drawn = energy_of(some, prices, found.meters, seconds, steps, unit, places)
+    whole = max(float(some.rank_ns.sum(dtype=np.float64)), 1.0)
+    undated = [(one.energy, one.wall_ns * len(one.run.ranks) / whole) for one in found.runs if one.energy and not one.run.dated]
+    return replace(drawn, told=beside(drawn.told, undated)) if undated else drawn
 
 
 def _unit(held: Table, found: Opened) -> str:

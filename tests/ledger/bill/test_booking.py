@@ -11,8 +11,11 @@ import pytest
 from bill_months import HOUR, at, held, hour, items, jobs, read
 from focus_bills import usage
 from taut.core.errors import InputRefused
+from taut.core.ids import total
 from taut.core.prices import HostFacts, Prices
+from taut.core.tables import Table
 from taut.ledger.bill.booking import book, book_at_prices
+from taut.ledger.bill.rows import Held
 
 
 def test_an_hour_is_divided_by_accelerator_time_and_the_rest_is_idle(tmp_path: Path) -> None:
@@ -203,3 +206,12 @@ def test_rows_of_version_1_0_have_no_invoice(tmp_path: Path) -> None:
     rows = held(("a", "node1", "05T10:00", "05T11:00", 8))
     found = book(rows, read(tmp_path, [usage("1.0")]))
     assert [(one.id, one.billed, one.closes) for one in found.invoices] == [(None, "20.00", True)]
+
+
+def test_time_beyond_64_bits_on_hosts_that_nobody_names() -> None:
+    day, count = 86_400 * 10**9, 5
+    columns = {"host": np.full(count, "", dtype=object), "accelerators": np.full(count, 100_000),
+               "start_ns": np.full(count, 20_000 * day), "end_ns": np.full(count, 20_001 * day),
+               "rank_ns": np.full(count, 100_000 * day)}  # fmt: skip
+    found = book_at_prices(Table(Held, columns, count), Prices(gpu_hour=Decimal("2.123456789"), currency="EUR"))
+    assert total(found.booked.effective) == count * 100_000 * 24 * 2_123_456_789

@@ -177,9 +177,13 @@ def _at_rate(rank_ns: Ints, rate: Ints, host: Ints) -> Ints:
     if not len(rank_ns):
         return np.zeros(0, dtype=np.int64)
     new = np.append(True, (host[1:] != host[:-1]) | (rate[1:] != rate[:-1]))
+    # Where no host is named all jobs share one: their time together may not fit 64 bits, and is taken in stretches that do.
+    most = max(1, (1 << 62) // int(rank_ns.max()))
+    new[:: min(most, len(new))] = True
     first = np.flatnonzero(new)
-    total = np.add.reduceat(rank_ns, first)
-    whole = np.array([round(int(r) * int(t) / HOUR_NS) for r, t in zip(rate[first], total, strict=True)], dtype=np.int64)
+    total, hour = np.add.reduceat(rank_ns, first), int(HOUR_NS)
+    pairs = zip(rate[first].tolist(), total.tolist(), strict=True)
+    whole = np.array([(2 * r * t + hour) // (2 * hour) for r, t in pairs], dtype=np.int64)
     return parted(whole, rank_ns, first)
 
 

@@ -8,10 +8,13 @@ from fnmatch import fnmatchcase
 import numpy as np
 
 from taut.core.array_types import Texts
+from taut.core.ids import total
 from taut.core.prices import Prices, Sla
 from taut.core.tables import Table, concat
 from taut.ledger.bill.entries import Entry
 from taut.ledger.bill.period import DAY_NS, Period
+from taut.ledger.bill.prices import rates_at, unused_commitment_units
+from taut.ledger.bill.rows import UNIT
 
 HOUR_NS = Decimal(3_600_000_000_000)
 BROKEN = ("discarded", "discarded at most", "restore", "detect+recover", "unfinished")
@@ -70,9 +73,10 @@ def _penalties(prices: Prices, attempts: Table, held: Table, period: Period | No
     if not prices.sla:
         return out
     lost, whole = _lost(held)
+    called = dict(zip(attempts.job.tolist(), attempts.name.tolist(), strict=True))
     for job, (submit, start, end) in _spans(attempts).items():
-        sla = next((one for one in prices.sla if fnmatchcase(job, one.jobs)), None)
-        if sla is None or not _counts(end, period):
+        sla = next((one for one in prices.sla if fnmatchcase(job, one.jobs) or fnmatchcase(called[job], one.jobs)), None)
+        if sla is None or not _counts(end - 1, period):  # one that ends with the period is of it
             continue
         since = submit if submit >= 0 else start
         hours = Decimal(end - since) / HOUR_NS if since >= 0 else None
@@ -103,6 +107,18 @@ def _lost(held: Table) -> tuple[dict[str, int], dict[str, int]]:
         whole[job] = whole.get(job, 0) + ns
         lost[job] = lost.get(job, 0) + (ns if bad else 0)
     return lost, whole
+
+
+def commitment_entries(prices: Prices, held: Table, period: Period, unit: int) -> Table:
+    """What is committed by the prices and was not used in a period; with a bill, that says so itself."""
+    if all(rate.kind != "committed" or rate.accelerators is None for rate in prices.rates):
+        return Table(Entry, {}, 0)
+    served = rates_at(prices, held.host, held.start_ns).rate
+    units = unused_commitment_units(prices, lambda row: total(held.rank_ns[served == row]), *period)
+    return Table(Entry, {
+        "item": np.array(["unused commitment"], dtype=object), "money": np.array([units // (UNIT // unit)]),
+        "origin": np.array([f"{prices.origin}: committed rates"], dtype=object), "priced": np.ones(1, dtype=np.int8),
+    }, 1)  # fmt: skip
 
 
 def _spans(attempts: Table) -> dict[str, tuple[int, int, int]]:

@@ -9,18 +9,19 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from taut.core.array_types import Floats, Ints, Mask, Texts
 from taut.core.prices import Prices
 from taut.core.tables import Table, concat
 from taut.ledger.bill.electricity import Site, site
-from taut.ledger.bill.energy import bill_energy, held_energy, network_energy, sci
+from taut.ledger.bill.energy import bill_energy, held_energy, host_energy, network_energy, sci
 from taut.ledger.bill.entries import Entry, days_of
 from taut.ledger.bill.meters import SOURCES, Metered
 from taut.ledger.bill.rows import UNIT
-from taut.ledger.bill.sources import Joules
+from taut.ledger.bill.sources import FILLED, Joules
 from taut.ledger.state_power import SPLIT_W, split_watts
-from taut.result.types import BillEnergy
+from taut.result.types import BillEnergy, EnergySource, Estimate, LedgerEnergy
 
 SHARED = ("fate", "cause", "job", "team", "host", "rank")
 """What entries of energy have from the time that it was drawn in."""
@@ -37,17 +38,28 @@ class Energy(Struct, frozen=True):
 
 
 def energy_of(
-    held: Table, prices: Prices, meters: Sequence[Metered], period_s: float, steps: float, unit: int = UNIT
+    held: Table,
+    prices: Prices,
+    meters: Sequence[Metered],
+    period_s: float,
+    steps: float,
+    unit: int = UNIT,
+    places: Texts | None = None,
 ) -> Energy:
-    """Energy of all held time; ``period_s`` is how long the network was on, ``steps`` the work that carbon is shared over."""
-    found = held_energy(held, prices, meters, _told(held))
+    """Energy of all held time; ``period_s`` is how long the network was on, ``steps`` the work that carbon is shared over.
+
+    ``places`` are hosts as the meters call them, where that is not as the rows do.
+    """
+    there = held if places is None else held.replace(host=places)
+    found = held_energy(there, prices, meters, _told(held))
     network = network_energy(prices, period_s, None)
     parts, notes = [], list[str]()
     if np.isfinite(found.joules).any() and found.sources:
         drawn = [(found.joules, _how(found), _from(found, prices))]
-        if prices.host_w is not None:
-            beside = held.rank_ns.astype(np.float64) * 1e-9 * prices.host_w
-            drawn.append((beside, _words("modelled", len(held)), _words(f"{prices.origin}: power.host_w", len(held))))
+        beside = host_energy(there, prices, meters)
+        # A node that was measured whole has its host in it already.
+        if np.isfinite(beside.joules).any() and (prices.host_w is not None or all(one.kind != "node" for one in meters)):
+            drawn.append((beside.joules, _how(beside), _of_hosts(beside, prices)))
         for joules, how, origin in drawn:
             entries, said = _of(held, joules, how, origin, prices, unit)
             parts.append(entries)
@@ -58,6 +70,28 @@ def energy_of(
     return Energy(
         entries, _with_sci(bill_energy(held, found, network), entries, held, prices, steps), notes, _defaults(found, prices)
     )
+
+
+def beside(told: BillEnergy, runs: Sequence[tuple[LedgerEnergy, float]]) -> BillEnergy:
+    """With the sources of runs that have no dates: their meters cannot be held against other times again.
+
+    Each run comes with its share of all held time. A source that knows of nearly all of it widens the interval.
+    """
+    known = {one.name for one in told.sources}
+    joules: dict[str, float] = {}
+    coverage: dict[str, float] = {}
+    for energy, share in runs:
+        for one in energy.sources:
+            if one.name not in known and one.name in SOURCES:
+                joules[one.name] = joules.get(one.name, 0.0) + one.joules
+                coverage[one.name] = coverage.get(one.name, 0.0) + one.coverage * share
+    more = [EnergySource(name=name, joules=sum_j, coverage=min(coverage[name], 1.0)) for name, sum_j in joules.items()]
+    whole = [one.joules for one in more if one.coverage >= FILLED]
+    if told.joules is None or not whole:
+        return replace(told, sources=[*more, *told.sources])
+    value, low, high = told.joules.value, told.joules.lo, told.joules.hi
+    ends = [value, *whole, *(one for one in (low, high) if one is not None)]
+    return replace(told, sources=[*more, *told.sources], joules=Estimate(value=value, lo=min(ends), hi=max(ends)))
 
 
 def _told(held: Table) -> Mapping[str, Floats]:
@@ -75,6 +109,10 @@ def _how(found: Joules) -> Texts:
 def _from(found: Joules, prices: Prices) -> Texts:
     best = found.source or "nobody"
     return np.where(found.measured, f"power: {best}", f"{prices.origin}: power by state").astype(object)
+
+
+def _of_hosts(found: Joules, prices: Prices) -> Texts:
+    return np.where(found.measured, "power of hosts: counter", f"{prices.origin}: power.host_w").astype(object)
 
 
 def _words(text: str, count: int) -> Texts:
@@ -122,8 +160,6 @@ def _network(joules: float, prices: Prices) -> Table:
 
 def _with_sci(told: BillEnergy, entries: Table, held: Table, prices: Prices, steps: float) -> BillEnergy:
     """With carbon per unit of work, as the specification of software carbon intensity has it: running and making."""
-    from msgspec.structs import replace
-
     kg = entries.kg_co2e[np.isfinite(entries.kg_co2e)] if len(entries) else np.zeros(0)
     seconds = float(held.rank_ns.sum(dtype=np.float64)) * 1e-9
     units, unit = (steps, "step") if steps > 0 else (seconds / 3600, "accelerator hour")

@@ -29,15 +29,18 @@ class Joined(Struct):
     """Held time of everything, and what was decided on the way."""
 
     held: Table
+    jobs: list[str]
+    """The job of each run."""
     notes: list[str]
 
 
 def join(attempts: Table, runs: Sequence[Traced]) -> Joined:
     """One table out of the held time of attempts and the cells of runs."""
-    found, notes, cells = attempts, list[str](), list[Table]()
+    found, notes, cells, jobs = attempts, list[str](), list[Table](), list[str]()
     for run in runs:
         rows = traced_time(run)
         met = _met(found, rows, run)
+        jobs.append(met or run.job)
         if met is None:
             cells.append(rows)
             continue
@@ -53,7 +56,7 @@ def join(attempts: Table, runs: Sequence[Traced]) -> Joined:
             said.append(f"{run.told}: when, its logs do not tell; the job's time is divided in its proportions")
         found = concat(Held, [found.take(~mine), _divided(rest, rows, run), spares])
         notes += said
-    return Joined(concat(Held, [found, *cells]), notes)
+    return Joined(concat(Held, [found, *cells]), jobs, notes)
 
 
 def meets(attempts: Table, run: Traced) -> str | None:
