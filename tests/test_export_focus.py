@@ -91,7 +91,8 @@ def test_what_was_exported_closes_as_a_bill_of_the_same_jobs(priced: Path) -> No
     taut_("export", priced, "--to", "focus", "--parquet", "-o", priced.parent / "out.parquet")
     assert pq.read_table(priced.parent / "out.parquet").num_rows == 3
     again = taut_("bill", priced.parent / "sacct.txt", "--focus", priced.parent / "out.parquet", "--json")
-    assert json.loads(again.stdout)["accrual"] == {"ledger": "30.00", "effective": "30.00", "residual": "0.00", "closes": True}
+    accrual = json.loads(again.stdout)["accrual"]
+    assert [accrual[key] for key in ("ledger", "effective", "residual", "closes")] == ["30.00", "30.00", "0.00", True]
 
 
 def test_without_a_file_it_is_added_to_the_bill_and_replaced(charged: Path) -> None:
