@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bill_months import HOUR, at, held, hour, iso, ordinary, read
+from bill_months import HOUR, PERIOD, at, held, hour, iso, ordinary, read
 from focus_bills import Row, bill
 from taut.core.prices import HostFacts, Prices
 from taut.core.tables import Table
@@ -66,7 +66,7 @@ def test_a_file_that_was_delivered_twice(tmp_path: Path) -> None:
     paid = [row for row in rows if float(row["EffectiveCost"]) or float(row["BilledCost"])]
     files = [bill(tmp_path, rows, "a.csv"), bill(tmp_path, rows, "b.csv")]
     booking = book(table, read_focus(files))
-    assert kinds(booking) == [("duplicated line", cost(paid), len(paid))]
+    assert kinds(booking) == [("duplicated line", cost(rows), len(paid))]
     assert "b.csv" in booking.defects[0].because
 
 
@@ -133,6 +133,15 @@ def test_a_bill_in_local_time(tmp_path: Path, hours: int) -> None:
     assert [(one.kind, one.money) for one in booking.defects] == [("time zone", "0.00")]
     assert f"{abs(hours)} h {'earlier' if hours > 0 else 'later'}" in booking.defects[0].because
     assert int(booking.uncharged.effective.sum()) == 0
+
+
+def test_a_bill_in_local_time_of_a_local_month(tmp_path: Path) -> None:
+    always = [hour(f"node{i}", iso(at("05T00:00") + h * HOUR)[:19]) | PERIOD for i in range(8) for h in range(0, 96, 5)]
+    times = [("a", f"node{i}", at("04T22:00") + h * HOUR) for i in range(8) for h in range(0, 96, 5)]
+    table = held(*((job, host, iso(time)[:19], iso(time + HOUR)[:19], 8) for job, host, time in times))
+    booking = found(tmp_path, always, table)
+    assert [(one.kind, one.money) for one in booking.defects] == [("time zone", "0.00")]
+    assert (booking.period, booking.uncharged.effective.sum()) == ((at("04T22:00"), at("08T22:00")), 0)
 
 
 def test_a_bill_of_another_cluster_is_said_once(tmp_path: Path) -> None:

@@ -112,10 +112,13 @@ def _check(held: Table, charges: Charges, prices: Prices | None, period: Period 
     known = Hosts(names, facts.resources)
     met = meet(Charged(charges.table, charges.version, [], {}), known)
     rows = ChargeRows(charges, Met(met.host[index], met.names), index, currency)
-    whole = period or rows.own_period() or (0, 0)
+    month = rows.own_period()
+    whole = period or month or (0, 0)
     holdings = Holdings(held, code, whole)
     found, by_ns = time_zone.find(rows, holdings)
-    rows.moved(by_ns)
+    if by_ns and rows.moved(by_ns) and whole == (month or whole):  # the month is a local one as well
+        whole = whole[0] + by_ns, whole[1] + by_ns
+        holdings = Holdings(held, code, whole)
     rows.cut(whole)
     before = rows.effective.copy(), rows.billed.copy()
     found += of_rows(rows)

@@ -103,10 +103,24 @@ class ChargeRows:
         """Which charges are one of some items."""
         return np.isin(self.item, [CODE[item] for item in items])
 
-    def moved(self, by_ns: int) -> None:
-        """Put all charges for less than a day at another time."""
-        by = np.where((self.spans.start != NO_TIME) & (self.spans.length < DAY_NS), by_ns, 0)
-        self.spans = Spans(self.host, self.spans.start + by, self.spans.end + by)
+    def moved(self, by_ns: int) -> bool:
+        """Put all charges for less than a day at another time; whether billing periods move with them.
+
+        They do unless that puts more charges outside: most who write local times mean a local month.
+        """
+        short = (self.spans.start != NO_TIME) & (self.spans.length < DAY_NS)
+        before = int((self._outside() & short).sum())
+        self.spans = Spans(self.host, self.spans.start + np.where(short, by_ns, 0), self.spans.end + np.where(short, by_ns, 0))
+        local = before < int((self._outside() & short).sum())
+        if local:
+            by = np.where(self.billing.start != NO_TIME, by_ns, 0)
+            self.billing = Spans(self.host, self.billing.start + by, self.billing.end + by)
+        return local
+
+    def _outside(self) -> Mask:
+        """Charges that lie outside their billing period, at least in part."""
+        found: Mask = (self.spans.start < self.billing.start) | (self.spans.end > self.billing.end)
+        return found
 
     def own_period(self) -> Period | None:
         """The billing periods of the bill together; else what its charges cover; None for a bill without times."""

@@ -52,7 +52,7 @@ def of_currencies(charges: Charges, chosen: Mask) -> list[Defect]:
     for one in np.unique(code[~chosen]).tolist():
         some = ~chosen & (code == one)
         money = _sum(v.table["EffectiveCost"], v.table["BilledCost"], some)
-        because = f"{int(some.sum()):,} charges are in {texts[one]} and were left out: no currency is added to another"
+        because = f"{int(some.sum()):,} charges over {money:f} {texts[one]} were left out: no currency is added to another"
         found.append(Defect(
             kind=CURRENCY, rows=int(some.sum()), places=list(v.places(some)), money=f"{money:f}", currency=texts[one],
             because=because,

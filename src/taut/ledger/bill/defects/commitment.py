@@ -12,6 +12,8 @@ from taut.ledger.bill.exact_parts import amount
 KIND = "commitment exceeded"
 # Quantities of many rows are rounded each.
 SLACK = 1.001
+# Used beyond this is another measure than what was bought.
+MOST = 2
 
 
 def find(rows: ChargeRows) -> list[Found]:
@@ -27,7 +29,8 @@ def find(rows: ChargeRows) -> list[Found]:
     return [
         _found(rows, str(ids[one]), np.flatnonzero(used & (code == one)), quantity, float(limits[one]), float(spent[one]))
         for one in beyond.tolist()
-        if _comparable(rows, bought & (code == one), used & (code == one)) and _dearer(rows, bought, code == one)
+        if _comparable(rows, bought & (code == one), used & (code == one))
+        and _same_measure(rows, code == one, float(limits[one]), float(spent[one]))
     ]
 
 
@@ -40,16 +43,13 @@ def _comparable(rows: ChargeRows, bought: Mask, used: Mask) -> bool:
     return bool(span.start[bought].min() <= span.start[used].min() and span.end[bought].max() >= span.end[used].max())
 
 
-def _dearer(rows: ChargeRows, bought: Mask, mine: Mask) -> bool:
-    """Whether cost says so too: some exporters count plans, not units, in a purchase.
+def _same_measure(rows: ChargeRows, mine: Mask, limit: float, spent: float) -> bool:
+    """Whether the purchase counts what usage counts: some exporters count plans in it, or what is bought for an hour.
 
-    What is used and unused costs together what was paid; where that was earlier, nothing may be left unused.
+    What is partly unused is not exceeded; cost tells nothing, because a part may have been paid in advance.
     """
-    paid = int(rows.billed[bought & mine].sum())
-    spread = mine & rows.v.there("CommitmentDiscountStatus") & rows.kept & ~rows.v.correction()
-    if paid > 0:
-        return int(rows.effective[spread].sum()) > paid * SLACK
-    return not (spread & rows.v.is_("CommitmentDiscountStatus", "Unused")).any()
+    unused = mine & rows.v.is_("CommitmentDiscountStatus", "Unused") & rows.kept
+    return spent <= MOST * limit and not unused.any()
 
 
 def _found(rows: ChargeRows, name: str, some: Ints, quantity: Floats, limit: float, spent: float) -> Found:

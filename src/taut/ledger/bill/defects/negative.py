@@ -12,9 +12,7 @@ from taut.ledger.bill.defects.found import Found, whole
 
 KIND = "negative charge"
 # Words by which providers name what they give back, in whatever column.
-_GIVEN_BACK = re.compile(
-    r"refund|credit|discount|rebate|revers|adjust|correct|negation|waive|compensat|goodwill|cancel|savings", re.IGNORECASE
-)
+_GIVEN_BACK = re.compile(r"refund|credit|discount|rebate|revers|correct|negation|savings", re.IGNORECASE)
 TOLD_BY = ("ChargeDescription", "SkuMeter", "ServiceName")
 
 
