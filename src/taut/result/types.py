@@ -2272,3 +2272,38 @@ class FocusRow(Part, frozen=True, kw_only=True):
     x_taut_fate: str | None = None
     x_taut_cause: str | None = None
     x_taut_job: str | None = None
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# taut audit
+
+
+class AuditVerification(Part, frozen=True, kw_only=True):
+    """Whether an audit log, and the run it was asked of, are what was recorded."""
+
+    ok: bool
+    """Nothing was changed, dropped or reordered, as far as the log itself and what was given can tell."""
+    anchored: bool
+    """It agrees with something that its keeper cannot change. Without, it is only consistent in itself."""
+    anchor: Literal["key", "checkpoint", "witness"] | None
+    """What it agrees with; the strongest of those given."""
+    records: int
+    """Records that the log says it has."""
+    root: str | None
+    """Root of the records that are kept, base64 as in checkpoints; null where none is."""
+    first_bad: int | None
+    """Index of the first record that is not as it was written; null where all are."""
+    kept: int
+    """Records before it, which are as they were written."""
+    anchored_records: int = 0
+    """Records, from the first on, that the anchor holds."""
+    log: str | None = None
+    """Name of the log, as its first record tells it."""
+    redacted: int = 0
+    """Texts that were taken out, and recorded as such."""
+    pruned: int = 0
+    """Records whose time was over: their hashes are kept."""
+    run: str | None = None
+    """The run folder whose files and proof were checked too."""
+    says: str | None = None
+    """What is wrong; null where nothing is."""
