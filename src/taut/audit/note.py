@@ -130,10 +130,10 @@ def _signature(line: str) -> tuple[str, bytes, bytes]:
 
 
 def is_signed_by(note: str, key: Key) -> bool:
-    """Whether a key signed a note. Lines of other keys do not count; a wrong line of this one spoils the note."""
+    """Whether a key signed a note, once. Lines of other keys do not count; a wrong line of this one spoils the note."""
     text, lines = parted(note)
     own = [signature for name, id_, signature in lines if (name, id_) == (key.name, key.id)]
-    return bool(own) and all(key.verifies(text, signature) for signature in own)
+    return len(own) == 1 and key.verifies(text, own[0])
 
 
 def decoded(text: str) -> bytes:
