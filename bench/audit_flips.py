@@ -102,6 +102,7 @@ def main() -> None:
     part, parts = map(int, asked.part.split("/"))
     began = time.monotonic()
     with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as place:
+        os.environ["XDG_CONFIG_HOME"] = place
         path = Path(place) / "audit.db"
         data = written(path, asked.seed)
         with open_log(path) as log:

@@ -205,3 +205,11 @@ def test_long_records_are_salvaged_too(tmp_path: Path) -> None:
             log.append(VERB, {"long": "x" * size})
         rows = log.raw()
     assert salvaged(path) == rows
+
+
+def test_a_schema_that_is_no_text_is_damage_too(tmp_path: Path) -> None:
+    path = written(tmp_path / "audit.db", 3)
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b"CREATE TABLE records", b"CREATE \xd4ABLE records"))
+    found = verify(path)
+    assert (found.ok, found.kept) == (False, 3)

@@ -62,6 +62,8 @@ def connected(path: Path, create: bool = False) -> Iterator[sqlite3.Connection]:
             yield connection
     except sqlite3.Error as error:
         raise failure(path, error) from None
+    except UnicodeDecodeError:  # SQLite names what it cannot read, and the name itself is damaged
+        raise damaged(path, "names in it are no text") from None
 
 
 def failure(path: Path, error: sqlite3.Error) -> AuditError:

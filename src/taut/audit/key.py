@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -66,6 +67,26 @@ def _made(path: Path) -> Ed25519PrivateKey:
         return _loaded(path)
     except OSError as error:
         raise AuditError(f"{path}: no key can be made there ({error.strerror}); nothing is signed") from None
+
+
+def last_signed(origin: str) -> str | None:
+    """The last checkpoint of a log that this user signed, kept beside the key; None where none is known."""
+    try:
+        return _memory(origin).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def remember(origin: str, note: str) -> None:
+    """Keep the last checkpoint that was signed: a log that was set back since is not signed again."""
+    path = _memory(origin)
+    with suppress(OSError):  # then a log that is set back is found by whoever kept a checkpoint
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        put(path, note.encode())
+
+
+def _memory(origin: str) -> Path:
+    return config_folder() / "signed" / f"{sha256(origin.encode()).hexdigest()[:32]}.txt"
 
 
 def put_new(path: Path, data: bytes) -> None:

@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from taut.audit.checkpoint import Checkpoint, Proof
+from taut.audit.checkpoint import Checkpoint, Proof, checkpoint_of
 from taut.audit.database import connected, damaged, is_new, lay_out, rows, writing
-from taut.audit.merkle import HASH_BYTES, Frontier, inclusion, leaf_hash
+from taut.audit.key import last_signed, remember
+from taut.audit.merkle import HASH_BYTES, Frontier, inclusion, leaf_hash, root_of
 from taut.audit.note import signed
 from taut.audit.record import (
     BEGIN,
@@ -40,6 +41,11 @@ if TYPE_CHECKING:
 
 ORIGIN = "taut/audit/"
 """How the names of logs begin; 16 random bytes follow."""
+SIGNED = "SELECT note FROM checkpoints"
+SET_BACK = (
+    "was set back or replaced since its first {} records were signed, and is not signed again; "
+    "bring it back from a copy, or move it away to begin anew"
+)
 
 
 class Row(NamedTuple):
@@ -72,6 +78,8 @@ class Appended:
     body: bytes
     proof: Proof | None
     """None where it was not signed."""
+    unsigned: str = ""
+    """Why not, where a key was given."""
 
 
 class Log:
@@ -96,9 +104,19 @@ class Log:
             index, body = self._put(kind, details, tree, at_ns)
             if also is not None:
                 also(index)
-            note = None if key is None else self._sign(tree, key)
+            note, unsigned = self._try_to_sign(tree, key)
         self._written = True
-        return Appended(index, body, None if note is None else Proof(index, path, note, body))
+        if note is None:
+            return Appended(index, body, None, unsigned)
+        remember(self.origin(), note)
+        return Appended(index, body, Proof(index, path, note, body))
+
+    def _try_to_sign(self, tree: Frontier, key: Ed25519PrivateKey | None) -> tuple[str | None, str]:
+        """A signed checkpoint, or why there is none: the record is to be written all the same."""
+        try:
+            return (None, "") if key is None else (self._sign(tree, key), "")
+        except AuditError as error:
+            return None, str(error)
 
     def _begin(self, at_ns: int | None) -> None:
         """Name the log in its first record, if it has none yet."""
@@ -142,15 +160,27 @@ class Log:
     def _sign(self, tree: Frontier, key: Ed25519PrivateKey) -> str:
         """A signed checkpoint of the tree, kept in the log."""
         origin = self.origin()
+        self._check_not_set_back(origin, tree.size)
         note = signed(str(Checkpoint(origin, tree.size, tree.root())), origin, key)
         self._connection.execute("INSERT OR REPLACE INTO checkpoints VALUES (?, ?)", (tree.size, note.encode()))
         return note
+
+    def _check_not_set_back(self, origin: str, size: int) -> None:
+        """Refuse to sign a log that does not go on from what was signed before: two histories would both be proven."""
+        kept = last_signed(origin)
+        if kept is None or kept.encode() in {note for (note,) in rows(self._connection, SIGNED, tuple[bytes])}:
+            return
+        top = checkpoint_of(kept)
+        if top.size > size or root_of([row.leaf for row in self.raw()[: top.size]]) != top.root:
+            raise AuditError(f"{self.path}: {SET_BACK.format(top.size)}")
 
     def sign(self, key: Ed25519PrivateKey) -> str:
         """A signed checkpoint of all records."""
         with Held(), writing(self._connection):
             self._check_written()
-            return self._sign(self.frontier(), key)
+            note = self._sign(self.frontier(), key)
+        remember(self.origin(), note)
+        return note
 
     def origin(self) -> str:
         """The name of this log: random, told by its first record."""
@@ -197,6 +227,7 @@ class Log:
             self._check_written()
             entry, leaves = self.entry(index), [row.leaf for row in self.raw()]
             note = self._sign(self.frontier(), key)
+        remember(self.origin(), note)
         return Proof(index, tuple(inclusion(leaves, index)), note, entry.body or b"")
 
     def take_out(self, index: int, body: bool, texts: Texts | None) -> None:

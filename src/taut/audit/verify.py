@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -59,17 +59,20 @@ class Unfollowed(ValueError):
     """A record that names another root than those before it make."""
 
 
-def verify(path: Path, anchors: Anchors | None = None) -> AuditVerification:
-    """Check a whole log: every record, text, root and checkpoint, and whether it agrees with what is given from outside."""
+def verify(path: Path, anchors: Anchors | None = None, notes: Sequence[str] = ()) -> AuditVerification:
+    """Check a whole log: every record, text, root and checkpoint, and whether it agrees with what is given from outside.
+
+    ``notes`` are further checkpoints that must fit, such as that of a run's proof.
+    """
     try:
         with open_log(path) as log:
             found = _Found.of(log)
     except DamagedLog as error:
         found = _Found(salvaged(path), None, None, [], [str(error)])
+    found = replace(found, notes=[*found.notes, *notes])
     walk = _walked(found.rows)
     why = _judged(walk, found)
-    good = [] if anchors is None else _anchored(walk, found.notes, anchors)
-    return _result(walk, found, why, anchors, good)
+    return _result(walk, found, why, [] if anchors is None else _anchored(walk, found.notes, anchors))
 
 
 @dataclass(frozen=True)
@@ -238,9 +241,7 @@ def _fits(walk: _Walk, top: Checkpoint) -> bool:
     return top.origin == walk.origin and top.size < len(walk.roots) and walk.roots[top.size] == top.root
 
 
-def _result(
-    walk: _Walk, found: _Found, why: str, given: Anchors | None, anchors: Sequence[_Anchor]
-) -> AuditVerification:  # fmt: skip
+def _result(walk: _Walk, found: _Found, why: str, anchors: Sequence[_Anchor]) -> AuditVerification:
     failed = next((one.why for one in anchors if one.why), "")
     records = max(found.size or 0, found.rows[-1].id + 1 if found.rows else 0)
     bad = why or failed

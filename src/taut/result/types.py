@@ -11,10 +11,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 from decimal import Decimal
-from typing import Annotated, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType, field
+
+if TYPE_CHECKING:
+    from taut.core.array_types import Json
+else:
+    Json = Any  # as there: whatever it holds
 
 SCHEMA = 2
 """Version of the keys: raised when one is renamed, removed or changes its meaning, not when one is added."""
@@ -2307,3 +2312,82 @@ class AuditVerification(Part, frozen=True, kw_only=True):
     """The run folder whose files and proof were checked too."""
     says: str | None = None
     """What is wrong; null where nothing is."""
+
+
+class AuditRecord(Part, frozen=True, kw_only=True):
+    """A record of the audit trail, with its texts where they are still kept."""
+
+    index: int
+    """Its place in the log, from 0 on."""
+    kind: str | None
+    """begin, verb, decision, outcome, redaction or prune; null once its time was over."""
+    at: str | None
+    """When, by the clock of the machine that wrote it, UTC."""
+    version: str | None
+    """Of taut."""
+    details: dict[str, Json]
+    """What was recorded, by kind (docs/audit.md); a text that was taken out is null."""
+    redacted: list[str] = field(default_factory=list)
+    """Places of texts that were taken out."""
+    sha256: str
+    """Hash of the leaf, hex."""
+
+
+class AuditLogResult(Part, frozen=True, kw_only=True):
+    """What ``taut audit log --json`` prints."""
+
+    schema: int = SCHEMA
+    log: str
+    """Name of the log."""
+    size: int
+    """Records in it."""
+    root: str
+    """Root of all of them, base64."""
+    records: list[AuditRecord]
+    """Those asked for, oldest first."""
+
+
+class AuditLink(Part, frozen=True, kw_only=True):
+    """A record on the way from an outcome down to what was read."""
+
+    depth: int
+    """Steps from where the question began."""
+    record: AuditRecord
+
+
+class AuditWhyResult(Part, frozen=True, kw_only=True):
+    """What ``taut audit why --json`` prints."""
+
+    schema: int = SCHEMA
+    log: str
+    """Name of the log."""
+    chain: list[AuditLink]
+    """What was asked about first, then what it rests on."""
+
+
+class AuditOutcome(Part, frozen=True, kw_only=True):
+    """What ``taut audit outcome --json`` prints: what a decision was expected to bring, and what it brought."""
+
+    schema: int = SCHEMA
+    record: int
+    """Its own record."""
+    decision: int
+    """Record of the decision."""
+    expected_saving: Estimate | None
+    """Share of the step time, 0–1; null where the decision says none."""
+    expected_from: Literal["given", "finding"] | None
+    """Who expected it: the decision itself, or the finding that it answers."""
+    measured_saving: Estimate | None
+    """Share of the step time, 0–1, negative where steps took longer; null where steps are too few to tell."""
+    says: Literal["kept", "missed", "unclear"]
+    """Kept: at least the least that was expected, with 95 % confidence; missed: less, likewise; else unclear."""
+
+
+RESULTS.update(
+    {
+        "audit log": AuditLogResult,
+        "audit why": AuditWhyResult,
+        "audit verify": AuditVerification,
+        "audit outcome": AuditOutcome,
+    }
+)
