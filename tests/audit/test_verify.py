@@ -213,3 +213,15 @@ def test_a_schema_that_is_no_text_is_damage_too(tmp_path: Path) -> None:
     path.write_bytes(data.replace(b"CREATE TABLE records", b"CREATE \xd4ABLE records"))
     found = verify(path)
     assert (found.ok, found.kept) == (False, 3)
+
+
+def test_a_salt_has_one_spelling(tmp_path: Path) -> None:
+    path = written(tmp_path / "audit.db", 9)
+    with open_log(path) as log:
+        texts, salt = log.raw()[4].texts, log.entry(4).texts["/inputs/0/name"].salt
+    assert texts is not None
+    other = texts.replace(salt.encode(), salt.upper().encode())  # the same bytes of salt, so the hash would still fit
+    assert other != texts
+    sql(path, f"UPDATE records SET texts = x'{other.hex()}' WHERE id = 4")
+    found = verify(path)
+    assert (found.ok, found.first_bad) == (False, 4)

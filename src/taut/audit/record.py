@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -29,6 +30,7 @@ BEGIN, VERB, DECISION, OUTCOME, REDACTION, PRUNE = "begin", "verb", "decision", 
 SALTED = "salted"
 """The key of a hash that stands for a text."""
 SALT_BYTES = 32
+_SALT = re.compile(f"[0-9a-f]{{{2 * SALT_BYTES}}}")
 EXACT = (1 << 53) - 1
 """Whole numbers beyond this have no exact form in canonical JSON: they are written as text."""
 
@@ -152,6 +154,10 @@ def decoded_texts(data: bytes | None) -> Texts:
         return {}
     try:
         texts = msgspec.json.decode(data, type=Texts)
-        return {place: kept for place, kept in texts.items() if bytes.fromhex(kept.salt)}
+        salts = {kept.salt for kept in texts.values()}
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise ValueError(f"has texts that cannot be read ({error})") from None
+    # One spelling only: hexadecimal letters of the other case, or blanks, would be a change that no hash shows.
+    if msgspec.json.encode(texts) != data or not all(_SALT.fullmatch(salt) for salt in salts):
+        raise ValueError("has texts that are not spelled as they were written")
+    return texts
