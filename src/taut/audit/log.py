@@ -13,17 +13,13 @@ import time
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from taut.audit.checkpoint import Checkpoint, Proof, checkpoint_of
 from taut.audit.database import connected, damaged, is_new, lay_out, rows, writing
-from taut.audit.key import last_signed, remember
 from taut.audit.merkle import HASH_BYTES, Frontier, inclusion, leaf_hash, root_of
-from taut.audit.note import signed
 from taut.audit.record import (
     BEGIN,
     Detail,
@@ -39,8 +35,11 @@ from taut.core.signals import Held
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+    from taut.audit.checkpoint import Proof
+
 ORIGIN = "taut/audit/"
 """How the names of logs begin; 16 random bytes follow."""
+GROW = "UPDATE head SET size = ?, root = ?, peaks = ? WHERE id = 0"
 SIGNED = "SELECT note FROM checkpoints"
 SET_BACK = (
     "was set back or replaced since its first {} records were signed, and is not signed again; "
@@ -58,8 +57,7 @@ class Row(NamedTuple):
     texts: bytes | None
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True):
     """A record in its log."""
 
     index: int
@@ -70,8 +68,7 @@ class Entry:
     texts: Texts
 
 
-@dataclass(frozen=True)
-class Appended:
+class Appended(msgspec.Struct, frozen=True):
     """A record that is on disk."""
 
     index: int
@@ -108,6 +105,10 @@ class Log:
         self._written = True
         if note is None:
             return Appended(index, body, None, unsigned)
+        # What only signing needs is loaded here: most verbs sign nothing, and recording them is to take no time.
+        from taut.audit.checkpoint import Proof
+        from taut.audit.key import remember
+
         remember(self.origin(), note)
         return Appended(index, body, Proof(index, path, note, body))
 
@@ -133,7 +134,10 @@ class Log:
         beside = msgspec.json.encode(texts) if texts else None
         self._connection.execute("INSERT INTO records VALUES (?, ?, ?, ?)", (index, leaf, body, beside))
         head = (tree.size, tree.root(), b"".join(tree.peaks))
-        self._connection.execute("INSERT OR REPLACE INTO head VALUES (0, ?, ?, ?)", head)
+        change = (
+            "UPDATE head SET size = ?, root = ?, peaks = ? WHERE id = 0" if index else "INSERT INTO head VALUES (0, ?, ?, ?)"
+        )
+        self._connection.execute(change, head)
         return index, body
 
     def frontier(self) -> Frontier:
@@ -159,6 +163,9 @@ class Log:
 
     def _sign(self, tree: Frontier, key: Ed25519PrivateKey) -> str:
         """A signed checkpoint of the tree, kept in the log."""
+        from taut.audit.checkpoint import Checkpoint
+        from taut.audit.note import signed
+
         origin = self.origin()
         self._check_not_set_back(origin, tree.size)
         note = signed(str(Checkpoint(origin, tree.size, tree.root())), origin, key)
@@ -167,6 +174,9 @@ class Log:
 
     def _check_not_set_back(self, origin: str, size: int) -> None:
         """Refuse to sign a log that does not go on from what was signed before: two histories would both be proven."""
+        from taut.audit.checkpoint import checkpoint_of
+        from taut.audit.key import last_signed
+
         kept = last_signed(origin)
         if kept is None or kept.encode() in {note for (note,) in rows(self._connection, SIGNED, tuple[bytes])}:
             return
@@ -176,6 +186,8 @@ class Log:
 
     def sign(self, key: Ed25519PrivateKey) -> str:
         """A signed checkpoint of all records."""
+        from taut.audit.key import remember
+
         with Held(), writing(self._connection):
             self._check_written()
             note = self._sign(self.frontier(), key)
@@ -223,6 +235,9 @@ class Log:
 
     def proof(self, index: int, key: Ed25519PrivateKey) -> Proof:
         """That a record lies in the log as it is now, signed."""
+        from taut.audit.checkpoint import Proof
+        from taut.audit.key import remember
+
         with Held(), writing(self._connection):
             self._check_written()
             entry, leaves = self.entry(index), [row.leaf for row in self.raw()]

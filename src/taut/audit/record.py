@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import math
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from hashlib import sha256
@@ -30,13 +28,11 @@ BEGIN, VERB, DECISION, OUTCOME, REDACTION, PRUNE = "begin", "verb", "decision", 
 SALTED = "salted"
 """The key of a hash that stands for a text."""
 SALT_BYTES = 32
-_SALT = re.compile(f"[0-9a-f]{{{2 * SALT_BYTES}}}")
 EXACT = (1 << 53) - 1
 """Whole numbers beyond this have no exact form in canonical JSON: they are written as text."""
 
 
-@dataclass(frozen=True)
-class Text:
+class Text(msgspec.Struct, frozen=True):
     """A name or free text of a record: only its salted hash goes into the tree."""
 
     text: str
@@ -148,6 +144,10 @@ def decoded_record(body: bytes) -> Record:
         raise ValueError(f"is no record ({error})") from None
 
 
+def _is_hex(salt: str) -> bool:
+    return len(salt) == 2 * SALT_BYTES and not salt.strip("0123456789abcdef")
+
+
 def decoded_texts(data: bytes | None) -> Texts:
     """The texts beside a record; ValueError where they cannot be read."""
     if data is None:
@@ -158,6 +158,6 @@ def decoded_texts(data: bytes | None) -> Texts:
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise ValueError(f"has texts that cannot be read ({error})") from None
     # One spelling only: hexadecimal letters of the other case, or blanks, would be a change that no hash shows.
-    if msgspec.json.encode(texts) != data or not all(_SALT.fullmatch(salt) for salt in salts):
+    if msgspec.json.encode(texts) != data or not all(map(_is_hex, salts)):
         raise ValueError("has texts that are not spelled as they were written")
     return texts
