@@ -2,20 +2,23 @@
 
     python bench/audit_speed.py --rounds 9 --appends 200
 
-Appends and bare commits take turns, because the speed of a disk changes from second to second: a bare commit is one row of the
-same number of bytes in a table of its own, with the same settings of SQLite. What recording adds is the time of the wrapper
-around a verb (opening the log, one record with 20 files read, commit, closing), in a process that has just done a verb.
+Appends and bare commits take turns, one by one, because the speed of a disk changes from second to second: a bare commit is
+one row of the same number of bytes in a file of its own, with the same settings of SQLite. What recording adds is the time to
+import, open, append one record with 20 files read, commit and close, in a process that has just done a verb; and a whole verb
+that signs nothing, by turns recorded and not.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import sqlite3
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from taut.audit.database import SETTINGS, connected
@@ -46,28 +49,30 @@ COMPILED = {key: value for key, value in os.environ.items() if key != "PYTHONDON
 """Modules have bytecode, as an installation has it."""
 
 
-def appended(path: Path, count: int) -> tuple[float, int]:
-    """(records a second, bytes of one row)."""
-    with open_log(path, "1", create=True) as log:
-        log.append("verb", DETAILS)
-        began = time.perf_counter()
-        for _ in range(count):
-            log.append("verb", DETAILS)
-        rate = count / (time.perf_counter() - began)
-        row = log.raw()[-1]
-    return rate, len(row.leaf) + len(row.body or b"") + len(row.texts or b"")
-
-
-def committed(path: Path, count: int, size: int) -> float:
-    """Bare commits a second."""
-    with connected(path, create=True) as connection:
+def by_turns(place: Path, count: int) -> tuple[list[float], list[float], int]:
+    """(seconds of each append, of each bare commit, bytes of a row): one after the other, so that both meet the same disk."""
+    ours, bare = [], []
+    with open_log(place / "log.db", "1", create=True) as log, connected(place / "bare.db", create=True) as connection:
         connection.execute("CREATE TABLE bare (id INTEGER PRIMARY KEY, data BLOB)")
-        began = time.perf_counter()
+        log.append("verb", DETAILS)
+        row = log.raw()[-1]
+        size = len(row.leaf) + len(row.body or b"") + len(row.texts or b"")
         for k in range(count):
-            connection.execute("BEGIN IMMEDIATE")
-            connection.execute("INSERT INTO bare VALUES (?, ?)", (k, os.urandom(size)))
-            connection.execute("COMMIT")
-        return count / (time.perf_counter() - began)
+            ours.append(took(lambda: log.append("verb", DETAILS)))
+            bare.append(took(lambda k=k: commit(connection, k, size)))
+    return ours, bare, size
+
+
+def took(work: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+def commit(connection: sqlite3.Connection, number: int, size: int) -> None:
+    connection.execute("BEGIN IMMEDIATE")
+    connection.execute("INSERT INTO bare VALUES (?, ?)", (number, os.urandom(size)))
+    connection.execute("COMMIT")
 
 
 def spread(values: list[float], form: str) -> str:
@@ -79,15 +84,20 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--appends", type=int, default=200)
     asked = parser.parse_args()
-    ours, bare, ratios = [], [], []
+    ours, bare, means, middles = [], [], [], []
     with tempfile.TemporaryDirectory(dir=".") as place:
         for k in range(asked.rounds):
-            rate, size = appended(Path(place) / f"{k}.db", asked.appends)
-            plain = committed(Path(place) / f"{k}-bare.db", asked.appends, size)
-            ours, bare, ratios = [*ours, rate], [*bare, plain], [*ratios, rate / plain]
+            folder = Path(place) / str(k)
+            folder.mkdir()
+            one, other, size = by_turns(folder, asked.appends)
+            ours, bare = [*ours, len(one) / sum(one)], [*bare, len(other) / sum(other)]
+            means.append(sum(other) / sum(one))
+            middles.append(statistics.median(other) / statistics.median(one))
         print(f"settings: {'; '.join(SETTINGS)}")
         print(f"{asked.rounds} rounds of {asked.appends}, medians (lowest–highest), rows of {size} bytes")
-        print(f"appends a second: {spread(ours, '.0f')}; bare commits: {spread(bare, '.0f')}; ratio {spread(ratios, '.2f')}")
+        print(f"load of the machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+        print(f"appends a second: {spread(ours, '.0f')}; bare commits: {spread(bare, '.0f')}")
+        print(f"ratio of the rates {spread(means, '.2f')}; of median appends {spread(middles, '.2f')}")
         record_alone(Path(place), asked.rounds * 3)
         whole_verb(Path(place), asked.rounds * 3)
 
@@ -99,7 +109,9 @@ def record_alone(place: Path, count: int) -> None:
         command = [sys.executable, "-c", ADDED, f"{place}/added.db"]
         wall, busy, signs = subprocess.check_output(command, text=True, env=COMPILED).split()
         assert signs == "False", "a verb that signs nothing has loaded cryptography"
-        commit_s = 1 / committed(place / f"one-{k}.db", 1, 3000)
+        with connected(place / f"one-{k}.db", create=True) as connection:
+            connection.execute("CREATE TABLE bare (id INTEGER PRIMARY KEY, data BLOB)")
+            commit_s = took(lambda: commit(connection, 0, 3000))
         if k:  # the first compiles the modules
             wall_ms, cpu_ms, bare_ms = [*wall_ms, float(wall) * 1e3], [*cpu_ms, float(busy) * 1e3], [*bare_ms, commit_s * 1e3]
     print(f"recording, {count} processes, ms: wall {spread(wall_ms, '.1f')}, CPU {spread(cpu_ms, '.1f')}, ", end="")
