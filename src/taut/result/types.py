@@ -665,6 +665,22 @@ class LedgerEntry(Part, frozen=True, kw_only=True):
     kg_co2e: float | None
 
 
+class LedgerEnergy(Part, frozen=True, kw_only=True):
+    """Who tells the joules of the ledger."""
+
+    joules: Estimate | None
+    """Of all ranks; the interval is that of sources that disagree. Null where some time is neither measured nor modelled."""
+    source: str | None
+    """The best that is there: ``counter``, ``samples`` of power, both of a whole ``node`` (host included, unless its watts
+    are given), or ``states`` (watts that were given × time)."""
+    coverage: float
+    """Share of the rank time that was measured."""
+    sources: list[EnergySource]
+    """All that are there, side by side."""
+    divided_by: Literal["given", "default"]
+    """Watts by whose ratios a step's measured joules were divided among its fates."""
+
+
 class LedgerResult(Part, frozen=True, kw_only=True):
     """Where every rank-nanosecond went: entries sum exactly to ranks × wall."""
 
@@ -674,6 +690,8 @@ class LedgerResult(Part, frozen=True, kw_only=True):
     closes: bool
     hidden_wait_rank_ns: int
     """Waiting that lies under other work, and is in no entry."""
+    energy: LedgerEnergy | None = None
+    """Who tells the joules; null where nobody does."""
 
 
 class AttemptEntry(Part, frozen=True, kw_only=True):
@@ -2004,6 +2022,8 @@ class Accrual(Part, frozen=True, kw_only=True):
     """Effective less ledger: charged and not used above 0 (a row that stands twice), used and not charged below."""
     closes: bool | None
     """Whether nothing is left; null without a bill."""
+    explained: Amount | None = None
+    """Of the residual, what defects took out, less what was used without a charge: both are named; null without a bill."""
 
 
 class Invoice(Part, frozen=True, kw_only=True):
@@ -2085,16 +2105,35 @@ class Defect(Part, frozen=True, kw_only=True):
     places: list[str]
     """The first of them, ``file:row``."""
     money: Amount
-    """What it moves, in the currency of the bill; above 0: charged too much."""
+    """What it moves; above 0: charged too much."""
+    currency: str | None
+    """Of the money: that of the bill, or for charges in another currency theirs."""
     because: str
     """What shows it."""
+
+
+class BrokenRule(Part, frozen=True, kw_only=True):
+    """A rule of its own specification that a bill breaks."""
+
+    rule: str
+    """Id of the rule, as FOCUS publishes it for 1.2; ours where it has none."""
+    because: str
+    """What is wrong."""
+    rows: int
+    """Charges concerned; 0 where a column is at fault."""
+    places: list[str]
+    """The first of them, ``file:row``."""
+    validator: str | None
+    """What focus-validator 1.0.0 calls it, where it reports the same."""
+    disputed: bool
+    """Whether that validator reports it beyond what the specification says."""
 
 
 class EnergySource(Part, frozen=True, kw_only=True):
     """What one source of energy says of the same accelerators and time."""
 
     name: str
-    """counter, samples, states (a model), or a key of the prices."""
+    """counter, samples, node counter, node samples (hosts included), states (a model), or a key of the prices."""
     joules: float
     coverage: float
     """Share of the accelerator time of which it tells."""
@@ -2118,6 +2157,10 @@ class BillEnergy(Part, frozen=True, kw_only=True):
     """Of ports and of bytes moved."""
     data_movement_share: float | None
     """Energy of moving data over energy of everything."""
+    sci_kg_co2e: float | None = None
+    """Software carbon intensity: carbon of running and of making, for each ``sci_unit``; null where one is not given."""
+    sci_unit: str | None = None
+    """``step``, or ``accelerator hour`` where no log counts steps."""
 
 
 class Recovery(Part, frozen=True, kw_only=True):
@@ -2154,6 +2197,8 @@ class BillResult(Part, frozen=True, kw_only=True):
 
     schema: int = SCHEMA
     currency: str | None
+    unit: str = "accelerator"
+    """What ``rank_ns`` counts: accelerators, or nodes, cpus, tasks or jobs where logs tell no better; those have no price."""
     period: BillPeriod
     verdict: str
     """The answer in a sentence or two."""
@@ -2165,9 +2210,13 @@ class BillResult(Part, frozen=True, kw_only=True):
     """Drill-down: ``cause``, ``rank``, ``host``, ``job``, ``team``, ``day``; the largest first, days in order."""
     unmatched: list[Unmatched]
     defects: list[Defect]
+    rules: list[BrokenRule] = field(default_factory=list)
+    """Rules of FOCUS that the bill breaks; its charges count all the same."""
     energy: BillEnergy
     recoverable: list[Recovery]
     budget: Budget | None
+    causes: dict[str, str] = field(default_factory=dict)
+    """Id of a finding that lines are traced to → what it is, and where."""
     missing: list[str]
     """What was not given and what that leaves unknown, one line each."""
     defaults: list[str]
@@ -2190,6 +2239,17 @@ RESULTS: dict[str, type[Part]] = {
     "bill": BillResult,
 }
 """Verb → what its ``--json`` prints."""
+
+
+class CostOverTime(Part, frozen=True, kw_only=True):
+    """What a bill had cost by when, for a picture of it."""
+
+    time_ns: list[int]
+    """Moments, ns since 1970, UTC."""
+    money: dict[str, list[float]]
+    """Kind of cost → so far at each moment, in the currency of the bill."""
+    undated: float
+    """Cost that has no time: no part of the above."""
 
 
 class FocusRow(Part, frozen=True, kw_only=True):
@@ -2257,6 +2317,10 @@ class FocusRow(Part, frozen=True, kw_only=True):
     commitment_discount_unit: str | None = None
     capacity_reservation_id: str | None = None
     capacity_reservation_status: str | None = None
+    contract_applied: str | None = None
+    """JSON text."""
+    commitment_program_eligibility_details: str | None = None
+    """JSON text."""
     tags: str | None = None
     """JSON text; of an allocated part those of its origin."""
     allocated_method_id: str | None = None
@@ -2274,9 +2338,14 @@ class FocusRow(Part, frozen=True, kw_only=True):
     """JSON text of tags that the origin does not have."""
     x_taut_origin: str | None = None
     """The charge of which this is a part: FOCUS has no column for it."""
+    x_taut_item: str | None = None
+    """What is paid for: an item of a bill."""
+    x_taut_category: str | None = None
+    """Category of the bill, by item and fate."""
     x_taut_fate: str | None = None
     x_taut_cause: str | None = None
     x_taut_job: str | None = None
+    x_taut_team: str | None = None
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -120,3 +120,17 @@ def test_a_job_whose_name_is_empty_is_called_by_its_place() -> None:
     attempts = [{"start": 100, "end": 200}]
     jobs = [{"job": name, "attempts": attempts} for name in ("a", " ", None)]
     assert job_table.load(json.dumps(jobs).encode(), "jobs.json").attempts.job.tolist() == ["a", "job 2", "job 3"]
+
+
+@pytest.mark.parametrize(
+    ("text", "nodes"),
+    [
+        ("job,attempt,start,end,gpus,nodes,account\na,1,100,200,8,n1,vision\n", ["n1"]),
+        ('[{"job": "a", "vc": "vision", "hosts": ["n1", "n2"], "attempts": [{"start": 100, "end": 200}]}]', ["n1,n2"]),
+        ('[{"job": "a", "team": "vision", "attempts": [{"start": 100, "end": 200, "nodes": "n[1-2]"}]}]', ["n[1-2]"]),
+        ('[{"job": "a", "team": "vision", "attempts": [{"start": 100, "end": 200, "nodes": 4}]}]', [""]),
+    ],
+)
+def test_hosts_and_team(text: str, nodes: list[str]) -> None:
+    found = job_table.load(text.encode(), "jobs").attempts
+    assert (found.nodes.tolist(), found.team.tolist()) == (nodes, ["vision"])
