@@ -6,11 +6,13 @@ from collections.abc import Sequence
 
 from taut.core.tables import Table
 from taut.diagnose.finding import Finding as Diagnosed
-from taut.result.types import Finding, Money
+from taut.result.types import Estimate, Finding, Money
 
 
-def finding_result(f: Diagnosed, money: Money | None = None, members: Table | None = None) -> Finding:
-    """A finding without the changes that mend it; ``members`` tell where its ranks are."""
+def finding_result(
+    f: Diagnosed, money: Money | None = None, members: Table | None = None, share: Estimate | None = None
+) -> Finding:
+    """A finding without the changes that mend it; ``members`` tell where its ranks are, ``share`` what mending saves."""
     hosts, gpus = _places(f.ranks, members) if members is not None else ([], [])
     nobody = f.structure
     return Finding(
@@ -26,6 +28,7 @@ def finding_result(f: Diagnosed, money: Money | None = None, members: Table | No
         steps=f.steps,
         lost_rank_ns=f.lost_rank_ns,
         recoverable_wall_ns=f.recoverable_wall_ns,
+        recoverable_share=share,
         confidence=f.confidence,
         because=f.because,
         alternatives=list(f.alternatives),

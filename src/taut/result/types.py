@@ -384,6 +384,8 @@ class Finding(Part, frozen=True, kw_only=True):
     lost_rank_ns: int
     recoverable_wall_ns: int
     """What the wall clock gains once it is mended, ns."""
+    recoverable_share: Estimate | None = None
+    """The same as a share of the wall, with the interval that its steps give; null where it was not replayed step by step."""
     confidence: float
     """One minus the chance of such evidence without the failure, 0–1."""
     because: str
