@@ -402,6 +402,28 @@ class Finding(Part, frozen=True, kw_only=True):
     origins: Origins | None = None
     policy: StructuralPolicy | None = None
     """Null where no policy can be replayed exactly on this run."""
+    remedy: Remedy | None = None
+    """What to do about the hosts it names; null where none is known, or no host can be the cause."""
+
+
+class Remedy(Part, frozen=True, kw_only=True):
+    """What to do about a finding on known hosts."""
+
+    do: str
+    """In a sentence, for whoever is on call."""
+    drain: Drain | None
+    """Null where the trace's name of a host could mean more than one host to a scheduler."""
+    ticket: str
+    """Lines for a ticket: what, where, since when, how sure, why, at what cost."""
+
+
+class Drain(Part, frozen=True, kw_only=True):
+    """Shell commands after which no new job starts on the hosts; those that run go on."""
+
+    slurm: str
+    """The nodes by the first part of their names."""
+    kubernetes: str
+    """The nodes by their names as the trace has them."""
 
 
 class Grown(Part, frozen=True, kw_only=True):
