@@ -86,7 +86,9 @@ def _recorded(verb: Callable[..., object]) -> Callable[..., object]:
 def _try(
     context: click.Context, options: dict[str, Value], seen: Sequence[seen_inputs.Seen], kept: Sequence[Path], code: int
 ) -> None:
-    """Record, or say why not."""
+    """Record, or say why not; a verb that only prints what ships with taut leaves nothing."""
+    if not (seen or kept or _given(context, options)):
+        return
     try:
         _record(context, options, seen, kept, code)
     except Exception as error:
@@ -136,13 +138,23 @@ def _key() -> Ed25519PrivateKey | None:
         return None
 
 
+def _given(context: click.Context, options: dict[str, Value]) -> bool:
+    """Whether a verb was given anything to read, standard input among it, or a file to write."""
+    return any(_places(context, options, outputs=False)) or any(_paths(context, options, outputs=True))
+
+
 def _paths(context: click.Context, options: dict[str, Value], outputs: bool) -> Iterator[str]:
+    """Files and folders that a verb was given to read, or to write."""
+    return (place for place in _places(context, options, outputs) if place != "-")
+
+
+def _places(context: click.Context, options: dict[str, Value], outputs: bool) -> Iterator[str]:
     """What a verb was given to read, or to write, judged by the types of its options."""
     for param in context.command.params:
         if isinstance(param.type, click.Path) and isinstance(param.type, Target) == outputs:
             given = options.get(param.name or "")
             values = given if isinstance(given, (list, tuple)) else [given]
-            yield from (value for value in values if isinstance(value, str) and value != "-")
+            yield from (value for value in values if isinstance(value, str))
 
 
 def _settings(context: click.Context, options: dict[str, Value]) -> dict[str, Detail]:
