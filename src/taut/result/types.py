@@ -2454,6 +2454,21 @@ class AuditWhyResult(Part, frozen=True, kw_only=True):
     """Name of the log."""
     chain: list[AuditLink]
     """What was asked about first, then what it rests on."""
+    again: AuditAgain | None = None
+    """With ``--again``: whether the command gives the same bytes."""
+
+
+class AuditAgain(Part, frozen=True, kw_only=True):
+    """A recorded command, run again."""
+
+    record: int
+    """Its number in the log."""
+    same: bool
+    """Whether all that was compared has the recorded bytes."""
+    compared: list[str]
+    """Files that it wrote, and standard output where that was one JSON object."""
+    differs: list[str]
+    """Those of them that have other bytes now, or are not there."""
 
 
 class AuditOutcome(Part, frozen=True, kw_only=True):
