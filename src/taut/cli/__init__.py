@@ -286,13 +286,13 @@ def _hints(result: AnalysisResult, run: Path | None, carbon: bool = False) -> li
             return [*lines, how, "next: taut analyze FOLDER/plugins/profile/TIME"]
         how = "one rank tells no culprit; how to record all ranks: taut analyze --help, at its end, or docs/recording.md"
         return [*lines, how, "next: taut analyze traces/"]
+    # Without a run folder, the next command is one that makes it.
+    where, before = (shlex.quote(str(run)), "") if run is not None else ("RUN", "the same with -o RUN, then ")
+    lines += remedy_lines(result, where, before)
     if result.ledger.energy is None or result.ledger.energy.joules is None:
         lines += ["energy is null: no power was measured beside the traces; --power 700,450,120 gives it"] if carbon else []
     if result.ledger.currency is None:
         lines.append("money is null: --gpu-hour 2.50EUR prices it")
-    # Without a run folder, the next command is one that makes it.
-    where, before = (shlex.quote(str(run)), "") if run is not None else ("RUN", "the same with -o RUN, then ")
-    lines += remedy_lines(result, where, before)
     if result.findings and result.findings[0].mode == "hang":
         from taut.core.rank_words import listed
         from taut.render.calls_screen import who
