@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import csv
 import shlex
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
+import taut
 from taut.cli import main
+from taut.ledger import Prices
 
 
 def job(path: Path, hosts: list[str], slow: int = 3) -> Path:
@@ -70,14 +73,13 @@ def test_nothing_is_offered_where_no_host_is_known(tmp_path: Path) -> None:
 
 
 def test_a_ticket_says_what_where_when_how_sure_and_at_what_cost(tmp_path: Path) -> None:
-    import taut
-
     path = job(tmp_path / "ops.csv", ["a", "b", "c", "d"])
-    remedy = taut.analyze(path).result.findings[0].remedy
+    remedy = taut.analyze(path, prices=Prices(Decimal("2.50"), "EUR")).result.findings[0].remedy
     assert remedy is not None
     lines = remedy.ticket.splitlines()
     assert lines[0] == "straggler cascade on d"
     assert lines[1].startswith("Ranks 3, steps 0 to 7, confidence ")
     assert lines[2].startswith("Because ")
     assert lines[3].startswith("Mending it would have saved 0.24")
+    assert lines[4].endswith(" EUR a day while it lasts.")
     assert lines[-1].startswith("Found by taut as f-")

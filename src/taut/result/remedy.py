@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Sequence
+from decimal import Decimal
 
 from taut.core.rank_words import listed, short_host
 from taut.core.tables import Table
@@ -58,7 +59,7 @@ def _ticket(finding: Finding, hosts: Sequence[str]) -> str:
     if finding.recoverable_wall_ns > 0:
         lines.append(f"Mending it would have saved {finding.recoverable_wall_ns / 1e9:.3g} s of the traced time.")
     if finding.money is not None:
-        lines.append(f"It costs {finding.money.per_day:.2f} {finding.money.currency} a day while it lasts.")
+        lines.append(f"It costs {Decimal(finding.money.per_day):.2f} {finding.money.currency} a day while it lasts.")
     return "\n".join([*lines, f"Found by taut as {finding.id}."])
 
 
