@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 import click
 
 from taut import __version__
+from taut.cli.audit_verb import audit
 from taut.cli.bill_verb import bill
 from taut.cli.common import FAILED, FINDINGS, announce_stdin, kept, print_object, progress, say, show, shown
 from taut.cli.control_verb import control
@@ -20,6 +21,7 @@ from taut.cli.export_verb import export
 from taut.cli.failures import Commands
 from taut.cli.options import FIX_KEYS, MOST_STALENESS, Real, Target, delays, fixes, price, token_price, watts
 from taut.cli.project_verb import project
+from taut.cli.recording import audit_file, record_all
 from taut.core.errors import UsageError
 from taut.core.reporting import LISTED_SHARE
 from taut.lab.commands import lab
@@ -39,10 +41,10 @@ SAVING = "give -o a folder that can be written, or --no-save"
 
 EPILOG = """\b
 Exit codes: 0 done, 1 failure, 2 the question does not fit, 3 findings at or above
---fail-on, 4 input refused, 130 interrupted, 143 terminated.
+--fail-on, 4 input refused, 5 audit verification failed, 130 interrupted, 143 terminated.
 \b
 Environment: TAUT_DEBUG=1 shows tracebacks; TAUT_KERNEL_CACHE=off neither loads nor
-keeps compiled code.
+keeps compiled code; TAUT_AUDIT=off records nothing.
 \b
 Shell completion:
   bash   eval "$(_TAUT_COMPLETE=bash_source taut)"
@@ -53,6 +55,10 @@ Shell completion:
 
 @click.group(cls=Commands, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, "-V", "--version", prog_name="taut")
+@click.option(
+    "--audit", metavar="FILE", type=click.Path(dir_okay=False), expose_value=False, callback=audit_file,
+    help="Where this command is recorded  [default: ./taut-runs/audit.db]",
+)  # fmt: skip
 def main() -> None:
     """Where the accelerator bill really goes, why, and what would change it.
 
@@ -535,8 +541,10 @@ VERBS = (
     export,
     project,
     control,
+    audit,
     lab,
 )
 """Verbs that have a file of their own."""
 for verb in VERBS:
     main.add_command(verb)
+record_all(main)

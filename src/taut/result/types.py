@@ -11,10 +11,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 from decimal import Decimal
-from typing import Annotated, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType, field
+
+if TYPE_CHECKING:
+    from taut.core.array_types import Json
+else:
+    Json = Any  # as there: whatever it holds
 
 SCHEMA = 2
 """Version of the keys: raised when one is renamed, removed or changes its meaning, not when one is added."""
@@ -2341,3 +2346,117 @@ class FocusRow(Part, frozen=True, kw_only=True):
     x_taut_cause: str | None = None
     x_taut_job: str | None = None
     x_taut_team: str | None = None
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# taut audit
+
+
+class AuditVerification(Part, frozen=True, kw_only=True):
+    """Whether an audit log, and the run it was asked of, are what was recorded."""
+
+    ok: bool
+    """Nothing was changed, dropped or reordered, as far as the log itself and what was given can tell."""
+    anchored: bool
+    """It agrees with something that its keeper cannot change. Without, it is only consistent in itself."""
+    anchor: Literal["key", "checkpoint", "witness"] | None
+    """What it agrees with; the strongest of those given."""
+    records: int
+    """Records that the log says it has."""
+    root: str | None
+    """Root of the records that are kept, base64 as in checkpoints; null where none is."""
+    first_bad: int | None
+    """Index of the first record that is not as it was written; null where all are."""
+    kept: int
+    """Records before it, which are as they were written."""
+    anchored_records: int = 0
+    """Records, from the first on, that the anchor holds."""
+    log: str | None = None
+    """Name of the log, as its first record tells it."""
+    redacted: int = 0
+    """Texts that were taken out, and recorded as such."""
+    pruned: int = 0
+    """Records whose time was over: their hashes are kept."""
+    run: str | None = None
+    """The run folder whose files and proof were checked too."""
+    says: str | None = None
+    """What is wrong; null where nothing is."""
+
+
+class AuditRecord(Part, frozen=True, kw_only=True):
+    """A record of the audit trail, with its texts where they are still kept."""
+
+    index: int
+    """Its place in the log, from 0 on."""
+    kind: str | None
+    """begin, verb, decision, outcome, redaction or prune; null once its time was over."""
+    at: str | None
+    """When, by the clock of the machine that wrote it, UTC."""
+    version: str | None
+    """Of taut."""
+    details: dict[str, Json]
+    """What was recorded, by kind (docs/audit.md); a text that was taken out is null."""
+    redacted: list[str] = field(default_factory=list)
+    """Places of texts that were taken out."""
+    sha256: str
+    """Hash of the leaf, hex."""
+
+
+class AuditLogResult(Part, frozen=True, kw_only=True):
+    """What ``taut audit log --json`` prints."""
+
+    schema: int = SCHEMA
+    log: str
+    """Name of the log."""
+    size: int
+    """Records in it."""
+    root: str
+    """Root of all of them, base64."""
+    records: list[AuditRecord]
+    """Those asked for, oldest first."""
+
+
+class AuditLink(Part, frozen=True, kw_only=True):
+    """A record on the way from an outcome down to what was read."""
+
+    depth: int
+    """Steps from where the question began."""
+    record: AuditRecord
+
+
+class AuditWhyResult(Part, frozen=True, kw_only=True):
+    """What ``taut audit why --json`` prints."""
+
+    schema: int = SCHEMA
+    log: str
+    """Name of the log."""
+    chain: list[AuditLink]
+    """What was asked about first, then what it rests on."""
+
+
+class AuditOutcome(Part, frozen=True, kw_only=True):
+    """What ``taut audit outcome --json`` prints: what a decision was expected to bring, and what it brought."""
+
+    schema: int = SCHEMA
+    record: int
+    """Its own record."""
+    decision: int
+    """Record of the decision."""
+    expected_saving: Estimate | None
+    """Share of the step time, 0–1; null where the decision says none."""
+    expected_from: Literal["given", "finding"] | None
+    """Who expected it: the decision itself, or the finding that it answers."""
+    measured_saving: Estimate | None
+    """Share of the step time, 0–1, negative where steps took longer; null where steps are too few to tell."""
+    says: Literal["kept", "missed", "unclear"]
+    """Kept: at least the least that was expected, with 95 % confidence; missed: less, likewise; else unclear."""
+
+
+RESULTS.update(
+    {
+        "audit log": AuditLogResult,
+        "audit why": AuditWhyResult,
+        "audit verify": AuditVerification,
+        "audit outcome": AuditOutcome,
+    }
+)

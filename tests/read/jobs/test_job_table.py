@@ -96,6 +96,13 @@ def test_a_csv_has_one_attempt_a_row() -> None:
     assert (t.first_step.tolist(), t.last_step.tolist(), t.saved_step.tolist()) == ([1, 51], [70, 200], [50, -1])
 
 
+def test_a_csv_of_jobs_need_not_number_its_attempts() -> None:
+    text = "job,start,end,gpus\na,2026-01-01T00:00:00Z,2026-01-01T00:05:00Z,8\n"
+    assert job_table.sniff(text.encode())
+    assert rows(text.encode()) == [("a", 1, 300, "", 8)]
+    assert not job_table.sniff(text.replace("gpus", "other").encode())
+
+
 def test_a_key_that_is_no_text_is_passed_over() -> None:
     data = json.dumps(JOBS).replace('"num_gpus": 4', '"num_gpus": 4, "KEY": 1').encode().replace(b"KEY", b"\xff\xfe")
     assert rows(data)[-1] == ("b", 1, None, "", 4)

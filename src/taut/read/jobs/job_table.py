@@ -62,7 +62,7 @@ _ATTEMPTS = re.compile(rb'"attempts"\s*:\s*\[')
 
 
 def sniff(head: bytes) -> bool:
-    """Whether this is JSON in which jobs have attempts with a start, or a CSV header with job, attempt, start and end."""
+    """Whether this is JSON whose jobs have attempts with a start, or a CSV header with job, start, end, and attempt or gpus."""
     text = head.lstrip(b"\xef\xbb\xbf \t\r\n")
     if text[:1] in (b"{", b"["):
         return _ATTEMPTS.search(text) is not None and any(f'"{key}"'.encode() in text for key in START)
@@ -70,7 +70,8 @@ def sniff(head: bytes) -> bool:
     if b"\x00" in line:
         return False
     names = [name.strip().strip('"').lower() for name in line.decode("utf-8", "replace").split(",")]
-    return _first(names, JOB) != "" and "attempt" in names and _first(names, START) != "" and _first(names, END) != ""
+    of_jobs = "attempt" in names or _first(names, HELD) != ""
+    return of_jobs and all(_first(names, spelled) != "" for spelled in (JOB, START, END))
 
 
 def _first(names: Collection[str], spellings: tuple[str, ...]) -> str:

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from taut.core.array_types import Ints
 from taut.ledger.bill.charge_rows import ChargeRows
 from taut.ledger.bill.exact_parts import amount
+from taut.ledger.bill.hosts import NONE
 from taut.result.types import Defect
 
 MOST = 20
@@ -48,7 +49,10 @@ def whole(kind: str, rows: ChargeRows, some: Ints, because: str) -> Found:
 
 
 def take_out(rows: ChargeRows, found: list[Found]) -> list[Found]:
-    """Take what defects take out of the charges."""
+    """Take what defects take out of the charges. A bill of which no charge meets a host has no use to be held against: there
+    they are only named."""
+    if not (rows.host != NONE).any():
+        return [said(one.kind, one.rows, one.because, one.worth()) for one in found]
     for one in found:
         rows.effective[one.rows] -= one.effective
         rows.billed[one.rows] -= one.billed

@@ -21,7 +21,7 @@ def find(rows: ChargeRows) -> list[Found]:
     some = np.flatnonzero(negative(rows))
     if not len(some):
         return []
-    return [whole(KIND, rows, some, f"{len(some):,} charges below 0 are neither corrections nor credits nor refunds")]
+    return [whole(KIND, rows, some, "below 0, and neither a correction nor a credit nor a refund")]
 
 
 def negative(rows: ChargeRows) -> Mask:

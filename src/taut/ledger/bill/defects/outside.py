@@ -20,4 +20,4 @@ def find(rows: ChargeRows) -> list[Found]:
     some = np.flatnonzero(known & away & used & paid)
     if not len(some):
         return []
-    return [whole(KIND, rows, some, f"{len(some):,} charges for usage lie outside the billing period that they name")]
+    return [whole(KIND, rows, some, "usage outside the billing period that its own row names")]

@@ -41,7 +41,7 @@ def _found(rows: ChargeRows, some: Ints) -> Found:
     off = rows.billed[some] - expected
     off_effective = np.where(rows.effective[some] == rows.billed[some], off, 0)
     total = amount(int(off.sum()), rows.unit)
-    because = f"{len(some):,} charges are billed at another amount than price × quantity, by {total} in all"
+    because = f"billed at another amount than price × quantity, by {total} in all"
     return Found(KIND, some, because, off_effective, off, int(off.sum()))
 
 
