@@ -73,7 +73,7 @@ class Bill:
         from taut.ledger.bill.cost_over_time import cost_over_time
         from taut.render.bill_charts import BillPlots
 
-        return BillPlots(self.result, lambda: cost_over_time(self.held, self.booked))
+        return BillPlots(self.result, lambda: cost_over_time(self.held, self.booked, unit=self.result.money_units))
 
     def to_json(self) -> str:
         """The result as JSON text; the same input gives the same bytes."""

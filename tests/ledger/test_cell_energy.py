@@ -70,6 +70,11 @@ def test_the_counter_counts_before_samples_and_both_make_the_interval() -> None:
     assert told.sources[2].joules == pytest.approx(700 * seconds)
 
 
+def test_sources_that_agree_leave_no_interval() -> None:
+    told = analyze(sampled(job(), energy_j={0: 400.0, 1: 400.0}, power_w={0: 400.0, 1: 400.0})).result.ledger.energy
+    assert (len(told.sources), told.joules.lo, told.joules.hi) == (2, None, None)
+
+
 def test_ranks_that_nobody_measured_take_the_watts_that_were_given() -> None:
     done = analyze(sampled(job(), power_w={0: 400.0}), prices=Prices(load_w=500, stall_w=500))
     told, seconds = done.result.ledger.energy, done.ledger.total_rank_ns / RANKS / 1e9

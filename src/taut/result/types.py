@@ -2213,6 +2213,9 @@ class BillResult(Part, frozen=True, kw_only=True):
 
     schema: int = SCHEMA
     currency: str | None
+    money_units: int = 1_000_000_000
+    """Units of money in one of the currency, in the tables of the run folder: billionths, or coarser ones where the sums of a
+    vast bill would not fit 64 bits."""
     unit: str = "accelerator"
     """What ``rank_ns`` counts: accelerators, or nodes, cpus, tasks or jobs where logs tell no better; those have no price."""
     period: BillPeriod
