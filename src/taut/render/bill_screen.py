@@ -145,6 +145,8 @@ def _kwh(joules: float | None) -> str:
 def _lines(result: BillResult, screen: Screen) -> ConsoleRenderable | None:
     """The largest lines that are neither useful nor services, with what they are traced to."""
     lost = [one for one in result.lines if one.kind != "useful"]
+    if any(one.money is not None for one in lost):
+        lost = [one for one in lost if one.money is not None]
     rows = sorted(lost, key=lambda one: (-abs(Decimal(one.money or 0)), -(one.rank_ns or 0)))[:LINES]
     if not rows:
         return None
@@ -154,7 +156,8 @@ def _lines(result: BillResult, screen: Screen) -> ConsoleRenderable | None:
     table = _table("line", "cause", "money" if priced else "time", ("how", "left"), *source)
     for one in rows:
         amount = money(one.money, "") if priced else duration(one.rank_ns)
-        table.add_row(_in(safe(one.fate or one.item)), _in(_cause(one, result)), amount, one.source,
+        what = one.fate if one.fate and one.item == "accelerator time" else one.item
+        table.add_row(_in(safe(what)), _in(_cause(one, result)), amount, one.source,
                       *([_in(safe(one.origin))] if wide else []))  # fmt: skip
     more = f", {len(rows)} of {len(lost)}" if len(lost) > len(rows) else ""
     return Group(_heading(f"The largest lines that are no useful work{more}"), Padding(table, (0, 0, 0, 1)))
