@@ -491,8 +491,11 @@ def _told(energy: LedgerEnergy | None) -> str:
         return ""
     rest = "" if energy.coverage > 0.995 else f", {100 * energy.coverage:.0f} % of the time"
     apart = energy.joules
-    ends = "" if apart is None or apart.lo is None or apart.hi is None else f", {apart.lo / 3.6e6:.3g}-{apart.hi / 3.6e6:.3g}"
-    return f" (by {energy.source}{rest}{ends})"
+    both = (None, None) if apart is None else (apart.lo, apart.hi)
+    low, high = ("" if end is None else f"{end / 3.6e6:.3g}" for end in both)
+    ends = "" if low == high else f", {low}-{high}"
+    alone = " alone" if len(energy.sources) == 1 else ""
+    return f" (by {energy.source}{alone}{rest}{ends})"
 
 
 def _bar(

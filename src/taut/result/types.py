@@ -687,6 +687,19 @@ class LedgerEntry(Part, frozen=True, kw_only=True):
     kg_co2e: float | None
 
 
+class StateWatts(Part, frozen=True, kw_only=True):
+    """Watts by which measured joules were divided among fates: their ratios count, and sums stay as measured."""
+
+    load: Estimate
+    stall: Estimate
+    idle: Estimate
+    """Intervals of 95 % where they were fitted; where stall and idle are not told apart, their ratio is the given one, else
+    the default."""
+    blocks: int | None = None
+    """Blocks of steps of one rank that they were fitted on; null where they are given or default: nobody measured, or the time
+    in each state varies too little to tell watts to a tenth."""
+
+
 class LedgerEnergy(Part, frozen=True, kw_only=True):
     """Who tells the joules of the ledger."""
 
@@ -699,8 +712,11 @@ class LedgerEnergy(Part, frozen=True, kw_only=True):
     """Share of the rank time that was measured."""
     sources: list[EnergySource]
     """All that are there, side by side."""
-    divided_by: Literal["given", "default"]
-    """Watts by whose ratios a step's measured joules were divided among its fates."""
+    divided_by: Literal["measured", "given", "default"]
+    """Watts by whose ratios a step's measured joules were divided among its fates: fitted to what was measured, those that
+    were given, or the default of an H200."""
+    watts: StateWatts | None = None
+    """Those watts; null in runs of before they were told."""
 
 
 class LedgerResult(Part, frozen=True, kw_only=True):
@@ -2219,6 +2235,9 @@ class BillResult(Part, frozen=True, kw_only=True):
 
     schema: int = SCHEMA
     currency: str | None
+    money_units: int = 1_000_000_000
+    """Units of money in one of the currency, in the tables of the run folder: billionths, or coarser ones where the sums of a
+    vast bill would not fit 64 bits."""
     unit: str = "accelerator"
     """What ``rank_ns`` counts: accelerators, or nodes, cpus, tasks or jobs where logs tell no better; those have no price."""
     period: BillPeriod
