@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from tests.audit_logs import KEY
 
+from audit_logs import KEY
 from taut.audit import database, record
 from taut.audit.log import open_log
-from taut.audit.record import VERB, Text
+from taut.audit.record import VERB, Detail, Text
 from taut.audit.trail import verify_place
 from taut.cli import main
 from taut.core import folder
@@ -38,7 +38,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             tmp_path / "run", lambda _: {"format": folder.FORMAT - 1, "version": BEFORE, "digest": "00", "result": {}}
         )
         with open_log(tmp_path / "audit.db", BEFORE, create=True) as log:
-            output = {"name": Text(str(path)), "files": dict(sealed(path))}
+            output: dict[str, Detail] = {"name": Text(str(path)), "files": dict(sealed(path))}
             proof = log.append(VERB, {"verb": "analyze", "outputs": [output]}, key=KEY).proof
     (path / PROOF).write_text(str(proof))
     monkeypatch.chdir(tmp_path)
