@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 
 from taut.core.array_types import Floats
-from taut.diagnose.job_indices import NORMAL_WIDTH
+from taut.core.interval import NORMAL_WIDTH
 from taut.result.types import PowerAtLoad
 
 AT = {"p10": 0.1, "p50": 0.5, "p90": 0.9, "p99": 0.99}

@@ -20,7 +20,7 @@ from taut.project.noise import Slowness, table
 from taut.project.pauses import Pauses
 from taut.project.time_groups import bound_by, grouped, largest_term
 from taut.project.training import device_work as work
-from taut.project.training import full_graph, model_shape
+from taut.project.training import model_shape
 from taut.project.training import policy_effects as effects
 from taut.project.training import training_indices as indices
 from taut.project.training.failures import (
@@ -46,6 +46,8 @@ from taut.result import types
 STEPS, SEED = 200, 0
 # Draws that a forecast takes if nobody says how many steps, about a tenth of a second; and steps whatever that says.
 MOST_OPS, FEWEST_STEPS = 12_000_000, 24
+# Ops of a job whose forecast replays its graph: some hundredths of a second. The grid is the same sweep without edges.
+MOST_REPLAYED = 30_000
 # Histories drawn.
 HISTORIES = 60
 # A unit of delivered work is a million tokens.
@@ -274,13 +276,22 @@ def forecast(
     every = s.job.steps_between_syncs
     record = indices.StepRecord(grid, Sync(effects.gate(s), every, p.sync_ns * every, p.optimiser_ns), seed, [])
     drawn = record.simulate(count, cores)
-    if full_graph.holds(s, p, count):
+    if is_replayed(s, count):
+        from taut.project.training import full_graph  # with it graph and replay, which larger jobs do not need
+
         drawn = full_graph.step_lengths(s, with_noise(s, p, seed, measured), count, seed, p)
     alone = pipeline_ns(s, p)
     terms = step_terms(s, p, alone, float(drawn.mean()))
     return Forecast(
         s.job.world, drawn, alone + p.sync_ns + p.optimiser_ns, terms, s, _job_histories(s, float(drawn.mean()), seed), record
     )
+
+
+def is_replayed(s: Scenario, steps: int) -> bool:
+    """Whether a job is replayed as a graph: a small one, whose gates wait for somebody and not for the fastest."""
+    waits = s.policy.gate != "fastest" and s.policy.clones == 1 and s.policy.copy_after == 0
+    ops = steps * s.job.world * (6 * s.job.micro_batches * s.job.virtual_pp + 3)
+    return waits and ops <= MOST_REPLAYED
 
 
 def _job_histories(s: Scenario, step_ns: float, seed: int) -> JobHistories | None:
