@@ -56,6 +56,10 @@ class About(Strict, frozen=True):
     declared_regime: tuple[str, ...] = ()
     """Regime that the literature declares, before and after."""
 
+    def __hash__(self) -> int:
+        """Of what is not a table; scenarios are keys of what was computed of them."""
+        return hash((self.pattern, self.computes, self.decision, self.policies))
+
 
 S = TypeVar("S", bound=Strict)
 
