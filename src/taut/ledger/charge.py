@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from taut.core.array_types import Indices, Ints, Mask
 from taut.core.ids import numbered, sums, total, weighed
+from taut.core.prices import MONEY_UNIT, Prices, amount
 from taut.core.tables import NULL, Kind, Table, col
 from taut.diagnose.job_indices import StepEnergy
 from taut.graph import Graph
@@ -133,39 +134,8 @@ AVOIDABLE = ("slow compute", "fault wait", "jitter wait")
 """Fates that a job with every op at its reference does not have."""
 
 
-MONEY_UNIT, HOUR_NS = Decimal("0.000001"), Decimal(3_600_000_000_000)
-"""The smallest amount that is shown, in units of the currency; an hour in ns."""
-
-
-@dataclass(frozen=True)
-class Prices:
-    """Rates given by the user; what is None stays unpriced."""
-
-    gpu_hour: Decimal | None = None
-    currency: str | None = None
-    load_w: float | None = None
-    stall_w: float | None = None
-    idle_w: float | None = None
-    kg_co2e_per_kwh: float | None = None
-    tokens_in: Decimal | None = None
-    """Price of a million tokens read."""
-    tokens_out: Decimal | None = None
-    """Price of a million tokens written."""
-    token_currency: str | None = None
-
-    def tokens(self, read: int | None, written: int | None) -> str | None:
-        """Money for some tokens, six decimals; None without a price or without a count."""
-        if self.tokens_in is None or self.tokens_out is None or (read is None and written is None):
-            return None
-        return _amount((self.tokens_in * (read or 0) + self.tokens_out * (written or 0)) / 1_000_000)
-
-    @property
-    def watts(self) -> dict[str, float] | None:
-        """Power of a rank by the class of power of its fate; None where no power is given."""
-        if self.load_w is None:
-            return None
-        stall = self.load_w if self.stall_w is None else self.stall_w
-        return {"load": self.load_w, "stall": stall, "idle": stall if self.idle_w is None else self.idle_w}
+HOUR_NS = Decimal(3_600_000_000_000)
+"""An hour in ns."""
 
 
 @dataclass(frozen=True)
@@ -219,11 +189,7 @@ class Ledger:
         """Money for some rank-time, six decimals."""
         if self.prices.gpu_hour is None:
             return None
-        return _amount(self.prices.gpu_hour * rank_ns / HOUR_NS)
-
-
-def _amount(value: Decimal) -> str:
-    return str(value.quantize(MONEY_UNIT, rounding=ROUND_HALF_EVEN))
+        return amount(self.prices.gpu_hour * rank_ns / HOUR_NS)
 
 
 def spread(gpu_hour: Decimal | None, rank_ns: list[int]) -> list[str | None]:
@@ -236,7 +202,7 @@ def spread(gpu_hour: Decimal | None, rank_ns: list[int]) -> list[str | None]:
     short = int(sum(exact, Decimal(0)).quantize(Decimal(1), rounding=ROUND_HALF_EVEN)) - sum(floor)
     for i in sorted(range(len(exact)), key=lambda i: (floor[i] - exact[i], i))[:short]:
         floor[i] += 1
-    return [_amount(Decimal(x) * MONEY_UNIT) for x in floor]
+    return [amount(Decimal(x) * MONEY_UNIT) for x in floor]
 
 
 def charge(

@@ -1973,6 +1973,206 @@ class ScenariosResult(Part, frozen=True, kw_only=True):
     scenarios: list[ListedScenario]
 
 
+# ---------------------------------------------------------------------------------------------------------------------
+# taut bill
+
+
+class BillPeriod(Part, frozen=True, kw_only=True):
+    """What the bill is of."""
+
+    start: str | None
+    """First moment, UTC, ISO 8601; null where logs tell lengths only."""
+    end: str | None
+    """Moment behind the last."""
+    open: bool
+    """Whether charges may still come: the period is not over in the bill, or its charges are not final."""
+
+
+class Accrual(Part, frozen=True, kw_only=True):
+    """What was used against what the bill says it cost."""
+
+    ledger: Amount | None
+    """Sum of all lines."""
+    effective: Amount | None
+    """Effective cost of all charges of the period; null without a bill."""
+    residual: Amount | None
+    """Effective less ledger: charged and not used above 0 (a row that stands twice), used and not charged below."""
+    closes: bool | None
+    """Whether nothing is left; null without a bill."""
+
+
+class Invoice(Part, frozen=True, kw_only=True):
+    """One invoice against what its charges were allocated to."""
+
+    id: str | None
+    """Null for charges that name none."""
+    billed: Amount
+    """What it says."""
+    allocated: Amount
+    """Of it, what lines hold."""
+    residual: Amount
+    """Billed less allocated."""
+    closes: bool
+    """Whether nothing is left."""
+
+
+class BillLine(Part, frozen=True, kw_only=True):
+    """Money, joules and carbon of one item, fate and cause; sums over all lines count each of them once."""
+
+    category: str
+    """One of the six that decision makers know, useful work, or what belongs to none of them."""
+    kind: Literal["direct", "hidden", "useful"]
+    item: str
+    """What is paid for: accelerator time, electricity, cooling, unused commitment, storage …"""
+    fate: str | None
+    """Fate of the ledger; null for lines outside its cells."""
+    cause: str | None
+    """Finding, controller or end of an attempt to which it is traced."""
+    rank_ns: int | None
+    """Accelerator time of the cells; null for lines outside them. Lines of electricity and cooling repeat none."""
+    money: Amount | None
+    """Null where it has no price of its own; ``from`` says why."""
+    billed: Amount | None = None
+    """The same on invoices."""
+    joules: float | None
+    """Only on lines of energy, so that none counts twice."""
+    kg_co2e: float | None
+    source: Literal["measured", "modelled", "given"]
+    """How sure it is: told by logs, traces and counters, computed from a model, or an input."""
+    origin: str = field(name="from")
+    """From what: a log, a run, a bill, a counter, a key of the prices, a default."""
+
+
+class BillShare(Part, frozen=True, kw_only=True):
+    """One row of a drill-down: all lines of one category, cause, rank, host, job, team or day."""
+
+    name: str | None
+    money: Amount | None
+    share: float | None
+    """Of the money of all lines."""
+    rank_ns: int | None
+    joules: float | None
+    kg_co2e: float | None
+    lost: Amount | None
+    """Of the money, what is neither useful work nor services."""
+
+
+class Unmatched(Part, frozen=True, kw_only=True):
+    """Charges for accelerators that meet no host of the logs."""
+
+    resource: str | None
+    """As the bill calls it."""
+    money: Amount
+    """Effective cost."""
+    rows: int
+    """Charges."""
+    remedy: str
+    """What would match it."""
+
+
+class Defect(Part, frozen=True, kw_only=True):
+    """Something wrong with the bill."""
+
+    kind: str
+    """What is wrong, in a few words that stay the same."""
+    rows: int
+    """Charges concerned."""
+    places: list[str]
+    """The first of them, ``file:row``."""
+    money: Amount
+    """What it moves, in the currency of the bill; above 0: charged too much."""
+    because: str
+    """What shows it."""
+
+
+class EnergySource(Part, frozen=True, kw_only=True):
+    """What one source of energy says of the same accelerators and time."""
+
+    name: str
+    """counter, samples, states (a model), or a key of the prices."""
+    joules: float
+    coverage: float
+    """Share of the accelerator time of which it tells."""
+
+
+class BillEnergy(Part, frozen=True, kw_only=True):
+    """Joules of the accelerators, and who says so."""
+
+    joules: Estimate | None
+    """The interval is that of sources that disagree."""
+    source: str | None
+    """The one that lines use: the best that is there."""
+    sources: list[EnergySource]
+    stall_joules: float | None
+    """Drawn while nothing useful was done."""
+    intrinsic_bloat_joules: float | None
+    """Of it, by waits that the job's structure makes (imbalance, jitter): slower clocks off the critical path save it."""
+    extrinsic_bloat_joules: float | None
+    """Of it, by waits for somebody at fault."""
+    network_joules: float | None
+    """Of ports and of bytes moved."""
+    data_movement_share: float | None
+    """Energy of moving data over energy of everything."""
+
+
+class Recovery(Part, frozen=True, kw_only=True):
+    """Money that a repair or a policy would bring back."""
+
+    cause: str
+    """Finding, or policy."""
+    remedy: str
+    saved_share: Estimate
+    """Of the wall."""
+    per_hour: Estimate | None
+    per_day: Estimate | None
+    per_month: Estimate | None
+    """In the currency of the bill, of a job that goes on like this; 30 days."""
+    payback_days: Estimate | None
+    """Until what it costs (given with the prices) is earned; null where that is not known."""
+
+
+class Budget(Part, frozen=True, kw_only=True):
+    """Budget and forecast against actual."""
+
+    budget: Amount | None
+    """For the period, as the prices give it."""
+    actual: Amount | None
+    """Effective cost, or the ledger without a bill."""
+    forecast: Amount | None
+    """At the end of the period, if it goes on like this; the actual where the period is over."""
+    left: Amount | None
+    """Budget less forecast."""
+
+
+class BillResult(Part, frozen=True, kw_only=True):
+    """``taut bill --json``."""
+
+    schema: int = SCHEMA
+    currency: str | None
+    period: BillPeriod
+    verdict: str
+    """The answer in a sentence or two."""
+    accrual: Accrual
+    invoices: list[Invoice]
+    categories: list[BillShare]
+    lines: list[BillLine]
+    by: dict[str, list[BillShare]]
+    """Drill-down: ``cause``, ``rank``, ``host``, ``job``, ``team``, ``day``; the largest first, days in order."""
+    unmatched: list[Unmatched]
+    defects: list[Defect]
+    energy: BillEnergy
+    recoverable: list[Recovery]
+    budget: Budget | None
+    missing: list[str]
+    """What was not given and what that leaves unknown, one line each."""
+    defaults: list[str]
+    """Prices and powers that are defaults of taut, with their source."""
+    notes: list[str]
+    """What was decided on the way."""
+    inputs: list[str]
+    """What was read, with the begin of its SHA-256."""
+
+
 RESULTS: dict[str, type[Part]] = {
     "analyze": AnalysisResult,
     "whatif": WhatIfResult,
@@ -1982,6 +2182,7 @@ RESULTS: dict[str, type[Part]] = {
     "project": ProjectResult,
     "project A B": TwoScenarios,
     "project --list": ScenariosResult,
+    "bill": BillResult,
 }
 """Verb → what its ``--json`` prints."""
 
