@@ -41,10 +41,6 @@ class Strict(Struct, forbid_unknown_fields=True, frozen=True):
     words_only: ClassVar[bool] = False
     """Whether nothing in it changes a number: what is left out is then no default worth a word."""
 
-    def __hash__(self) -> int:
-        """Of what is not a table; scenarios are keys of what was computed of them."""
-        return hash((self.pattern, self.computes, self.decision, self.policies))
-
 
 S = TypeVar("S", bound=Strict)
 
