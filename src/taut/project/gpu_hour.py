@@ -16,7 +16,10 @@ def with_gpu_hour(table: Mapping[str, Any], amount: str, currency: str) -> dict[
     price = table.get("price")
     price = dict(price) if isinstance(price, dict) else {}
     before = price.get("currency")
-    other = next(_money(table), None)
+    fabric = table.get("fabric")
+    # Ports that name their currency lose their price beside another one; nothing is added up.
+    own = isinstance(fabric, dict) and fabric.get("currency")
+    other = next(_money({key: one for key, one in table.items() if not (own and key == "fabric")}), None)
     if other and before and before != currency:
         raise UsageError(f"--gpu-hour is in {currency}, {other} of the scenario in {before}: give both in one currency")
     if "loops" in table:

@@ -103,10 +103,12 @@ class Net:
         self._devices: dict[str, Ints] = {}
         self._here: dict[str, int] = {}
         self._paces: dict[tuple[str, str], Pace] = {}
+        self._shares: dict[tuple[str, str], Floats] = {}
 
     def sharing_routes(self, other: Net) -> Net:
         """The same net, which keeps what it solves together with another one, of the same job and links."""
-        self._devices, self._here, self._paces = other._devices, other._here, other._paces
+        self._devices, self._here = other._devices, other._here
+        self._paces, self._shares = other._paces, other._shares
         return self
 
     def members(self, axis: str) -> int:
@@ -169,9 +171,8 @@ class Net:
 
     def bytes_per_tier(self, verb: str, axis: str, size: float) -> Floats:
         """Bytes that a collective of all groups of an axis sends, per tier: the outermost that they cross."""
-        out = np.zeros(self.topology.depth)
         if self.members(axis) <= 1:
-            return out
+            return np.zeros(self.topology.depth)
         algorithm, here = self._quickest(verb, axis, size)[1], self.members_per_node(axis)
         if verb in ("send", "all-to-all"):
             algorithm = verb
@@ -183,16 +184,22 @@ class Net:
         kind = "ring" if algorithm in ("hierarchical", "in-switch") else algorithm
         # A tree moves what a ring does: a member sends all it has once, most of them to their neighbours.
         sent = rounds(verb, "in-switch" if algorithm == "in-switch" else "ring", self.members(axis), size)[1]
-        whole = 0.0
-        for k, one in enumerate(self._rounds(axis, kind)):
-            share = 0.5 ** (k + 1) if kind == "tree" else one.share
-            level = np.minimum(self._ways(one).level, self.topology.depth - 1)
-            out += share * np.bincount(level, minlength=self.topology.depth) / len(level)
-            whole += share
         senders = self.groups(axis).size
         if verb == "send" and self.job.virtual_pp == 1:
             senders -= len(self.groups(axis))
-        return out / whole * senders * sent
+        return self._tier_shares(axis, kind) * senders * sent
+
+    def _tier_shares(self, axis: str, kind: str) -> Floats:
+        """Share of the bytes of an algorithm whose outermost tier is each, found once."""
+        if (axis, kind) not in self._shares:
+            out, whole = np.zeros(self.topology.depth), 0.0
+            for k, one in enumerate(self._rounds(axis, kind)):
+                share = 0.5 ** (k + 1) if kind == "tree" else one.share
+                level = np.minimum(self._ways(one).level, self.topology.depth - 1)
+                out += share * np.bincount(level, minlength=self.topology.depth) / len(level)
+                whole += share
+            self._shares[axis, kind] = out / whole
+        return self._shares[axis, kind]
 
     def _algorithm_ns(self, verb: str, axis: str, size: float, algorithm: str) -> float:
         if algorithm == "hierarchical" and verb not in ("send", "all-to-all"):

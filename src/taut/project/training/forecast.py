@@ -15,7 +15,7 @@ from taut.core.array_types import Floats
 from taut.core.errors import InputRefused, UsageError
 from taut.project.fabric import equipment as network
 from taut.project.fabric.traffic import joules as joules_moved
-from taut.project.figures import over, power_at_load, times
+from taut.project.figures import network_energy, over, power_at_load, times
 from taut.project.noise import Slowness, table
 from taut.project.pauses import Pauses
 from taut.project.time_groups import bound_by, grouped, largest_term
@@ -151,6 +151,7 @@ class Forecast:
         cost = None if price is None else price / 3600 * seconds * self._paid()
         watts = network.whole(s)[1]
         joules = ((self._watts() + s.price.host_w) * self.ranks + (watts or 0.0)) * s.price.pue * seconds
+        moved = times(1 / units / self.useful, joules_moved(s))
         late, penalty, per_day = self._late(), s.price.penalty, interruptions_per_day(s)
         return types.Forecast(
             ranks=self.ranks,
@@ -163,11 +164,12 @@ class Forecast:
             availability=None if self.histories is None else self._availability(self.histories, given.share),
             cost_per_unit=cost,
             cost_per_unit_interval=None if cost is None else delivered.of(cost),
-            currency=s.price.currency or None,
+            currency=network.currency(s),
             energy_per_unit_j=joules,
-            network_cost_per_unit=times(seconds, network.per_s(s)),
+            network_cost_per_unit=times(seconds, network.per_s(s, self.ranks)),
             network_w=watts,
-            movement_energy_per_unit_j=times(1 / units / self.useful, joules_moved(s)),
+            movement_energy_per_unit_j=moved,
+            **network_energy(joules, times(watts, seconds), moved, s.price.pue),
             energy_cost_per_unit=times(joules / 3.6e6, s.price.kwh),
             kg_co2e_per_unit=times(joules / 3.6e6, s.price.kg_co2e_per_kwh),
             late_share=late,
