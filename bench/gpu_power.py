@@ -199,6 +199,99 @@ def recorded(args: argparse.Namespace) -> int:
     return 0
 
 
+FATES = {
+    "idle": [("idle", 1.0)], "memory": [("productive", 1.0)], "products": [("productive", 1.0)],
+    "spinning": [("fault wait", 1.0)], "duty": [("productive", 0.5), ("idle", 0.5)],
+}  # fmt: skip
+"""What the ledger would call each state, and the share of its time: the model knows load, stall and idle only."""
+READINGS = ("instant_w", "average_w", "power_w", "nvidia_smi")
+
+
+POWER = {"productive": "load", "fault wait": "stall", "idle": "idle"}
+
+
+def meters_of(found: dict[str, Any]) -> dict[str, Any]:
+    """The counter, and each way of sampling, as taut's meters; those that the board does not have are left out."""
+    import numpy as np
+
+    from taut.ledger.bill.meters import counter_meter, sample_meter
+
+    def column(rows: list[dict[str, Any]], key: str) -> tuple[Any, Any]:
+        told = [(row["time_ns"], row[key]) for row in rows if row[key] is not None]
+        return np.array([at for at, _ in told], np.int64), np.array([value for _, value in told], np.float64)
+
+    at, millijoules = column(found["samples"], "counter_mj")
+    meters = {"counter": counter_meter(at, millijoules * 1e-3)}
+    for name in READINGS:
+        smi = name == "nvidia_smi"
+        meters[name] = sample_meter(*column(found["nvidia_smi" if smi else "samples"], "power_w" if smi else name))
+    return {name: meter for name, meter in meters.items() if meter is not None}
+
+
+def compare(path: Path) -> int:
+    """Counter, samples and states on the same minutes, and the interval that taut gives."""
+    import numpy as np
+
+    from taut.core.prices import Prices
+
+    found = json.loads(path.read_text())
+    meters, states = meters_of(found), found["states"]
+    if "counter" not in meters:
+        print("this board has no counter of energy: nothing to compare with", file=sys.stderr)
+        return 1
+    start, end = (np.array([one[key] for one in states], np.int64) for key in ("start_ns", "end_ns"))
+    mean_w = {name: np.divide(*meter.between(start, end)) for name, meter in meters.items()}
+    seen = {one["state"]: float(mean_w["counter"][i]) for i, one in enumerate(states) if one["round"] == 0}
+    prices = Prices(load_w=seen["products"], stall_w=seen["spinning"], idle_w=seen["idle"])
+    print(f"{found['device']}, W by the counter in the first round: " + ", ".join(f"{k} {v:.1f}" for k, v in seen.items()))
+    print("states: load as products, stall as spinning, idle as idle drew in the first round")
+    watts = prices.watts or {}
+    mean_w["states"] = np.array([sum(share * watts[POWER[fate]] for fate, share in FATES[one["state"]]) for one in states])
+    _table(states, mean_w, (end - start) / 1e9)
+    for number in sorted({one["round"] for one in states}):
+        _intervals([one for one in states if one["round"] == number], meters, prices, number)
+    return 0
+
+
+def _table(states: list[dict[str, Any]], mean_w: dict[str, Any], seconds: Any) -> None:
+    """State by state, what the others say against the counter."""
+    others = [name for name in mean_w if name != "counter"]
+    print("round state       s  counter J " + "".join(f"{name:>12}" for name in others) + "   (against the counter)")
+    for i, one in enumerate(states):
+        counted = mean_w["counter"][i]
+        against = "".join(f"{100 * (mean_w[name][i] / counted - 1):+11.1f}%" for name in others)
+        print(f"{one['round']:5} {one['state']:9} {seconds[i]:4.0f} {counted * seconds[i]:10.0f} {against}")
+
+
+def _intervals(states: list[dict[str, Any]], meters: dict[str, Any], prices: Any, number: int) -> None:
+    """All states of a round together, as the bill would have them."""
+    from taut.ledger.bill.energy import held_energy
+    from taut.ledger.bill.meters import Metered
+
+    for name in (one for one in READINGS if one in meters):
+        gpu = Metered("gpu 0", -1, "here", {"counter": meters["counter"], "samples": meters[name]})
+        told = held_energy(_held(states), prices, [gpu])
+        side = ", ".join(f"{one.name} {one.joules:.0f} J ({100 * one.coverage:.1f} %)" for one in told.sources)
+        total = told.total
+        ends = "" if total is None or total.lo is None else f", interval {total.lo:.0f} to {total.hi:.0f} J"
+        print(f"round {number}, samples of {name}: {side}{ends}")
+
+
+def _held(states: list[dict[str, Any]]) -> Any:
+    """States as rows of what was held: one accelerator, with the fates that the ledger would see."""
+    import numpy as np
+
+    from taut.core.tables import Table
+    from taut.ledger.bill.rows import Held
+
+    parts = [(one["start_ns"], one["end_ns"], fate, share) for one in states for fate, share in FATES[one["state"]]]
+    texts = {"host": ["here"] * len(parts), "fate": [fate for _, _, fate, _ in parts]}
+    columns: dict[str, Any] = {name: np.array(words, np.object_) for name, words in texts.items()}
+    columns["start_ns"], columns["end_ns"] = (np.array([part[i] for part in parts], np.int64) for i in (0, 1))
+    columns["rank_ns"] = np.array([round((end - start) * share) for start, end, _, share in parts], np.int64)
+    return Table(Held, {**columns, "accelerators": np.ones(len(parts), np.int64)})
+
+
 def main() -> int:
     """Record, or compare what was recorded."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -208,7 +301,11 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=15.0, help="of each state")
     parser.add_argument("--rounds", type=int, default=2)
     args = parser.parse_args()
-    return recorded(args)
+    if args.verb == "record":
+        return recorded(args)
+    if args.file is None:
+        parser.error("compare needs the file that was recorded")
+    return compare(args.file)
 
 
 if __name__ == "__main__":

@@ -11,10 +11,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 from decimal import Decimal
-from typing import Annotated, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType, field
+
+if TYPE_CHECKING:
+    from taut.core.array_types import Json
+else:
+    Json = Any  # as there: whatever it holds
 
 SCHEMA = 2
 """Version of the keys: raised when one is renamed, removed or changes its meaning, not when one is added."""
@@ -660,6 +665,22 @@ class LedgerEntry(Part, frozen=True, kw_only=True):
     kg_co2e: float | None
 
 
+class LedgerEnergy(Part, frozen=True, kw_only=True):
+    """Who tells the joules of the ledger."""
+
+    joules: Estimate | None
+    """Of all ranks; the interval is that of sources that disagree. Null where some time is neither measured nor modelled."""
+    source: str | None
+    """The best that is there: ``counter``, ``samples`` of power, both of a whole ``node`` (host included, unless its watts
+    are given), or ``states`` (watts that were given × time)."""
+    coverage: float
+    """Share of the rank time that was measured."""
+    sources: list[EnergySource]
+    """All that are there, side by side."""
+    divided_by: Literal["given", "default"]
+    """Watts by whose ratios a step's measured joules were divided among its fates."""
+
+
 class LedgerResult(Part, frozen=True, kw_only=True):
     """Where every rank-nanosecond went: entries sum exactly to ranks × wall."""
 
@@ -669,6 +690,8 @@ class LedgerResult(Part, frozen=True, kw_only=True):
     closes: bool
     hidden_wait_rank_ns: int
     """Waiting that lies under other work, and is in no entry."""
+    energy: LedgerEnergy | None = None
+    """Who tells the joules; null where nobody does."""
 
 
 class AttemptEntry(Part, frozen=True, kw_only=True):
@@ -2022,6 +2045,8 @@ class Accrual(Part, frozen=True, kw_only=True):
     """Effective less ledger: charged and not used above 0 (a row that stands twice), used and not charged below."""
     closes: bool | None
     """Whether nothing is left; null without a bill."""
+    explained: Amount | None = None
+    """Of the residual, what defects took out, less what was used without a charge: both are named; null without a bill."""
 
 
 class Invoice(Part, frozen=True, kw_only=True):
@@ -2103,16 +2128,35 @@ class Defect(Part, frozen=True, kw_only=True):
     places: list[str]
     """The first of them, ``file:row``."""
     money: Amount
-    """What it moves, in the currency of the bill; above 0: charged too much."""
+    """What it moves; above 0: charged too much."""
+    currency: str | None
+    """Of the money: that of the bill, or for charges in another currency theirs."""
     because: str
     """What shows it."""
+
+
+class BrokenRule(Part, frozen=True, kw_only=True):
+    """A rule of its own specification that a bill breaks."""
+
+    rule: str
+    """Id of the rule, as FOCUS publishes it for 1.2; ours where it has none."""
+    because: str
+    """What is wrong."""
+    rows: int
+    """Charges concerned; 0 where a column is at fault."""
+    places: list[str]
+    """The first of them, ``file:row``."""
+    validator: str | None
+    """What focus-validator 1.0.0 calls it, where it reports the same."""
+    disputed: bool
+    """Whether that validator reports it beyond what the specification says."""
 
 
 class EnergySource(Part, frozen=True, kw_only=True):
     """What one source of energy says of the same accelerators and time."""
 
     name: str
-    """counter, samples, states (a model), or a key of the prices."""
+    """counter, samples, node counter, node samples (hosts included), states (a model), or a key of the prices."""
     joules: float
     coverage: float
     """Share of the accelerator time of which it tells."""
@@ -2136,6 +2180,10 @@ class BillEnergy(Part, frozen=True, kw_only=True):
     """Of ports and of bytes moved."""
     data_movement_share: float | None
     """Energy of moving data over energy of everything."""
+    sci_kg_co2e: float | None = None
+    """Software carbon intensity: carbon of running and of making, for each ``sci_unit``; null where one is not given."""
+    sci_unit: str | None = None
+    """``step``, or ``accelerator hour`` where no log counts steps."""
 
 
 class Recovery(Part, frozen=True, kw_only=True):
@@ -2172,6 +2220,8 @@ class BillResult(Part, frozen=True, kw_only=True):
 
     schema: int = SCHEMA
     currency: str | None
+    unit: str = "accelerator"
+    """What ``rank_ns`` counts: accelerators, or nodes, cpus, tasks or jobs where logs tell no better; those have no price."""
     period: BillPeriod
     verdict: str
     """The answer in a sentence or two."""
@@ -2183,9 +2233,13 @@ class BillResult(Part, frozen=True, kw_only=True):
     """Drill-down: ``cause``, ``rank``, ``host``, ``job``, ``team``, ``day``; the largest first, days in order."""
     unmatched: list[Unmatched]
     defects: list[Defect]
+    rules: list[BrokenRule] = field(default_factory=list)
+    """Rules of FOCUS that the bill breaks; its charges count all the same."""
     energy: BillEnergy
     recoverable: list[Recovery]
     budget: Budget | None
+    causes: dict[str, str] = field(default_factory=dict)
+    """Id of a finding that lines are traced to → what it is, and where."""
     missing: list[str]
     """What was not given and what that leaves unknown, one line each."""
     defaults: list[str]
@@ -2208,6 +2262,17 @@ RESULTS: dict[str, type[Part]] = {
     "bill": BillResult,
 }
 """Verb → what its ``--json`` prints."""
+
+
+class CostOverTime(Part, frozen=True, kw_only=True):
+    """What a bill had cost by when, for a picture of it."""
+
+    time_ns: list[int]
+    """Moments, ns since 1970, UTC."""
+    money: dict[str, list[float]]
+    """Kind of cost → so far at each moment, in the currency of the bill."""
+    undated: float
+    """Cost that has no time: no part of the above."""
 
 
 class FocusRow(Part, frozen=True, kw_only=True):
@@ -2275,6 +2340,10 @@ class FocusRow(Part, frozen=True, kw_only=True):
     commitment_discount_unit: str | None = None
     capacity_reservation_id: str | None = None
     capacity_reservation_status: str | None = None
+    contract_applied: str | None = None
+    """JSON text."""
+    commitment_program_eligibility_details: str | None = None
+    """JSON text."""
     tags: str | None = None
     """JSON text; of an allocated part those of its origin."""
     allocated_method_id: str | None = None
@@ -2292,6 +2361,125 @@ class FocusRow(Part, frozen=True, kw_only=True):
     """JSON text of tags that the origin does not have."""
     x_taut_origin: str | None = None
     """The charge of which this is a part: FOCUS has no column for it."""
+    x_taut_item: str | None = None
+    """What is paid for: an item of a bill."""
+    x_taut_category: str | None = None
+    """Category of the bill, by item and fate."""
     x_taut_fate: str | None = None
     x_taut_cause: str | None = None
     x_taut_job: str | None = None
+    x_taut_team: str | None = None
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# taut audit
+
+
+class AuditVerification(Part, frozen=True, kw_only=True):
+    """Whether an audit log, and the run it was asked of, are what was recorded."""
+
+    ok: bool
+    """Nothing was changed, dropped or reordered, as far as the log itself and what was given can tell."""
+    anchored: bool
+    """It agrees with something that its keeper cannot change. Without, it is only consistent in itself."""
+    anchor: Literal["key", "checkpoint", "witness"] | None
+    """What it agrees with; the strongest of those given."""
+    records: int
+    """Records that the log says it has."""
+    root: str | None
+    """Root of the records that are kept, base64 as in checkpoints; null where none is."""
+    first_bad: int | None
+    """Index of the first record that is not as it was written; null where all are."""
+    kept: int
+    """Records before it, which are as they were written."""
+    anchored_records: int = 0
+    """Records, from the first on, that the anchor holds."""
+    log: str | None = None
+    """Name of the log, as its first record tells it."""
+    redacted: int = 0
+    """Texts that were taken out, and recorded as such."""
+    pruned: int = 0
+    """Records whose time was over: their hashes are kept."""
+    run: str | None = None
+    """The run folder whose files and proof were checked too."""
+    says: str | None = None
+    """What is wrong; null where nothing is."""
+
+
+class AuditRecord(Part, frozen=True, kw_only=True):
+    """A record of the audit trail, with its texts where they are still kept."""
+
+    index: int
+    """Its place in the log, from 0 on."""
+    kind: str | None
+    """begin, verb, decision, outcome, redaction or prune; null once its time was over."""
+    at: str | None
+    """When, by the clock of the machine that wrote it, UTC."""
+    version: str | None
+    """Of taut."""
+    details: dict[str, Json]
+    """What was recorded, by kind (docs/audit.md); a text that was taken out is null."""
+    redacted: list[str] = field(default_factory=list)
+    """Places of texts that were taken out."""
+    sha256: str
+    """Hash of the leaf, hex."""
+
+
+class AuditLogResult(Part, frozen=True, kw_only=True):
+    """What ``taut audit log --json`` prints."""
+
+    schema: int = SCHEMA
+    log: str
+    """Name of the log."""
+    size: int
+    """Records in it."""
+    root: str
+    """Root of all of them, base64."""
+    records: list[AuditRecord]
+    """Those asked for, oldest first."""
+
+
+class AuditLink(Part, frozen=True, kw_only=True):
+    """A record on the way from an outcome down to what was read."""
+
+    depth: int
+    """Steps from where the question began."""
+    record: AuditRecord
+
+
+class AuditWhyResult(Part, frozen=True, kw_only=True):
+    """What ``taut audit why --json`` prints."""
+
+    schema: int = SCHEMA
+    log: str
+    """Name of the log."""
+    chain: list[AuditLink]
+    """What was asked about first, then what it rests on."""
+
+
+class AuditOutcome(Part, frozen=True, kw_only=True):
+    """What ``taut audit outcome --json`` prints: what a decision was expected to bring, and what it brought."""
+
+    schema: int = SCHEMA
+    record: int
+    """Its own record."""
+    decision: int
+    """Record of the decision."""
+    expected_saving: Estimate | None
+    """Share of the step time, 0–1; null where the decision says none."""
+    expected_from: Literal["given", "finding"] | None
+    """Who expected it: the decision itself, or the finding that it answers."""
+    measured_saving: Estimate | None
+    """Share of the step time, 0–1, negative where steps took longer; null where steps are too few to tell."""
+    says: Literal["kept", "missed", "unclear"]
+    """Kept: at least the least that was expected, with 95 % confidence; missed: less, likewise; else unclear."""
+
+
+RESULTS.update(
+    {
+        "audit log": AuditLogResult,
+        "audit why": AuditWhyResult,
+        "audit verify": AuditVerification,
+        "audit outcome": AuditOutcome,
+    }
+)

@@ -135,6 +135,6 @@ def unused_commitment_units(prices: Prices, used_rank_ns: Callable[[int], int], 
     return total
 
 
-def team_of(prices: Prices, job: str) -> str:
-    """The team of a job by the prices; empty if they name none."""
-    return next((team for jobs, team in prices.teams if fnmatchcase(job, jobs)), "")
+def team_of(prices: Prices, job: str, name: str = "") -> str:
+    """The team of a job by the prices, which name it by its id or its name; empty if they name none."""
+    return next((team for jobs, team in prices.teams if fnmatchcase(job, jobs) or fnmatchcase(name, jobs)), "")

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from taut.core.tables import col
 
 UNIT = 1_000_000_000
@@ -29,6 +31,8 @@ class Held:
     cause: str = col("str", "id of the finding, controller or end of an attempt to which it is traced; empty for none", "")
     source: str = col("str", "measured (traced, or told by logs) or modelled (traced steps taken for those between them)", "")
     origin: str = col("str", "the run or log that says so", "")
+    joules: float = col("float64", "energy of the cells that it is made of, where their run measured it; NaN if not", np.nan)
+    joules_by: str = col("str", "who measured that: counter or samples; empty for nobody", "")
 
 
 @dataclass(frozen=True)
@@ -44,3 +48,16 @@ class Booked:
     rank_ns: int = col("int64", "accelerator time that it pays for, ns", 0)
     effective: int = col("int64", "effective cost, billionths of the currency", 0)
     billed: int = col("int64", "billed cost, billionths of the currency", 0)
+
+
+@dataclass(frozen=True)
+class Uncharged:
+    """Accelerator time that was held, or stood ready, and that no charge of the bill pays for."""
+
+    held: int = col("int64", "row of Held; -1 for accelerators of the host that nobody held meanwhile")
+    host: str = col("str", "host", "")
+    start_ns: int = col("int64", "begin, ns since 1970, UTC")
+    end_ns: int = col("int64", "its end, ns")
+    rank_ns: int = col("int64", "accelerator time, ns", 0)
+    effective: int = col("int64", "what it would have cost, billionths of the currency; 0 where it is within tolerance", 0)
+    why: str = col("str", "missing, open (may still come), host (not in the bill), unbilled (nor is any other), tolerance", "")
