@@ -884,6 +884,8 @@ class RelationCost(Part, frozen=True, kw_only=True):
     currency: str | UnsetType | None = UNSET
     token_money: Amount | UnsetType | None = UNSET
     token_currency: str | UnsetType | None = UNSET
+    joules: float | UnsetType | None = UNSET
+    """Of that rank time; None without the power of a rank."""
 
 
 class ChangedKey(Part, frozen=True, kw_only=True):
@@ -1537,6 +1539,20 @@ class ModelError(Part, frozen=True, kw_only=True):
     """Of the 80 % interval of another paper, in logarithms."""
 
 
+class LoopLoss(Part, frozen=True, kw_only=True):
+    """Accelerators that control loops held for nothing that anybody kept, in an hour of the system."""
+
+    term: str
+    """What they were held for: served in vain, starting, idle, trained in vain, restarting, checkpoints."""
+    accelerators: float
+    """How many, on average."""
+    money_per_hour: Amount | None
+    """None without ``price.per_hour``."""
+    currency: str | None
+    joules_per_hour: float | None
+    """Hosts and cooling included; None without ``price.load_w``."""
+
+
 class Forecast(Part, frozen=True, kw_only=True):
     """What a scenario, or a measured run, gives at a scale. Keys that only some workloads have are absent in the others.
 
@@ -1568,11 +1584,18 @@ class Forecast(Part, frozen=True, kw_only=True):
     """Whether the fabric, or the measurement, is known at this scale."""
     beyond: list[str] | UnsetType = UNSET
     """Why it is a guess."""
+    losses: list[LoopLoss] | UnsetType = UNSET
+    """Of control loops: what they lose an hour, the largest first."""
     availability: Estimate | UnsetType | None = UNSET
     """Share of its time that failures, checkpoints and restarts leave, 0–1."""
     network_cost_per_unit: float | UnsetType | None = UNSET
     network_w: float | UnsetType | None = UNSET
     movement_energy_per_unit_j: float | UnsetType | None = UNSET
+    """Of the bytes that a unit moves (``pj_per_bit``), inside the power of devices and hosts."""
+    network_energy_per_unit_j: float | UnsetType | None = UNSET
+    """Ports and bytes moved, cooling included; None where either is not known."""
+    movement_share: float | UnsetType | None = UNSET
+    """The same as a share of ``energy_per_unit_j``: the tax on moving data, 0–1."""
     energy_cost_per_unit: float | UnsetType | None = UNSET
     kg_co2e_per_unit: float | UnsetType | None = UNSET
     late_share: float | UnsetType | None = UNSET
