@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from taut.core.tables import Table
 from taut.diagnose.finding import Finding as Diagnosed
+from taut.result.remedy import remedy
 from taut.result.types import Estimate, Finding, Money
 
 
@@ -15,7 +18,7 @@ def finding_result(
     """A finding without the changes that mend it; ``members`` tell where its ranks are, ``share`` what mending saves."""
     hosts, gpus = _places(f.ranks, members) if members is not None else ([], [])
     nobody = f.structure
-    return Finding(
+    found = Finding(
         id=f.id,
         mode=f.mode,
         ranks=list(f.ranks),
@@ -40,6 +43,7 @@ def finding_result(
         origins=None if nobody is None else nobody.origins,
         policy=None if nobody is None else nobody.policy,
     )
+    return found if members is None else replace(found, remedy=remedy(found, members))
 
 
 def _places(ranks: Sequence[int], members: Table) -> tuple[list[str | None], list[int | None]]:
