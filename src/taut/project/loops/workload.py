@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import lru_cache
 from math import sqrt
 from typing import Any
 
@@ -186,9 +187,15 @@ def run_indices(run: SimulatedRun) -> dict[str, float | None]:
     }
 
 
+# The regime is read from the log of a run that a forecast has simulated too.
+@lru_cache(maxsize=4)
+def _run(s: Scenario, seed: int) -> SimulatedRun:
+    return simulate(s, seed)
+
+
 def forecast(s: Scenario, *, count: int | None = None, seed: int = 0) -> Forecast:
     """Simulate a scenario from several seeds, one for every so many steps asked for."""
-    runs = [simulate(s, seed + k) for k in range(min(max((count or COUNT) // COUNT_PER_RUN, LEAST_RUNS), MOST_RUNS))]
+    runs = [_run(s, seed + k) for k in range(min(max((count or COUNT) // COUNT_PER_RUN, LEAST_RUNS), MOST_RUNS))]
     rows = [run_indices(run) for run in runs]
     found = {name: spread([row[name] for row in rows], name in SHARES) for name in (*TRUE, *NAMES)}
     return Forecast(s, runs, found)
@@ -235,7 +242,7 @@ class LoopsWorkload(Workload[Scenario]):
 
     def regime(self, s: Scenario, seed: int) -> types.Regime:
         """Coherent, oscillating, amplifying or incoherent, as the log of one run tells; jitter is not what it is about."""
-        return types.Regime(kind=control(simulate(s, seed).trace, seed=seed).regime.kind, reserve=None)
+        return types.Regime(kind=control(_run(s, seed).trace, seed=seed).regime.kind, reserve=None)
 
     def advice(self, s: Scenario, seed: int, stage: Callable[[str], None]) -> tuple[list[types.Advice], list[types.Swept]]:
         """What separates the loops, tried, and what more accelerators make worse."""
