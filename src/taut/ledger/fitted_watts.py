@@ -54,7 +54,7 @@ def fit_watts(drawn: Drawn, ratios: dict[str, float]) -> Fit | None:
     there = [i for i in range(len(STATES)) if share[i] >= LEAST_SHARE]
     waits = [i for i in there if i > 0]
     for groups in ([[i] for i in there], [[0], waits]):
-        if all(groups) and (found := _fit(time, joules, rank, groups, ratios)):
+        if groups and all(groups) and (found := _fit(time, joules, rank, groups, ratios)):
             return found
     return None
 
