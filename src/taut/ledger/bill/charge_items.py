@@ -28,11 +28,12 @@ _ACCELERATOR = re.compile(
 )
 _COUNT_KEYS = frozenset({"gpucount", "gpus", "acceleratorcount", "accelerators", "numberofgpus", "gpu", "xgpucount"})
 _COUNT = re.compile(
-    r"(?<![\d.])(\d{1,3})\s*(?:x|×|\*)?\s*(?:nvidia\s*|amd\s*)?(?:gpus?|accelerators?|[abhv]\d00|gb?[23]00|l40s?|mi\d{3}x?)\b",
+    r"(?<![\d.])(\d{1,3})\s{0,3}(?:x|×|\*)?\s{0,3}(?:(?:nvidia|amd)\s{0,3})?(?:gpus?|accelerators?|[abhv]\d00|gb?[23]00|l40s?|mi\d{3}x?)\b",
     re.IGNORECASE,
 )
 _UNIT = re.compile(
-    r"^\s*(\d+(?:\.\d+)?)?\s*(.*?)[\s._-]*(seconds?|secs?|s|minutes?|mins?|hours?|hrs?|h|days?)\s*$", re.IGNORECASE
+    r"^\s{0,9}(\d{1,12}(?:\.\d{1,12})?)?\s{0,9}(.{0,60}?)[\s._-]{0,9}(seconds?|secs?|s|minutes?|mins?|hours?|hrs?|h|days?)\s{0,9}$",
+    re.IGNORECASE,
 )
 _HOURS = {"s": 1 / 3600, "m": 1 / 60, "h": 1.0, "d": 24.0}
 _OF_HOST = frozenset(
@@ -41,7 +42,8 @@ _OF_HOST = frozenset(
 _OF_EACH = frozenset({"gpu", "gpus", "accelerator", "accelerators", "chip", "device", "card", "tpu"})
 _STORED = re.compile(r"\bg(?:i)?b[\s-]*(?:mo|month)|iops|snapshot|volume|disk", re.IGNORECASE)
 _MOVED = re.compile(
-    r"^\s*[\d.]*\s*(?:[kmgtp]i?b|bytes?|gigabytes?|terabytes?)\s*$|data.?transfer|egress|bandwidth", re.IGNORECASE
+    r"^\s{0,9}[\d.]{0,24}\s{0,9}(?:[kmgtp]i?b|bytes?|gigabytes?|terabytes?)\s{0,9}$|data.?transfer|egress|bandwidth",
+    re.IGNORECASE,
 )
 
 HOST, EACH, UNKNOWN = 0, 1, 2
