@@ -19,13 +19,13 @@ def taut_(*args: object) -> Result:
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / "work" / "traces").mkdir(parents=True)
-    monkeypatch.chdir(tmp_path / "work")
+    (tmp_path / "site" / "traces").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "site")
     Path("traces/ops.csv").write_text(f"rank,step,class,start_ms,duration_ms\n{ROWS}")
     return Path.cwd()
 
 
-@pytest.mark.parametrize("words", [["traces/ops.csv"], ["../work/traces"], ["HERE/traces", "-o", "HERE/run"]])
+@pytest.mark.parametrize("words", [["traces/ops.csv"], ["../site/traces"], ["HERE/traces", "-o", "HERE/run"]])
 def test_a_command_gives_the_same_bytes_again_and_nothing_here_changes(here: Path, words: list[str]) -> None:
     words = [word.replace("HERE", str(here)) for word in words]
     assert taut_("analyze", *words, "--json", "-q").exit_code == 0

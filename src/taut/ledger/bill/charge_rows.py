@@ -15,6 +15,7 @@ from taut.ledger.bill.charge_items import CODE, charged_hours, item_codes
 from taut.ledger.bill.exact_parts import sums, unit_for, units
 from taut.ledger.bill.hosts import NONE, Met
 from taut.ledger.bill.overlap import Spans
+from taut.ledger.bill.period import Period
 from taut.read.focus.focus_charged import Charged
 from taut.read.focus.focus_reader import Charges
 
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 NO_TIME = np.iinfo(np.int64).min
 US = 1000
 DAY_NS = 86_400 * 10**9
-Period = tuple[int, int]
-"""First moment and the moment behind the last, ns since 1970, UTC."""
 
 
 def of_currency(charges: Charges, wanted: str | None = None) -> tuple[str, Mask]:

@@ -19,7 +19,7 @@ TAGS = frozenset([
     "machine", "machinename", "slurmnode", "slurmnodename", "slurmhost", "computername", "kubernetesiohostname",
 ])  # fmt: skip
 """Tags that name a host, spelled without case, signs and the prefixes of exporters."""
-_PREFIX = re.compile(r"^(?:user|aws|system|resourcetags?|tags?|labels?)[:/]", re.IGNORECASE)
+TAG_PREFIX = re.compile(r"^(?:user|aws|system|resourcetags?|tags?|labels?)[:/]", re.IGNORECASE)
 _ADDRESS = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}")
 _WORD = re.compile(r"[a-z0-9]+")
 # Names of more words than this are sentences, not names of hosts.
@@ -116,7 +116,7 @@ def tags_of(text: str | None) -> Iterator[tuple[str, str]]:
         return
     for key, value in found.items():
         if isinstance(value, str):
-            yield re.sub(r"[^a-z0-9]", "", _PREFIX.sub("", key).lower()), value
+            yield re.sub(r"[^a-z0-9]", "", TAG_PREFIX.sub("", key).lower()), value
 
 
 def short(name: str) -> str:

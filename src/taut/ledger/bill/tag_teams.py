@@ -9,13 +9,13 @@ import msgspec
 import numpy as np
 
 from taut.core.array_types import Texts
+from taut.ledger.bill.hosts import TAG_PREFIX
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 KEYS = ("team", "costcenter", "department", "project", "owner")
 """Tags that name who is shown a charge, the best first; without case, signs and the prefixes of exporters."""
-_PREFIX = re.compile(r"^(?:user|aws|system|resourcetags?|tags?|labels?)[:/]", re.IGNORECASE)
 _SIGNS = re.compile(r"[^a-z]")
 
 
@@ -35,5 +35,5 @@ def _team(text: str | None) -> str:
         tags = msgspec.json.decode(text or "{}", type=dict[str, object])
     except (msgspec.DecodeError, RecursionError):
         return ""
-    named = {_SIGNS.sub("", _PREFIX.sub("", key).lower()): value for key, value in tags.items()}
+    named = {_SIGNS.sub("", TAG_PREFIX.sub("", key).lower()): value for key, value in tags.items()}
     return next((value for key in KEYS if isinstance(value := named.get(key), str) and value), "")
