@@ -15,7 +15,7 @@ from taut.core.array_types import Ints
 from taut.core.prices import HostFacts, Prices
 from taut.core.tables import Table, concat
 from taut.ledger.bill.capacity import SOURCES, Capacity, capacity_of
-from taut.ledger.bill.charge_rows import ChargeRows, Period, of_currency
+from taut.ledger.bill.charge_rows import ChargeRows, of_currency
 from taut.ledger.bill.closing import invoices, rounding_rows, unmatched
 from taut.ledger.bill.defects import missing, time_zone
 from taut.ledger.bill.defects.all_kinds import of_currencies, of_hosts, of_rows
@@ -26,6 +26,7 @@ from taut.ledger.bill.exact_parts import parted
 from taut.ledger.bill.holdings import Holdings, host_codes
 from taut.ledger.bill.hosts import Hosts, Met, meet
 from taut.ledger.bill.open_period import is_open, mark_open
+from taut.ledger.bill.period import Period
 from taut.ledger.bill.prices import cost_units, rates_at
 from taut.ledger.bill.rows import UNIT, Booked, Uncharged
 from taut.ledger.bill.uncharged import used_without_charge

@@ -13,7 +13,7 @@ from taut.ledger.bill.hosts import NONE, short
 from taut.ledger.bill.overlap import Spans, merged
 
 if TYPE_CHECKING:
-    from taut.ledger.bill.charge_rows import Period
+    from taut.ledger.bill.period import Period
 
 LASTING = 0.01
 """Share of a host's busy time for which so many accelerators must be held together to count as had."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from taut.core.tables import Table
-from taut.ledger.bill.charge_rows import NO_TIME, ChargeRows, Period
+from taut.ledger.bill.charge_rows import NO_TIME, ChargeRows
+from taut.ledger.bill.period import Period
 
 MONTHLY_NS = 27 * 86_400 * 10**9
 """Charges as long as this are of the month as a whole and say nothing of how far the bill has come."""

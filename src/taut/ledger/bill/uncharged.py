@@ -9,11 +9,12 @@ from taut.core.array_types import Floats, Ints, Mask, Texts
 from taut.core.ids import numbered
 from taut.core.tables import Table
 from taut.ledger.bill.capacity import Capacity
-from taut.ledger.bill.charge_rows import ChargeRows, Period
+from taut.ledger.bill.charge_rows import ChargeRows
 from taut.ledger.bill.divided_charges import HOUR_NS
 from taut.ledger.bill.exact_parts import parted
 from taut.ledger.bill.holdings import Holdings
 from taut.ledger.bill.overlap import Spans, merged, pairs, uncovered
+from taut.ledger.bill.period import Period
 from taut.ledger.bill.rows import Uncharged
 
 TOLERANCE_NS = 300 * 10**9
