@@ -19,6 +19,7 @@ from taut.core.tables import Trace
 from taut.read import files
 from taut.read.kineto import json_events as kineto_json
 from taut.read.kineto import reader as kineto
+from taut.read.kineto.event_columns import shows_device
 from taut.read.trace import read
 
 Write = Any
@@ -37,7 +38,10 @@ def shrink(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def flowing(data: bytes, piece: int = 100) -> Trace:
-    return kineto.flow(iter([data[at : at + piece] for at in range(0, len(data), piece)]), "t", list)
+    """The trace of a file whose bytes come in pieces, after a first one as large as may be held."""
+    first = kineto.WHOLE_BYTES + 1
+    pieces = [memoryview(data[:first]), *(data[at : at + piece] for at in range(first, len(data), piece))]
+    return kineto.flow(iter(pieces), "t", shows_device(pieces[:1]))
 
 
 def same(a: Trace, b: Trace) -> None:

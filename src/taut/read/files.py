@@ -55,7 +55,7 @@ class Member(Struct):
 
     label: str
     head: bytes
-    stream: IO[bytes]
+    stream: io.BufferedIOBase
     path: str | None = None
     """Where it lies on disk as it is, neither compressed nor inside an archive."""
 
@@ -64,14 +64,33 @@ class Member(Struct):
         """The base name, without the compression suffix."""
         return re.split(r"[/\\:]", self.label)[-1].removesuffix(".gz")
 
-    def chunks(self, step: int = CHUNK_BYTES) -> Iterator[bytes]:
-        """Its bytes as they come, for a reader that does not hold them."""
-        size = 0
+    def front(self, most: int) -> memoryview:
+        """Its first bytes, up to so many, for a reader that holds them; ``chunks`` has the rest.
+
+        They are read into memory of numpy's, which asks the system for large pages: to touch every small page of a growing
+        buffer takes as long as to inflate what is put there.
+        """
+        if len(self.head) < HEAD_BYTES - len(windows_text.BOM):  # no more than that
+            return memoryview(b"".join(self.chunks()))
+        import numpy as np  # what lists and names files starts without it
+
+        room, size = memoryview(np.empty(most, dtype=np.uint8)), 0
+        while found := self.stream.readinto(room[size : size + CHUNK_BYTES]):
+            size += found
+            self._check(size)
+        return room[:size]
+
+    def chunks(self, step: int = CHUNK_BYTES, already: int = 0) -> Iterator[bytes]:
+        """Its bytes as they come, for a reader that does not hold them, after those that were read ``already``."""
+        size = already
         while chunk := self.stream.read(step):
             size += len(chunk)
-            if size > SIZE_BYTES:
-                raise TooLarge(self.label, f"more than {SIZE_BYTES >> 20:,} MiB when read", "profile fewer steps")
+            self._check(size)
             yield chunk
+
+    def _check(self, size: int) -> None:
+        if size > SIZE_BYTES:
+            raise TooLarge(self.label, f"more than {SIZE_BYTES >> 20:,} MiB when read", "profile fewer steps")
 
     def samples(self) -> list[bytes]:
         """Some bytes from all over it, where it is a file that can be read anywhere; else none."""
@@ -227,7 +246,7 @@ def _archive_files(path: str) -> list[str]:
     return [name for name in (f"{stem}.def", *sorted(events)) if os.path.isfile(name)]
 
 
-def _buffered(stream: IO[bytes] | io.RawIOBase, into: hashlib._Hash | None = None) -> IO[bytes]:
+def _buffered(stream: IO[bytes] | io.BufferedIOBase | io.RawIOBase, into: hashlib._Hash | None = None) -> io.BufferedReader:
     return io.BufferedReader(_Filled(stream, into), HEAD_BYTES)
 
 

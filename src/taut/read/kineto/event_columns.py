@@ -139,7 +139,7 @@ class Events(Struct):
         return rows[self.named(rows, test)]
 
 
-def decode(data: bytes | bytearray, label: str) -> Events:
+def decode(data: Piece, label: str) -> Events:
     """The usable events of a Kineto trace; refuses with one line what cannot be decoded."""
     # A trace with device events needs few of its host events; knowing that before saves most of the work.
     guess = _looks_like_device(data)
@@ -149,9 +149,13 @@ def decode(data: bytes | bytearray, label: str) -> Events:
     return events
 
 
-def decode_flow(chunks: Iterable[Piece], label: str, samples: Iterable[bytes | bytearray]) -> Events:
+def shows_device(samples: Iterable[Piece]) -> bool:
+    """Whether bytes from a file that is too large to hold show device events."""
+    return any(_DEVICE_EVENT.search(sample) for sample in samples)
+
+
+def decode_flow(chunks: Iterable[Piece], label: str, device: bool) -> Events:
     """The same of a file that is too large to hold; what is wrong in it cannot be tried again in another way."""
-    device = any(_DEVICE_EVENT.search(sample) for sample in samples)
     buffer = Buffer(chunks)
     try:
         return _columns(slices(buffer), device, shared=True)
@@ -162,10 +166,10 @@ def decode_flow(chunks: Iterable[Piece], label: str, samples: Iterable[bytes | b
         raise InputRefused(label, _malformed(error, size), "write the trace again, or leave this file out") from None
 
 
-def _looks_like_device(data: bytes | bytearray) -> bool:
+def _looks_like_device(data: Piece) -> bool:
     """Whether samples of the file show device events; a search through all of it would cost a tenth of decoding."""
     stride = max(len(data) // 32, 1 << 14)
-    samples = (data[at : at + (1 << 14)] for at in range(0, len(data), stride))
+    samples = (bytes(data[at : at + (1 << 14)]) for at in range(0, len(data), stride))
     return any(word in sample for sample in samples for word in _DEVICE_WORDS)
 
 
@@ -173,17 +177,17 @@ _DEVICE_EVENT = re.compile(rb'"cat"\s*:\s*"(?:[Kk]ernel|gpu_mem|Memcpy|Memset|mt
 _DEVICE_WORDS = (b'"kernel"', b'"gpu_mem', b'"Kernel"', b'"Memcpy"', b'"Memset"', b'"mtia_ccp')
 
 
-def _decode(data: bytes | bytearray, label: str, device: bool) -> Events:
+def _decode(data: Piece, label: str, device: bool) -> Events:
     try:
         return _columns(slices(Buffer([data])), device)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OverflowError):
-        pass
+        data = bytes(data)
     try:
         return _columns(whole(data), device)
     except RecursionError:
         raise TooLarge(label, "nested too deeply to be a trace") from None
     except UnicodeDecodeError:
-        return _decode(bytes(data).decode("utf-8", "replace").encode(), label, device)
+        return _decode(data.decode("utf-8", "replace").encode(), label, device)
     except msgspec.DecodeError as error:
         repaired = without_nan(data)
         if repaired is not None:
