@@ -52,8 +52,9 @@ def distinct(values: Indices) -> Ints:
         return np.zeros(0, dtype=np.int64)
     low, high = int(values.min()), int(values.max())
     if high - low > 16 * len(values) + 1024:
-        ordered = np.sort(values).astype(np.int64, copy=False)
-        return ordered[np.append(True, ordered[1:] != ordered[:-1])]
+        ordered: Ints = np.sort(values).astype(np.int64, copy=False)
+        begins: Mask = np.append(True, ordered[1:] != ordered[:-1])
+        return ordered[begins]
     present = np.zeros(high - low + 1, dtype=bool)
     present[values - low] = True
     return np.flatnonzero(present) + low

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from array import array
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from itertools import compress, repeat
@@ -16,12 +15,13 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from taut.core.array_types import Floats, Ints, Json, Mask
+from taut.core.array_types import Floats, Ints, Mask
 from taut.core.errors import InputRefused, TooLarge
 from taut.core.tables import NULL
 from taut.read.columns import Codes, Flags
 from taut.read.copy_words import copy_class
 from taut.read.json_values import elements, integer, without_nan
+from taut.read.kineto.comm_table import CommTable
 from taut.read.kineto.event_kinds import (
     ANNOTATION,
     COPY,
@@ -204,44 +204,6 @@ _CAT, _NAME, _PH, _TS, _DUR, _TID = map(attrgetter, ("cat", "name", "ph", "ts", 
 _STREAM = attrgetter("device", "stream")
 # Of the columns of a part: kind, name, start, end, place, correlation, size, comm_row.
 _DTYPES = (np.int8, np.int32, np.int64, np.int64, np.int32, np.int64, np.int64, np.int32)
-
-
-class CommTable:
-    """What events record about collectives, one row each.
-
-    In a file too large to hold, equal records are kept once, and the three numbers in which they differ apart from them.
-    """
-
-    def __init__(self, shared: bool) -> None:
-        self._shared = shared
-        self._known: dict[bytes, int] = {}
-        self.distinct: list[CommArgs] = []
-        """Every record; if ``shared``, each once."""
-        self._code, self._external, self._seq = array("i"), array("q"), array("q")
-
-    def add(self, args: CommArgs) -> None:
-        """Append what one more event records."""
-        if not self._shared:
-            self.distinct.append(args)
-            return
-        external, seq = _whole(args.external), _whole(args.seq if args.Seq is None else args.Seq)
-        args.external = args.Seq = args.seq = None
-        code = self._known.setdefault(msgspec.json.encode(args), len(self.distinct))
-        if code == len(self.distinct):
-            self.distinct.append(args)
-        self._code.append(code)
-        self._external.append(external)
-        self._seq.append(seq)
-
-    def __len__(self) -> int:
-        return len(self._code) if self._shared else len(self.distinct)
-
-    def at(self, row: int) -> CommArgs:
-        """The record of one event."""
-        if not self._shared:
-            return self.distinct[row]
-        common = self.distinct[self._code[row]]
-        return msgspec.structs.replace(common, external=self._external[row], Seq=self._seq[row])
 
 
 class _Columns:
@@ -467,11 +429,6 @@ def _columns(batches: Iterator[Batch], device: bool, shared: bool = False) -> Ev
         for times in (*events.matrix.start, *events.matrix.end):
             times += base
     return events
-
-
-def _whole(value: Json) -> int:
-    """``integer``, quicker for what nearly all events hold."""
-    return -1 if value is None else value if type(value) is int and -1 <= value < 1 << 62 else integer(value)
 
 
 def _ints(values: list[int]) -> Ints:
