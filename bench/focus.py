@@ -1,6 +1,7 @@
-"""How fast a FOCUS bill is read and checked: seconds of CPU and peak memory, CSV, compressed CSV and Parquet.
+"""How fast a FOCUS bill is read and checked, and written in parts: seconds of CPU and peak memory.
 
-python bench/focus.py [--rows 1000000]
+python bench/focus.py [--rows 1000000]           # CSV, compressed CSV and Parquet are read
+python bench/focus.py --written [--rows 1000000] # a bill, every charge in four parts, is written as CSV and Parquet
 
 The bill is of version 1.2: hourly charges of 4,096 accelerators' hosts and what lies around them, with 700 bytes a row.
 """
@@ -26,6 +27,7 @@ import pyarrow.parquet as pq
 from taut.read.focus.focus_columns import columns_of
 
 BLOCK = 100_000
+PARTS = 4
 
 
 def block(first: int, rows: int, rng: np.random.Generator) -> pa.Table:
@@ -91,14 +93,72 @@ def measure(path: str) -> None:
     print(f"| {Path(path).name} | {charges.table.num_rows:,} | {size:,.0f} | {took:.1f} | {peak:.2f} | {len(charges.broken)} |")
 
 
+def measure_written(path: str, rows: int, parquet: bool) -> None:
+    """Divide the first charges of a bill in four parts each, and write them; print the row of the table."""
+    import io
+
+    from taut.core.tables import Table
+    from taut.ledger.bill.allocated_parts import allocated_parts
+    from taut.ledger.bill.rows import Booked, Held
+    from taut.read.focus.focus_reader import read_focus
+    from taut.render.focus_table import render_parts
+
+    charges = read_focus(path).table.slice(0, rows // PARTS)
+    jobs = 100_000
+    fates = np.array(["productive", "fault wait", "jitter wait", "discarded"], dtype=object)
+    held = Table(Held, {"job": np.repeat([f"job-{i}" for i in range(jobs)], PARTS), "fate": np.tile(fates, jobs)}, PARTS * jobs)
+    charge = np.repeat(np.arange(charges.num_rows), PARTS)
+    cost = np.array([int(one * 10**9) for one in charges["EffectiveCost"].to_pylist()])[charge]
+    share = np.arange(len(charge)) % PARTS
+    tenth = cost // 10
+    money = np.where(share == 0, cost - 6 * tenth, share * tenth)
+    booked = Table(Booked, {
+        "held": charge // 8 % jobs * PARTS + share, "charge": charge, "item": np.full(len(charge), "accelerator time", object),
+        "rank_ns": 1 + money, "effective": money, "billed": money,
+    }, len(charge))  # fmt: skip
+    begin = time.process_time()
+    parts = allocated_parts(held, booked, charges)
+    divided = time.process_time() - begin
+    with open(f"{path}.out", "w+b") as out:
+        render_parts(parts.blocks(), parts.filled, out, "1.4", parquet=parquet)
+        size = out.seek(0, io.SEEK_END) / 1e6
+    took, peak = time.process_time() - begin, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    form = "Parquet" if parquet else "CSV"
+    print(
+        f"| {form} | {len(parts):,} | {size:,.0f} | {divided:.1f} | {took:.1f} | {took / len(parts) * 1e6:.1f} | {peak:.2f} |"
+    )
+
+
+def write_all(rows: int) -> None:
+    """Print the table of writing, at a quarter, a half and all of the rows."""
+    print(
+        "| form | rows | MB | s of CPU to divide | in all | µs a row | GiB at most |\n|---|---:|---:|---:|---:|---:|---:|",
+        flush=True,
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        *_, path = write(Path(folder), -(-rows // PARTS))
+        for some in (rows // 4, rows // 2, rows):
+            for form in ([], ["--parquet"]):
+                command = [sys.executable, __file__, "--file", str(path), "--written", "--rows", str(some), *form]
+                subprocess.run(command, check=True)
+
+
 def main() -> None:
     """Print the table."""
     options = argparse.ArgumentParser()
+    options.add_argument("--written", action="store_true")
+    options.add_argument("--parquet", action="store_true")
     options.add_argument("--rows", type=int, default=1_000_000)
     options.add_argument("--file", default="")
     given = options.parse_args()
+    if given.file and given.written:
+        measure_written(given.file, given.rows, given.parquet)
+        return
     if given.file:
         measure(given.file)
+        return
+    if given.written:
+        write_all(given.rows)
         return
     print("| file | rows | MB | s of CPU | GiB at most | rules broken |\n|---|---:|---:|---:|---:|---:|", flush=True)
     with tempfile.TemporaryDirectory() as folder:

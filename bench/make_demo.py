@@ -6,7 +6,8 @@ sudo python bench/make_demo.py src/taut/demo --seed 40 --runs FOLDER   # keep th
 One job of eight ranks in two attempts. A rank of the first is killed. The second goes on from the last checkpoint and is
 traced: all ranks have hiccups of one law, one of them becomes slow after a while, and a balancer changes priorities of
 the processes meanwhile. What is shipped is what was recorded: traces and flight-recorder dumps of the second attempt,
-host metrics, the balancer's log, and a training log that is made of the steps of both attempts.
+host metrics, the balancer's log, and a training log that is made of the steps of both attempts. Prices, power and a bill are
+added by demo_money.py, and are made.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 from typing import Any
+
+from demo_money import add_money
 
 from taut.lab.case import SAVE_EVERY, Spec
 from taut.lab.run_case import Lab
@@ -242,6 +245,7 @@ def assemble(runs: Path, target: Path) -> None:
     inside = [line for line in (runs / ACTIONS).read_text().splitlines(keepends=True) if span[0] <= time_of(line) <= span[1]]
     (target / ACTIONS).write_text("".join(inside), encoding="utf-8")
     (target / "train.log").write_text("".join(training_log(runs)), encoding="utf-8")
+    add_money(target)
 
 
 def time_of(line: str) -> int:

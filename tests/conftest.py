@@ -11,6 +11,7 @@ from hypothesis import settings
 ROOT = Path(__file__).resolve().parents[1]
 SHARED_ABSENT = "needs ../shared/data (not part of a user's clone)"
 
+os.environ["TAUT_AUDIT"] = "off"  # tests that ask for records switch them on
 settings.register_profile("repeatable", deadline=None, derandomize=True)
 settings.register_profile("explore", deadline=None, max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))

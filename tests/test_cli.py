@@ -156,10 +156,26 @@ def test_a_price_gives_money_in_its_currency(tmp_path: Path) -> None:
     assert "null" not in shown.stderr
 
 
-def test_the_last_line_of_stderr_names_a_next_command_that_works(demo: tuple[Result, Path]) -> None:
-    last = demo[0].stderr.splitlines()[-1]
-    assert last.startswith(f"next: taut whatif {demo[1]} --")
+def test_the_last_line_of_stderr_names_a_next_command_that_works(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    last = taut_("analyze", Path(taut.__path__[0]) / "demo", "-o", run).stderr.splitlines()[-1]
+    assert last.startswith(f"next: taut whatif {run} --")
     assert taut_(*last.removeprefix("next: taut ").split()).exit_code == 0
+
+
+def test_the_demo_ends_in_money_that_closes(demo: tuple[Result, Path]) -> None:
+    last = demo[0].stderr.splitlines()[-1]
+    assert last.startswith(f"next: taut bill {demo[1]} --prices ")
+    bill = json.loads(taut_(*last.removeprefix("next: taut ").split(), "--json").stdout)
+    assert bill["accrual"]["closes"] is True
+    assert [invoice["closes"] for invoice in bill["invoices"]] == [True]
+    assert (bill["defects"], bill["unmatched"], bill["accrual"]["effective"]) == ([], [], "0.2031925")
+    assert {line["item"] for line in bill["lines"] if line["money"]} >= {
+        "idle accelerators",
+        "unused commitment",
+        "storage",
+        "tax",
+    }
 
 
 def test_quiet_leaves_stderr_empty(tmp_path: Path) -> None:
@@ -246,16 +262,23 @@ BAD_RATES = {
     "--gpu-hour": ["2.50", "nanEUR", "-1EUR", "1e999EUR", "9" * 400 + "EUR", "1" * 100_000, "\x1b[2JEUR", ""],
     "--token-price": ["3.00USD", "nan,1USD", "9" * 40 + ",1USD"],
     "--power": ["a", "nan", "-1", "1,2,3,4", "9" * 400, ""],
-    "--carbon": ["0.3", "nan", "inf", "-1", "1e300", ""],
+    "--carbon": ["nan", "inf", "-1", "1e300", ""],
     "--fail-on": ["5", "nan", "-0.1", "inf"],
     "--pays": ["0", "nan", "1.1", "-inf"],
 }
 
 
+def test_carbon_without_power_says_what_is_missing(tmp_path: Path) -> None:
+    (tmp_path / "ops.csv").write_text(op_table())
+    answer = taut_("analyze", tmp_path / "ops.csv", "--no-save", "--carbon", "0.3")
+    assert answer.exit_code == 0
+    assert "energy is null: no power was measured beside the traces; --power 700,450,120 gives it" in answer.stderr
+    assert "energy is null" not in taut_("analyze", tmp_path / "ops.csv", "--no-save").stderr
+
+
 @pytest.mark.parametrize(("option", "value"), [(option, value) for option, values in BAD_RATES.items() for value in values])
 def test_a_bad_rate_is_one_short_line_and_exit_2_and_writes_nothing(tmp_path: Path, option: str, value: str) -> None:
-    watts = ["--power", "700"] if option == "--carbon" and value != "0.3" else []
-    answer = taut_("demo", "-o", tmp_path / "run", *watts, option, value)
+    answer = taut_("demo", "-o", tmp_path / "run", option, value)
     assert (answer.exit_code, answer.stdout, len(answer.stderr.splitlines())) == (2, "", 1)
     assert len(answer.stderr) < 1000
     assert answer.stderr.rstrip("\n").isprintable()
@@ -403,7 +426,7 @@ def test_off_a_terminal_there_is_no_colour_no_animation_and_streams_are_apart(tm
     assert done.returncode == 0
     assert b"\x1b" not in done.stdout + done.stderr
     assert b"next:" not in done.stdout
-    assert done.stderr.splitlines()[-1].startswith(b"next: taut whatif taut-runs/demo-")
+    assert done.stderr.splitlines()[-1].startswith(b"next: taut bill taut-runs/demo-")
 
 
 def test_a_terminal_without_utf8_gets_ascii(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Allocated rows in FOCUS 1.4 against the rules of the specification, written out here as data.
+"""Allocated rows in FOCUS 1.4, and a bill that is exported, against the rules of the specification, written out as data.
 
 Nothing is shared with what writes the rows or with what checks bills: the file is parsed with the standard library, and the
 rules are those of the columns' pages of the specification (Cost and Usage 1.4, split cost allocation).
@@ -12,10 +12,13 @@ import json
 import re
 from collections import defaultdict
 from decimal import Decimal
+from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from focus_rows import month
+from taut.cli import main
 from taut.ledger.allocated_charges import Share, allocate
 from taut.render.focus import render
 
@@ -76,12 +79,34 @@ SHARES = [
 Row = dict[str, str]
 
 
-@pytest.fixture(scope="module")
-def rows() -> list[Row]:
-    """What is written of a month of charges, each in parts."""
+def row_by_row() -> bytes:
+    """A month of charges, each in parts, as it is written from rows."""
     out = io.BytesIO()
     render([part for charge in month() for part in allocate(charge, SHARES, unit="Nanoseconds")], out, "1.4")
-    return list(csv.DictReader(io.StringIO(out.getvalue().decode())))
+    return out.getvalue()
+
+
+def exported(folder: Path) -> bytes:
+    """The same month as ``taut export`` writes it from the run folder of its bill."""
+    with (folder / "bill.csv").open("wb") as out:
+        render(month(), out, "1.4")
+    (folder / "sacct.txt").write_text(
+        "JobID|State|Start|End|AllocTRES|NodeList\n"
+        "1|FAILED|2026-10-01T00:10:00|2026-10-01T00:40:00|gres/gpu=1|node0\n"
+        "2|COMPLETED|2026-10-01T00:40:00|2026-10-01T01:20:00|gres/gpu=1|node0\n"
+        "3|COMPLETED|2026-10-01T01:20:00|2026-10-01T02:47:13|gres/gpu=1|node[1-2]\n"
+    )
+    run, log, charges = (str(folder / name) for name in ("bill", "sacct.txt", "bill.csv"))
+    for command in (["bill", log, "--focus", charges, "-o", run], ["export", run, "--to", "focus"]):
+        assert CliRunner().invoke(main, command).exit_code == 0
+    return (folder / "bill" / "focus.csv").read_bytes()
+
+
+@pytest.fixture(scope="module", params=["rows", "bill"])
+def rows(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[Row]:
+    """What is written of a month of charges, each in parts."""
+    text = row_by_row() if request.param == "rows" else exported(tmp_path_factory.mktemp("bill"))
+    return list(csv.DictReader(io.StringIO(text.decode())))
 
 
 def pairs(text: str) -> list[tuple[str, str]]:
@@ -154,7 +179,11 @@ def test_periods_run_forwards_inside_the_billing_period(rows: list[Row]) -> None
 
 
 def test_details_have_the_form_of_their_schema(rows: list[Row]) -> None:
+    assert any(row["AllocatedMethodId"] for row in rows)
     for row in rows:
+        if not row["AllocatedMethodId"]:  # a charge that nobody shares
+            assert (row["AllocatedMethodDetails"], row["x_taut_ratio"]) == ("", "1")
+            continue
         details = json.loads(row["AllocatedMethodDetails"])
         assert [name for name in details if name != "Elements" and not name.startswith("x_")] == []
         assert details["Elements"]
@@ -173,8 +202,11 @@ def test_parts_are_their_origin_and_add_up_to_it(rows: list[Row]) -> None:
     charges = {row["x_taut_origin"]: row for row in csv.DictReader(io.StringIO(whole.getvalue().decode()))}
     assert set(origins) == set(charges)
     for origin, parts in origins.items():
-        ratio = [json.loads(part["AllocatedMethodDetails"], parse_float=Decimal)["Elements"] for part in parts]
-        assert sum(Decimal(element["AllocatedRatio"]) for elements in ratio for element in elements) == 1
+        details = [part["AllocatedMethodDetails"] for part in parts if part["AllocatedMethodDetails"]]
+        ratio = [json.loads(one, parse_float=Decimal)["Elements"] for one in details]
+        assert sum(Decimal(element["AllocatedRatio"]) for elements in ratio for element in elements) == (1 if details else 0)
+        assert sum(Decimal(part["x_taut_ratio"]) for part in parts) == 1
+        assert len(details) == (len(parts) if details else 0)
         for column in ADDED_UP.split():
             cells = [part[column] for part in parts]
             assert sum(map(Decimal, filter(None, cells))) == Decimal(charges[origin][column] or 0)

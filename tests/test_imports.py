@@ -17,8 +17,27 @@ STAIRS = ("core", "read", "graph", "replay", "diagnose", "control", "ledger", "p
 ASIDE = ("render", "audit")
 TYPES = "taut.result.types."
 """What ``--json`` prints, as types: every room may build parts of it."""
-TOP = ("watch", "serve", "lab", "run", "stored", "forecasts", "compare", "export", "cli", "__init__", "__main__")
-WORLDLY = ("read", "audit", "render", "watch", "serve", "lab", "run", "stored", "forecasts", "compare", "cli", "__main__")
+TOP = (
+    "watch",
+    "serve",
+    "lab",
+    "run",
+    "stored",
+    "stored_tables",
+    "stored_bill",
+    "forecasts",
+    "bill_inputs",
+    "billing",
+    "compare",
+    "export",
+    "cli",
+    "__init__",
+    "__main__",
+)
+WORLDLY = (
+    "read", "audit", "render", "watch", "serve", "lab", "run", "stored", "stored_tables", "stored_bill", "forecasts",
+    "bill_inputs", "billing", "compare", "cli", "__main__",
+)  # fmt: skip
 WORLDLY_FILES = ("whole_file", "memory", "signals", "boundary", "folder", "native")
 """Files of ``core`` that serve those rooms; the rest of ``core`` is pure."""
 

@@ -3,6 +3,7 @@
     python -m venv v1 && v1/bin/pip install focus-validator==1.0.0 'multimethod<2'
     python3.12 -m venv v2 && v2/bin/pip install focus-validator==2.2.1 'pyarrow<22'
     python validation/focus_written.py --v1 v1/bin/focus-validator --v2 v2/bin/focus-validator
+    python validation/focus_written.py --v1 … --v2 … --bill BILL   # a run folder of taut bill, as taut export writes it
 
 A month of charges (usage at list price, under a commitment, spot, the purchase, unused commitment, a credit, a tax, a
 correction), each split among the fates of two jobs. 1.0.0 asks for four columns that no version of FOCUS has, and checks
@@ -16,6 +17,7 @@ import argparse
 import csv
 import re
 import subprocess
+import sys
 import tempfile
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -141,25 +143,36 @@ def failed(command: str, *options: str) -> tuple[list[str], str]:
     return [one or other for one, other in broken], counts[0] if counts else (text.strip().splitlines() or ["nothing said"])[-1]
 
 
+def write(path: Path, version: str, bill: str) -> None:
+    """The month, or a bill as ``taut export`` writes it."""
+    if bill:
+        command = ["taut", "export", bill, "--to", "focus", "--version", version, "-o", str(path)]
+        subprocess.run([sys.executable, "-m", *command], check=True)
+        return
+    with path.open("wb") as out:
+        render(written(), out, version)
+
+
 def main() -> None:
     """Print the table."""
     options = argparse.ArgumentParser()
     options.add_argument("--v1", default="", help="focus-validator 1.0.0")
     options.add_argument("--v2", default="", help="focus-validator 2.2.1")
+    options.add_argument("--bill", default="", help="run folder of a bill")
+    options.add_argument("--criteria", default=CRITERIA, help="what the provider of the bill supports, in words of 2.2.1")
     given = options.parse_args()
-    rows = written()
-    print(f"{len(rows)} rows of {len(charges())} charges\n")
+    if not given.bill:
+        print(f"{len(written())} rows of {len(charges())} charges\n")
     print("| file | validator | rules broken | contradictory | it says |\n|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
         for version in ("1.0", "1.2"):
             path = Path(folder) / f"focus-{version}.csv"
-            with path.open("wb") as out:
-                render(rows, out, version)
+            write(path, version, given.bill)
             tool = given.v1 if version == "1.0" else given.v2
             if not tool:
                 print(f"| {version} | not installed: --{'v1' if version == '1.0' else 'v2'} | | | |")
                 continue
-            extra = ["--block-download", "--focus-dataset", "CostAndUsage", "--applicability-criteria", CRITERIA]
+            extra = ["--block-download", "--focus-dataset", "CostAndUsage", "--applicability-criteria", given.criteria]
             checks = [(path, version)]
             if version == "1.0":
                 checks.append((copied(path, Path(folder) / "copied.csv"), "1.0, with copies under the names it asks for"))

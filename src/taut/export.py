@@ -4,18 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import BinaryIO
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
 from taut.core.array_types import Ints
+from taut.core.errors import UsageError
 from taut.core.tables import NULL, Action, Table
 from taut.graph import Graph
+from taut.ledger.bill.rows import UNIT
 from taut.render.perfetto import Picture, render
 from taut.replay import reference
 from taut.replay.timeline import Change, Timeline, replay
 from taut.result.types import Finding, Zone
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from taut.stored_bill import StoredBill
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 HITS = ("action", "rank", "start_ns", "end_ns")
 
 
@@ -40,6 +50,52 @@ def perfetto(graph: Graph, waits: Table, findings: Sequence[Finding], out: Binar
         actions=actions, hits=hits,
     )  # fmt: skip
     render(picture if zone is None else _cut(picture, graph, zone), out)
+
+
+def focus(bill: StoredBill, out: BinaryIO, version: str = "1.4", *, columnar: bool = False) -> list[str]:
+    """Write a bill as FOCUS, every charge in parts; what is not among them is told in words.
+
+    A bill at given prices is written as charges of the provider ``internal``. ``columnar``: Parquet instead of CSV.
+    """
+    from taut.ledger.bill.allocated_parts import allocated_parts
+    from taut.render.focus_table import render_parts
+
+    if bill.result.currency is None:
+        raise UsageError(f"{bill.folder}: no money to export; make the bill with --prices, --gpu-hour or --focus")
+    booked, charges = (bill.booked, bill.charges) if bill.charges is not None else _internal(bill, bill.result.currency)
+    parts = allocated_parts(bill.held, booked, charges)
+    render_parts(parts.blocks(), parts.filled, out, version, parquet=columnar)
+    return _left_out(bill)
+
+
+def _internal(bill: StoredBill, currency: str) -> tuple[Table, pa.Table]:
+    from taut.ledger.bill.internal_charges import Period, internal_charges
+
+    edges = [None if one is None else _moment_ns(one) for one in (bill.result.period.start, bill.result.period.end)]
+    period = None if edges[0] is None or edges[1] is None else Period(edges[0], edges[1])
+    try:
+        return internal_charges(bill.booked, currency, period)
+    except ValueError as error:
+        raise UsageError(f"{bill.folder}: {error}, and FOCUS wants them; make the bill again with --period") from None
+
+
+def _moment_ns(text: str) -> int:
+    return round((datetime.fromisoformat(text) - EPOCH) / timedelta(microseconds=1)) * 1000
+
+
+def _left_out(bill: StoredBill) -> list[str]:
+    """What a bill has and its charges have not."""
+    said = []
+    accrued = Decimal(bill.result.accrual.ledger or 0) - Decimal(int(bill.booked.effective.sum())) / UNIT
+    if accrued > 0:
+        said.append(f"{accrued:,.2f} {bill.result.currency} were used without a charge: not written")
+    booked = set(bill.booked.item.tolist())
+    other = [one for one in bill.result.lines if one.money is not None and one.item not in booked]
+    if other:
+        amount = sum((Decimal(one.money or 0) for one in other), Decimal(0))
+        items = ", ".join(sorted({one.item for one in other}))
+        said.append(f"{amount:,.2f} {bill.result.currency} are no charges of a provider ({items}): not written")
+    return said
 
 
 def _cut(picture: Picture, graph: Graph, zone: Zone) -> Picture:

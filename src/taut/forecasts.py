@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypedDict, Unpack, overload
 from msgspec.structs import asdict
 
 from taut.core.errors import UsageError
-from taut.project.gpu_hour import with_gpu_hour
+from taut.project.gpu_hour import with_gpu_hour, with_prices
 from taut.project.projection import Asked, project_table
 from taut.project.side_by_side import refuse_two_kinds, side_by_side
 from taut.project.workload import Sampling, workload_of
@@ -19,6 +19,7 @@ from taut.read.scenario_file import load
 from taut.result.types import ProjectResult, TwoScenarios
 
 if TYPE_CHECKING:
+    from taut.core.prices import Prices
     from taut.project.noise import RunNoise
 
 
@@ -32,6 +33,7 @@ class Question(TypedDict, total=False):
     envelope: bool
     advice: bool
     gpu_hour: tuple[str, str] | None
+    prices: Prices | None
     tokens: float | None
     progress: Callable[[str], None] | None
 
@@ -47,14 +49,16 @@ def project(scenario: str | Path, other: str | Path, **question: Unpack[Question
 def project(
     scenario: str | Path, other: str | Path | None = None, *, ranks: Sequence[int] = (), policies: Sequence[str] | None = None,
     steps: int | None = None, seed: int = 0, envelope: bool = False, advice: bool = False,
-    gpu_hour: tuple[str, str] | None = None, tokens: float | None = None, progress: Callable[[str], None] | None = None,
+    gpu_hour: tuple[str, str] | None = None, prices: Prices | None = None, tokens: float | None = None,
+    progress: Callable[[str], None] | None = None,
 ) -> ProjectResult | TwoScenarios:  # fmt: skip
     """What ``taut project SCENARIO --json`` prints: a TOML file, or the name of a scenario that ships with taut.
 
     ``ranks`` are other scales than the scenario's own; ``policies`` are ``NAME``, ``NAME=VALUE`` or several with commas, which
     are taken together (None: those that the scenario names); ``steps`` are drawn at each scale, or as many as its size allows.
     ``envelope`` adds what lies around a training job, ``advice`` what separates control loops; ``gpu_hour`` is the price of an
-    accelerator hour and its currency, in place of the scenario's; ``tokens`` adds what a training run over so many takes.
+    accelerator hour and its currency, in place of the scenario's, ``prices`` all that it has a key for;
+    ``tokens`` adds what a training run over so many takes.
     With a second scenario: both, asked the same, and the ratios of their figures; policies only where some are named.
     """
     asked = Asked(ranks, policies, envelope, advice, tokens)
@@ -62,6 +66,8 @@ def project(
 
     def one(named: str | Path, asked: Asked) -> ProjectResult:
         table, text = load(named)
+        if prices is not None:
+            table = with_prices(table, prices)
         if gpu_hour is not None:
             table = with_gpu_hour(table, *gpu_hour)
         return project_table(table, str(named), text, asked, how, measured=_noise, stage=progress)

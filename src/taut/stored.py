@@ -50,7 +50,7 @@ _Small = Annotated[int, msgspec.Meta(ge=-(2**62), le=2**62)]
 _Smaller = Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)]
 
 
-class _About(msgspec.Struct):
+class About(msgspec.Struct):
     """What the tables of a run folder refer to, as ``run.json`` tells it."""
 
     names: list[str]
@@ -73,14 +73,14 @@ class _About(msgspec.Struct):
     zero_ns: list[_Small] | None = None
 
 
-class _Stored(msgspec.Struct):
+class Stored(msgspec.Struct):
     """``run.json``."""
 
     format: int
     version: str
     digest: str
     result: msgspec.Raw
-    graph: _About | None
+    graph: About | None
     files: dict[str, File]
 
 
@@ -103,28 +103,28 @@ class Run:
         waits = _table(self.folder, self.files, Wait)
         for column in (waits.op, waits.opener) if len(waits) else ():
             if int(column.min()) < 0 or int(column.max()) >= len(self.graph):
-                raise _damaged(self.folder, "a wait belongs to no op")
+                raise damaged(self.folder, "a wait belongs to no op")
         for name, column in waits.columns.items():
             if name.endswith("_ns") and len(waits) and not -FAR_NS < int(column.min()) <= int(column.max()) < FAR_NS:
-                raise _damaged(self.folder, "a wait is out of range")
+                raise damaged(self.folder, "a wait is out of range")
         return waits
 
 
 def refusing_runs(*folders: str | Path) -> AbstractContextManager[None]:
     """A block that works with runs: what nobody foresaw there is a refusal of these folders."""
     named = ", ".join(map(str, folders[:3])) + (" …" if len(folders) > 3 else "")
-    return refusing_unexpected(lambda why: _damaged(Path(named), why))
+    return refusing_unexpected(lambda why: damaged(Path(named), why))
 
 
 def open_run(folder: str | Path) -> Run:
     """Open a run folder; says in one line what is wrong with it if anything is."""
     root = Path(folder)
-    with refusing_unexpected(lambda why: _damaged(root, why)):
+    with refusing_unexpected(lambda why: damaged(root, why)):
         return read_steadily(root, lambda: _open(root))
 
 
 def _open(root: Path) -> Run:
-    stored = _stored(root)
+    stored = read_stored(root)
     about, read_table = stored.graph, partial(_table, root, stored.files)
     if about is None:
         raise RunError(f"{root}: made of logs alone, it has no graph; put the traces of the job beside them")
@@ -154,10 +154,10 @@ def _open(root: Path) -> Run:
         check(graph)
         check_replay(graph)
     except Unsound as error:
-        raise _damaged(root, str(error)) from None
+        raise damaged(root, str(error)) from None
     reference_ns = ops["reference_ns"]
     if not (np.isnan(reference_ns) | (np.abs(reference_ns) < FAR_NS)).all():
-        raise _damaged(root, "a reference is out of range")
+        raise damaged(root, "a reference is out of range")
     return Run(root, graph, reference_ns, result, stored.files, stored.digest)
 
 
@@ -167,19 +167,24 @@ def _phases(result: AnalysisResult, steps: int) -> list[str]:
     return phases if len(phases) == steps else [""] * steps
 
 
-def _result(root: Path, text: msgspec.Raw) -> AnalysisResult:
-    """What was printed, with all that other verbs take from it."""
+def decoded_result(root: Path, text: msgspec.Raw) -> AnalysisResult:
+    """What was printed."""
     try:
-        result = msgspec.json.decode(text, type=AnalysisResult)
+        return msgspec.json.decode(text, type=AnalysisResult)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         why, _, place = str(error).rpartition(" - at ")
-        raise _damaged(root, f"result {place}: {why}") from None
+        raise damaged(root, f"result {place}: {why}") from None
+
+
+def _result(root: Path, text: msgspec.Raw) -> AnalysisResult:
+    """What was printed, with all that other verbs take from it."""
+    result = decoded_result(root, text)
     for key in ("windows", "waits", "ledger", "indices", "recoverable_wall_ns"):
         if getattr(result, key) in (None, []):
-            raise _damaged(root, f"result: {key} is missing")
+            raise damaged(root, f"result: {key} is missing")
     zones = [one.zone for one in result.control.relations if one.zone] if result.control else []
     if any(abs(ns) > 2**62 for zone in zones for ns in (zone.first_ns, zone.last_ns, zone.ops)):
-        raise _damaged(root, "result: a zone is out of range")
+        raise damaged(root, "result: a zone is out of range")
     return result
 
 
@@ -190,22 +195,22 @@ def check_replay(graph: Graph) -> None:
         raise Unsound("the replay of its graph does not give its times")
 
 
-def _stored(root: Path) -> _Stored:
+def read_stored(root: Path) -> Stored:
     """``run.json`` of a folder."""
     try:
         data = read_file(root / RUN, MOST_BYTES)
     except OSError as error:
         if error.errno == errno.EFBIG:
-            raise _damaged(root, f"{RUN} is larger than it may be") from None
+            raise damaged(root, f"{RUN} is larger than it may be") from None
         made = f"taut analyze {shlex.quote(str(root))} -o RUN" if root.exists() else f"taut analyze TRACES -o {root}"
         raise RunError(f"{root}: not a run folder (no {RUN}); make one with: {made}") from None
     try:
         layout = msgspec.json.decode(data, type=dict[str, msgspec.Raw]).get("format", msgspec.Raw(b"null"))
         if bytes(layout) != str(FORMAT).encode():
             raise RunError(f"{root}: written by another version of taut; analyze the traces again: taut analyze TRACES -o NEW")
-        return msgspec.json.decode(data, type=_Stored)
+        return msgspec.json.decode(data, type=Stored)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise _damaged(root, str(error)) from None
+        raise damaged(root, str(error)) from None
 
 
 def _table(root: Path, files: Mapping[str, File], row: type) -> Table:
@@ -213,7 +218,8 @@ def _table(root: Path, files: Mapping[str, File], row: type) -> Table:
     return Table(row, read_columns(root, files, TABLES[row], schema_of(row)))
 
 
-def _damaged(root: Path, why: str) -> RunError:
+def damaged(root: Path, why: str) -> RunError:
+    """The refusal of a run folder that is not as it was written."""
     return RunError(f"{root}: damaged run folder ({' '.join(why.split())[:100]}); analyze the traces again")
 
 
@@ -232,9 +238,13 @@ def op_words(trace: Trace) -> dict[str, list[str]]:
 
 
 def read_columns(
-    root: Path, files: Mapping[str, File], name: str, schema: Mapping[str, str], words: Words | None = None
-) -> dict[str, Any]:
-    """The columns of one stored table, of exactly these names and types; those that are stored as words as their codes."""
+    root: Path, files: Mapping[str, File], name: str, schema: Mapping[str, str], words: Words | None = None,
+    newer: Container[str] = (),
+) -> dict[str, Any]:  # fmt: skip
+    """The columns of one stored table, of exactly these names and types; those that are stored as words as their codes.
+
+    Columns in ``newer`` came later: folders of before have none of them.
+    """
     coded = words or {}
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -243,16 +253,17 @@ def read_columns(
     data = read_listed(root, file, files.get(file))
     try:
         stored = pq.ParquetFile(pa.BufferReader(data))
+        schema = {key: kind for key, kind in schema.items() if key not in newer or key in stored.schema_arrow.names}
         _check_schema(root, file, stored, _arrow_types(schema, coded), len(data))
         table = stored.read(columns=list(schema))
         if any(table[column].null_count for column in schema if column not in coded):
-            raise _damaged(root, f"{file} has empty cells")
+            raise damaged(root, f"{file} has empty cells")
         return {
             column: codes_of(table[column], coded[column], schema[column]) if column in coded else table[column].to_numpy()
             for column in schema
         }
     except (OSError, pa.ArrowException, UnicodeDecodeError, ValueError) as error:
-        raise _damaged(root, str(error)) from None
+        raise damaged(root, str(error)) from None
 
 
 def _arrow_types(schema: Mapping[str, str], coded: Container[str]) -> dict[str, pa.DataType]:
@@ -268,9 +279,9 @@ def _check_schema(root: Path, file: str, stored: ParquetFile, expected: Mapping[
     names = stored.schema_arrow.names
     found = dict(zip(names, stored.schema_arrow.types, strict=True))
     if len(found) < len(names):
-        raise _damaged(root, f"{file} has a column twice")
+        raise damaged(root, f"{file} has a column twice")
     wrong = next((n for n, t in expected.items() if found.get(n) != t), None)
     if wrong is not None:
-        raise _damaged(root, f"{file}: column {wrong} is {found.get(wrong, 'missing')}, not {expected[wrong]}")
+        raise damaged(root, f"{file}: column {wrong} is {found.get(wrong, 'missing')}, not {expected[wrong]}")
     if stored.metadata.num_rows * 8 * len(expected) > max(FREE_BYTES, RATIO * size):
-        raise _damaged(root, f"{file} holds more rows than its size allows")
+        raise damaged(root, f"{file} holds more rows than its size allows")

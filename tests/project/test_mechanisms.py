@@ -11,10 +11,10 @@ from msgspec.structs import replace
 
 from results import filled
 from taut.core.array_types import Floats
+from taut.project.about import About
 from taut.project.marginal_gain import rule
 from taut.project.mechanisms import split
 from taut.project.policy import Policy
-from taut.project.strict_toml import About
 from taut.project.threshold import explained_threshold, threshold
 from taut.project.training.scenario import Scenario, parse
 from taut.project.training.step_plan import plan

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from io import StringIO
 from typing import Any
 
@@ -12,7 +13,8 @@ from rich.console import Console
 
 from taut.cli import main
 from taut.core.errors import UsageError
-from taut.project.gpu_hour import with_gpu_hour
+from taut.core.prices import Prices
+from taut.project.gpu_hour import with_gpu_hour, with_prices
 from taut.project.projection import Asked, project_table
 from taut.project.workload import Sampling
 from taut.read.scenario_file import load
@@ -185,6 +187,16 @@ def test_the_price_of_an_accelerator_hour_is_the_one_given() -> None:
     assert asked(with_gpu_hour(small(), "4.00", "EUR")).forecasts[0].currency == "EUR"
     with pytest.raises(UsageError, match=r"in EUR, price\.kwh of the scenario in USD"):
         with_gpu_hour(small(price={"currency": "USD", "kwh": 0.1}), "4.00", "EUR")
+
+
+def test_a_file_of_prices_and_a_scenario_have_the_same_words() -> None:
+    prices = Prices(Decimal("4.00"), "USD", 600.0, 200.0, kwh=Decimal("0.20"), pue=1.1, host_w=100.0, kg_co2e_per_kwh=0.3)
+    table = with_prices(small(price={"currency": "EUR", "kwh": 0.1}), prices)
+    assert table["price"] == {"currency": "USD", "kwh": 0.2, "pue": 1.1, "host_w": 100.0, "kg_co2e_per_kwh": 0.3}
+    assert (table["device"]["price_per_hour"], table["device"]["load_w"], table["device"]["stall_w"]) == (4.0, 600.0, 200.0)
+    assert asked(table).forecasts[0].currency == "USD"
+    with pytest.raises(UsageError, match=r"--prices are in USD, price\.penalty of the scenario in EUR"):
+        with_prices(small(price={"currency": "EUR", "penalty": 3.0}), prices)
 
 
 def test_the_toml_of_a_shipped_scenario_is_shown_as_it_is() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -219,7 +220,19 @@ def test_only_training_has_tokens_to_train_on() -> None:
         project_table(table, "x", text, Asked(tokens=1e12), QUICK)
 
 
+def test_prices_of_a_file_count_for_a_scenario(tmp_path: Path) -> None:
+    (tmp_path / "prices.toml").write_text('currency = "CHF"\ngpu_hour = "2.50"\n[electricity]\nper_kwh = "0.20"\n')
+    done = run("gpt-175b", "--json", "-q", "--steps", "8", "--prices", str(tmp_path / "prices.toml"))
+    assert done.exit_code == 0, done.output
+    own = json.loads(done.stdout)["forecasts"][0]
+    assert (own["currency"], own["cost_per_unit"] > 0, own["energy_cost_per_unit"] > 0) == ("CHF", True, True)
+    (tmp_path / "prices.toml").write_text("gpu_hours = 3\n")
+    refused = run("gpt-175b", "--prices", str(tmp_path / "prices.toml"))
+    assert refused.exit_code == 4
+    assert "did you mean gpu_hour?" in refused.stderr
+
+
 def test_a_run_has_no_tokens_to_train_on() -> None:
     done = run("--from", "run", "--tokens", "15T")
     assert done.exit_code == 2
-    assert "--gpu-hour and --tokens need a SCENARIO" in " ".join(done.stderr.split())
+    assert "--gpu-hour, --prices and --tokens need a SCENARIO" in " ".join(done.stderr.split())

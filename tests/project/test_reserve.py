@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
+from taut.project.about import About
 from taut.project.policy import Policy
 from taut.project.reserve import regime, reserve, word
-from taut.project.strict_toml import About
 from taut.project.threshold import threshold
 from taut.project.training.scenario import Noise, Scenario, parse
 from taut.project.training.workload import WORKLOAD

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from results import filled
+from taut.project.about import About
 from taut.project.noise import table
 from taut.project.policy import Policy
-from taut.project.strict_toml import About
 from taut.project.threshold import threshold
 from taut.project.training import full_graph
 from taut.project.training.forecast import with_noise

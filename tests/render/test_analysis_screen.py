@@ -94,6 +94,16 @@ def test_a_price_shows_for_causes_findings_and_fates() -> None:
     assert "5.90 EUR" in shown
 
 
+def test_energy_that_was_measured_says_by_what_how_much_of_it_and_between_which_ends() -> None:
+    entries = [{**entry, "joules": 9e5} for entry in RESULT["ledger"]["entries"]]
+    told = {"joules": {"value": 3.6e6, "lo": 3.6e6, "hi": 4.5e6}, "source": "counter", "coverage": 0.9}
+    measured = screen_of({"ledger": {"entries": entries, "energy": told}}, Screen(120))
+    assert "1 kWh (by counter, 90 % of the time, 1-1.25)" in measured
+    given = screen_of({"ledger": {"entries": entries, "energy": {**told, "source": "states"}}}, Screen(120))
+    assert "1 kWh" in given
+    assert next(line for line in given.splitlines() if "kWh" in line).rstrip().endswith("1 kWh")
+
+
 def test_with_a_single_step_the_gates_say_who_was_last() -> None:
     gates = [{"gate": 7, "class": "nccl all-reduce", "step": 0, "members": 8, "last_rank": 5, "late_ns": 466_000}]
     shown = screen_of({"job": {"steps": 1}, "gates": gates})

@@ -6,28 +6,30 @@ Nothing heavy is imported before a command runs, so that help and completion ans
 from __future__ import annotations
 
 import shlex
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import click
 
 from taut import __version__
-from taut.cli.common import FAILED, FINDINGS, announce_stdin, kept, print_object, progress, reason, say, show, shown, write_out
+from taut.cli.audit_verb import audit
+from taut.cli.bill_verb import bill
+from taut.cli.common import FAILED, FINDINGS, announce_stdin, kept, print_object, progress, say, show, shown
 from taut.cli.control_verb import control
+from taut.cli.export_verb import export
 from taut.cli.failures import Commands
 from taut.cli.options import FIX_KEYS, MOST_STALENESS, Real, Target, delays, fixes, price, token_price, watts
 from taut.cli.project_verb import project
-from taut.core.errors import TautError, UsageError
+from taut.cli.recording import audit_file, record_all
+from taut.core.errors import UsageError
 from taut.core.reporting import LISTED_SHARE
 from taut.lab.commands import lab
 
 if TYPE_CHECKING:
     from taut.ledger import Prices
     from taut.replay.timeline import Change
-    from taut.result.types import AnalysisResult, Finding, Range, WhatIfResult, Zone
+    from taut.result.types import AnalysisResult, Finding, Range, WhatIfResult
     from taut.run import Analysis, JobAnalysis, Run
 
 NAMED_KEYS = ("class", "gate")
@@ -39,10 +41,10 @@ SAVING = "give -o a folder that can be written, or --no-save"
 
 EPILOG = """\b
 Exit codes: 0 done, 1 failure, 2 the question does not fit, 3 findings at or above
---fail-on, 4 input refused, 130 interrupted, 143 terminated.
+--fail-on, 4 input refused, 5 audit verification failed, 130 interrupted, 143 terminated.
 \b
 Environment: TAUT_DEBUG=1 shows tracebacks; TAUT_KERNEL_CACHE=off neither loads nor
-keeps compiled code.
+keeps compiled code; TAUT_AUDIT=off records nothing.
 \b
 Shell completion:
   bash   eval "$(_TAUT_COMPLETE=bash_source taut)"
@@ -53,6 +55,10 @@ Shell completion:
 
 @click.group(cls=Commands, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, "-V", "--version", prog_name="taut")
+@click.option(
+    "--audit", metavar="FILE", type=click.Path(dir_okay=False), expose_value=False, callback=audit_file,
+    help="Where this command is recorded  [default: ./taut-runs/audit.db]",
+)  # fmt: skip
 def main() -> None:
     """Where the accelerator bill really goes, why, and what would change it.
 
@@ -79,7 +85,7 @@ ANALYSIS_OPTIONS = (
         "--power", metavar="WATTS", callback=watts,
         help="Watts per rank: LOAD[,STALL[,IDLE]]; one left out is as the one before.",
     ),
-    click.option("--carbon", metavar="KG", type=Real(0, 1000), help="kg CO2e per kWh; needs --power."),
+    click.option("--carbon", metavar="KG", type=Real(0, 1000), help="kg CO2e per kWh, of power that was measured or given."),
     click.option(
         "--topology", metavar="FILE", type=click.Path(),
         help="Where the ranks sit: topology.conf of Slurm, output of nvidia-smi topo -m, or TOML.",
@@ -170,11 +176,27 @@ def analyze(inputs: tuple[str, ...], **options: Unpack[AnalysisOptions]) -> None
 @main.command(short_help="Analyze a small built-in job.")
 @_analysis_options
 def demo(**options: Unpack[AnalysisOptions]) -> None:
-    """Analyze the small built-in job: four ranks, one of them behind a slow link."""
-    _analyze((str(DEMO),), options)
+    """Analyze the small built-in job: eight ranks, one of them slow, in two attempts.
+
+    The job was recorded; its power, its prices and its bill are made for it (docs/lab.md).
+    """
+    _analyze((str(DEMO),), options, _then_bill)
 
 
-def _analyze(inputs: Sequence[str], options: AnalysisOptions) -> None:
+def _then_bill(lines: list[str], run: Path | None) -> list[str]:
+    """Hints of a job that comes with prices and a bill: what it cost is the next command."""
+    where, before = (shlex.quote(str(run)), "") if run is not None else ("RUN", "the same with -o RUN, then ")
+    prices, charges = (shlex.quote(str(DEMO / name)) for name in ("prices.toml", "bill.csv"))
+    return [*lines[:-1], f"next: {before}taut bill {where} --prices {prices} --focus {charges}"]
+
+
+def _as_they_are(lines: list[str], run: Path | None) -> list[str]:
+    return lines
+
+
+def _analyze(
+    inputs: Sequence[str], options: AnalysisOptions, hinted: Callable[[list[str], Path | None], list[str]] = _as_they_are
+) -> None:
     folder, fail_on, quiet = options["folder"], options["fail_on"], options["quiet"]
     if options["no_save"] and folder is not None:
         raise UsageError("--no-save and -o: give one of them")
@@ -200,7 +222,8 @@ def _analyze(inputs: Sequence[str], options: AnalysisOptions) -> None:
     failing = [] if fail_on is None else _failing(result, fail_on)
     if not quiet:
         unmapped = [NO_ENVELOPE] if options["envelope"] and result.envelope is None else []
-        for line in [*unmapped, *_failures(failing, fail_on), *_hints(result, run)]:
+        hints = hinted(_hints(result, run, options["carbon"] is not None), run)
+        for line in [*unmapped, *_failures(failing, fail_on), *hints]:
             say(line)
     if lost is not None:
         raise lost
@@ -216,8 +239,6 @@ def _prices(options: AnalysisOptions) -> Prices:
     from taut.ledger import Prices
 
     price, power, carbon = options["price"], options["power"], options["carbon"]
-    if carbon is not None and power is None:
-        raise UsageError("--carbon needs --power: without watts there are no kWh")
     load, stall, idle = (*(power or ()), None, None, None)[:3]
     amount, currency = (Decimal(price[0]), price[1]) if price else (None, None)
     read, written, token_currency = options["token_price"] or (None, None, None)
@@ -252,7 +273,7 @@ def _failures(failing: list[tuple[Finding, float]], fail_on: float | None) -> li
     ]
 
 
-def _hints(result: AnalysisResult, run: Path | None) -> list[str]:
+def _hints(result: AnalysisResult, run: Path | None, carbon: bool = False) -> list[str]:
     """What is missing, and as the last line what to do next."""
     lines = [] if run is None else [f"written: {run}"]
     if result.ledger is None:
@@ -263,6 +284,8 @@ def _hints(result: AnalysisResult, run: Path | None) -> list[str]:
             return [*lines, how, "next: taut analyze FOLDER/plugins/profile/TIME"]
         how = "one rank tells no culprit; how to record all ranks: taut analyze --help, at its end, or docs/recording.md"
         return [*lines, how, "next: taut analyze traces/"]
+    if result.ledger.energy is None or result.ledger.energy.joules is None:
+        lines += ["energy is null: no power was measured beside the traces; --power 700,450,120 gives it"] if carbon else []
     if result.ledger.currency is None:
         lines.append("money is null: --gpu-hour 2.50EUR prices it")
     if result.findings and result.findings[0].mode == "hang":
@@ -487,97 +510,6 @@ def _label(key: str, said: str, labels: Sequence[str]) -> str:
     return like[0] if like else said
 
 
-@main.command(short_help="Write a finished run in a form that other tools open.")
-@click.argument("run", metavar="RUN", required=False, type=click.Path())
-@click.option("--to", "form", type=click.Choice(["perfetto", "schema"]), required=True, help="The form to write.")
-@click.option(
-    "-o", "--output", "file", metavar="FILE", type=Target(dir_okay=False, allow_dash=True),
-    help="File to write, - for standard output  [default: RUN/perfetto.pftrace; a schema is printed]",
-)  # fmt: skip
-@click.option(
-    "--zone", metavar="K", type=click.IntRange(min=1),
-    help="Only the zone of the K-th relation between controllers: the ops of the ranks they hit, from first to last.",
-)  # fmt: skip
-def export(run: str | None, form: str, file: str | None, zone: int | None) -> None:
-    """Write a finished run in a form that other tools open.
-
-    A Perfetto trace (open it at ui.perfetto.dev) has ranks as processes, lanes as threads and ops as slices, arrows from
-    the last at a gate to those it held up, waits, blame and findings as tracks of each rank, and every rank once more
-    with the ideal replay. Needs the extra: pip install 'taut[export]'.
-
-    The JSON Schema of what --json prints needs no RUN.
-
-    \b
-      taut export RUN --to perfetto
-      taut export RUN --to perfetto -o - | gzip > run.pftrace.gz
-      taut export RUN --to perfetto --zone 1 -o zone.pftrace
-      taut export --to schema > taut.schema.json
-    """
-    if form == "schema":
-        _export_schema(file)
-        return
-    if run is None:
-        raise UsageError("give the RUN to export")
-    _export_trace(run, file, zone)
-
-
-def _export_schema(file: str | None) -> None:
-    from taut.result.schema import stored_schema
-
-    if file is None or file == "-":
-        write_out(stored_schema())
-        return
-    with _written(Path(file)) as out:
-        out.write(stored_schema())
-
-
-def _export_trace(run: str, file: str | None, zone: int | None) -> None:
-    if file == "-" and sys.stdout.isatty():
-        raise UsageError("-o -: a trace is not for a terminal; give a file, or send it through a pipe")
-    from taut.core.folder import add_file, checked_addition
-    from taut.export import perfetto
-    from taut.run import open_run
-    from taut.stored import refusing_runs
-
-    opened = open_run(run)
-    shown, part = (opened.graph, opened.waits, opened.result.findings), _zone(opened, zone)
-    if file == "-":
-        perfetto(*shown, sys.stdout.buffer, part)
-        write_out(b"")
-        return
-    path = Path(file) if file else opened.folder / ("perfetto.pftrace" if zone is None else f"perfetto-zone{zone}.pftrace")
-    checked_addition(path)
-    with refusing_runs(run), _written(path) as out:
-        perfetto(*shown, out, part)
-    if path.parent.samefile(opened.folder):
-        add_file(opened.folder, path.name)
-
-
-@contextmanager
-def _written(path: Path) -> Iterator[BinaryIO]:
-    """A file that appears when it is complete; says so, or why not."""
-    from taut.core.whole_file import whole_file
-
-    try:
-        with whole_file(path) as out:
-            yield out
-    except OSError as error:
-        raise TautError(f"{path}: cannot be written ({reason(error)}); give another -o") from None
-    say(f"written: {path}")
-
-
-def _zone(run: Run, number: int | None) -> Zone | None:
-    """The zone of a relation, by its number in the result."""
-    if number is None:
-        return None
-    relations = run.result.control.relations if run.result.control else []
-    zones = {k: one.zone for k, one in enumerate(relations, 1) if one.zone and one.zone.ops}
-    if number not in zones:
-        have = ", ".join(map(str, zones)) or "none: no relation between controllers lies on the graph"
-        raise UsageError(f"--zone {number}: the run has {have}")
-    return zones[number]
-
-
 @main.command(short_help="Say what changed between two or more runs.")
 @click.argument("runs", metavar="RUN RUN...", nargs=-1, required=True, type=click.Path())
 @click.option("--same-job", is_flag=True, help="Take all runs as runs of one job, whatever their names.")
@@ -605,10 +537,14 @@ def compare(runs: tuple[str, ...], same_job: bool, as_json: bool, quiet: bool) -
 
 
 VERBS = (
+    bill,
+    export,
     project,
     control,
+    audit,
     lab,
 )
 """Verbs that have a file of their own."""
 for verb in VERBS:
     main.add_command(verb)
+record_all(main)

@@ -7,6 +7,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -137,10 +139,35 @@ def shown_and_kept(show_it: Callable[[], None], save: Callable[[], Path] | None,
         raise lost
 
 
+@dataclass
+class Watched:
+    """What a verb did, for whoever watches it."""
+
+    kept: list[Path] = field(default_factory=list)
+    """Where answers were kept."""
+
+
+_watched: ContextVar[Watched | None] = ContextVar("watched verb", default=None)
+
+
+@contextmanager
+def watched() -> Iterator[Watched]:
+    """Collect where answers are kept in this block."""
+    done = Watched()
+    token = _watched.set(done)
+    try:
+        yield done
+    finally:
+        _watched.reset(token)
+
+
 def kept(save: Callable[[], Path], what: str, remedy: str) -> Path | None:
     """Where an answer was kept, or None and a line that says why not: what is printed is not lost with it."""
     try:
-        return save()
+        path = save()
+        if (done := _watched.get()) is not None:
+            done.kept.append(path)
+        return path
     except Exception as error:
         if os.environ.get("TAUT_DEBUG"):
             raise

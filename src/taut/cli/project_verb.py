@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
@@ -13,6 +14,7 @@ from taut.cli.options import HIGHEST, Target, price, scales, tokens
 from taut.core.errors import UsageError
 
 if TYPE_CHECKING:
+    from taut.core.prices import Prices
     from taut.result.types import ProjectResult, TwoScenarios
 
 
@@ -25,6 +27,7 @@ class Question(TypedDict):
     advice: bool
     evidence: str | None
     gpu_hour: tuple[str, str] | None
+    prices: str | None
     tokens: float | None
     steps: int | None
     seed: int
@@ -47,6 +50,7 @@ class Question(TypedDict):
 @click.option("--advice", is_flag=True, help="Also try what separates control loops, and sweep their capacity.")
 @click.option("--evidence", metavar="DIR", type=Target(file_okay=False), help="Write the scenario's evidence there.")
 @click.option("--gpu-hour", metavar="PRICE", callback=price, help="Price of an accelerator hour, for example 2.50EUR.")
+@click.option("--prices", metavar="FILE", type=click.Path(), help="Prices of a TOML file in place of the scenario's own.")
 @click.option("--tokens", metavar="N", callback=tokens, help="Also days, money and energy of training on 15T, 300B, 1.5e12 …")
 @click.option("--steps", type=click.IntRange(2, 1_000_000), help="Steps to draw at each  [default: 200, fewer of large jobs]")
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(0, HIGHEST), help="Decides every draw.")
@@ -101,9 +105,9 @@ def _check(scenarios: tuple[str, ...], run: str | None, same_hosts: bool, questi
         raise UsageError("give a SCENARIO, or --from RUN")
     if same_hosts and run is None:
         raise UsageError("--same-hosts needs --from RUN")
-    of_scenarios = ("policies", "evidence", "envelope", "advice", "gpu_hour", "tokens")
+    of_scenarios = ("policies", "evidence", "envelope", "advice", "gpu_hour", "prices", "tokens")
     if run is not None and any(question.get(one) for one in of_scenarios):
-        named = "--policy, --envelope, --advice, --evidence, --gpu-hour and --tokens"
+        named = "--policy, --envelope, --advice, --evidence, --gpu-hour, --prices and --tokens"
         raise UsageError(f"{named} need a SCENARIO: a run has none to change")
     if len(scenarios) > 1 and any(question.get(one) for one in ("evidence", "envelope", "advice")):
         raise UsageError("--evidence, --envelope and --advice are of one SCENARIO: ask for them without the other")
@@ -129,7 +133,8 @@ def _two(scenarios: tuple[str, ...], question: Question, stage: Callable[[str], 
 
     return forecast(
         scenarios[0], scenarios[1], ranks=question["ranks"], policies=question["policies"] or None, steps=question["steps"],
-        seed=question["seed"], gpu_hour=question["gpu_hour"], tokens=question["tokens"], progress=stage,
+        seed=question["seed"], gpu_hour=question["gpu_hour"], prices=_prices(question), tokens=question["tokens"],
+        progress=stage,
     )  # fmt: skip
 
 
@@ -146,19 +151,33 @@ def _scenario(
     advice = question["advice"] or (evidence is not None and workload_of(table, scenario).has_advice)
     result = forecast(
         scenario, ranks=question["ranks"], policies=question["policies"] or None, steps=steps, seed=seed,
-        envelope=question["envelope"], advice=advice, gpu_hour=question["gpu_hour"],
+        envelope=question["envelope"], advice=advice, gpu_hour=question["gpu_hour"], prices=_prices(question),
         tokens=question["tokens"], progress=stage,
     )  # fmt: skip
     if evidence is None:
         return result, None
     from taut.project.evidence import evidence as gather
 
-    if question["gpu_hour"] is not None:
-        from taut.project.gpu_hour import with_gpu_hour
-
-        table = with_gpu_hour(table, *question["gpu_hour"])
+    table = _priced(table, question)
     found = gather(scenario, table, result, seed=seed, steps=steps, options=_options(question))
     return result, lambda: _write(Path(evidence), found, text)
+
+
+def _prices(question: Question) -> Prices | None:
+    if question["prices"] is None:
+        return None
+    from taut.read.prices_file import load
+
+    return load(question["prices"])
+
+
+def _priced(table: dict[str, Any], question: Question) -> dict[str, Any]:
+    """The scenario's table with the prices that were given."""
+    from taut.project.gpu_hour import with_gpu_hour, with_prices
+
+    prices = _prices(question)
+    table = table if prices is None else with_prices(table, prices)
+    return table if question["gpu_hour"] is None else with_gpu_hour(table, *question["gpu_hour"])
 
 
 def _options(question: Question) -> str:
@@ -166,6 +185,7 @@ def _options(question: Question) -> str:
     out = f" --ranks {','.join(map(str, question['ranks']))}" if question["ranks"] else ""
     out += "".join(f" --policy {one}" for one in question["policies"])
     out += f" --tokens {question['tokens']:g}" if question["tokens"] else ""
+    out += f" --prices {shlex.quote(question['prices'])}" if question["prices"] else ""
     return out + (f" --gpu-hour {''.join(question['gpu_hour'])}" if question["gpu_hour"] else "")
 
 

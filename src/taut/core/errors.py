@@ -5,6 +5,8 @@ TautError                 anything taut says about a failure; the CLI prints one
 │   ├── TooLarge          a cap was reached (depth, ratio, size, members, memory)
 │   └── NotATrace         no reader knows this format
 ├── RunError              a run folder is missing, incomplete or from another version
+├── AuditError            the audit log cannot be read, written or signed
+│   └── DamagedLog        exit 5: what the log holds is not what was recorded
 └── UsageError            exit 2: the question itself does not fit the data (an unknown rank, a bad price)
 """
 
@@ -40,6 +42,16 @@ class NotATrace(InputRefused):
 
 class RunError(TautError):
     """A run folder is missing, incomplete, or was written by another version."""
+
+
+class AuditError(TautError):
+    """The audit log cannot be read, written or signed."""
+
+
+class DamagedLog(AuditError):
+    """What an audit log holds is not what was recorded."""
+
+    exit_code = 5
 
 
 class UsageError(TautError):

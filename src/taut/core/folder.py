@@ -1,7 +1,8 @@
 """A folder that is written whole or not at all, and replaced only if every file in it is its own.
 
 ``run.json`` holds the manifest: name, size and SHA-256 of every other file. A folder is replaced only where the manifest
-lists everything in it, and only listed files are ever deleted, so nothing that somebody else put there can be lost.
+lists everything in it, and only listed files are ever deleted, so nothing that somebody else put there can be lost. Named
+without size and hash is ``proof.txt``, which tells that the run was recorded and so comes after it.
 
 Writing goes into a scratch folder beside the target, locked while its writer lives. The finished scratch takes the
 target's place in one step (an exchange of names), so at every moment the path shows one whole folder, the old or the new.
@@ -33,7 +34,7 @@ from taut.core.whole_file import is_scratch, scratch_name, whole_file
 
 T = TypeVar("T")
 
-RUN = "run.json"
+RUN, PROOF = "run.json", "proof.txt"
 FORMAT = 4
 """Version of the layout of a run folder: 2 has a manifest, 3 words instead of codes, 4 the index of each rank's accelerator."""
 PATIENCE_S = 3.0
@@ -62,6 +63,12 @@ class Manifest(msgspec.Struct, frozen=True):
     version: str
     digest: str
     files: dict[str, File]
+    unhashed: list[str] = []
+    """Files that may come later, and change: ``proof.txt``."""
+
+    def owns(self, name: str) -> bool:
+        """Whether a file of this name belongs to the run."""
+        return name in self.files or (name == PROOF and name in self.unhashed)
 
 
 def save_folder(target: Path, write: Callable[[Path], Mapping[str, object]]) -> Path:
@@ -108,10 +115,17 @@ def _check_own(place: Path, target: Path, matches: Callable[[Path, File | None],
     if manifest is None:
         raise RunError(f"{target}: exists and is no run folder (no {RUN} with a manifest); give another -o")
     others = [name for name in names if name != RUN and not is_scratch(name)]
-    foreign = sorted(name for name in others if not matches(place / name, manifest.files.get(name)))
+    foreign = sorted(name for name in others if not _is_of(manifest, place, name, matches))
     if foreign:
         more = f" and {len(foreign) - 1} more" if len(foreign) > 1 else ""
         raise RunError(f"{target}: holds files that its manifest does not list ({foreign[0]}{more}); give another -o")
+
+
+def _is_of(manifest: Manifest, place: Path, name: str, matches: Callable[[Path, File | None], bool]) -> bool:
+    """Whether a file is the run's own: as listed, or one that is named without a hash."""
+    if name not in manifest.files and manifest.owns(name):
+        return not (place / name).is_symlink() and (place / name).is_file()
+    return matches(place / name, manifest.files.get(name))
 
 
 def manifest_of(folder: Path) -> Manifest | None:
@@ -174,9 +188,9 @@ def checked_addition(path: Path) -> None:
     manifest = manifest_of(path.parent)
     if manifest is None or not os.path.lexists(path):
         return
-    if path.name == RUN or path.suffix == ".parquet":
+    if path.name in (RUN, PROOF) or path.suffix == ".parquet":
         raise RunError(f"{path}: is part of a run; give another -o")
-    if path.name not in manifest.files:
+    if not manifest.owns(path.name):
         raise RunError(f"{path}: exists, and was not written by taut; give another -o")
 
 
@@ -187,6 +201,28 @@ def add_file(folder: Path, name: str) -> None:
     files[name] = _listed(folder / name)
     with whole_file(folder / RUN) as out:
         out.write(json_text({**meta, "files": files}).encode())
+
+
+def sealed(folder: Path) -> dict[str, str]:
+    """SHA-256 of every file of a run as its manifest lists them, and of ``run.json`` without the manifest.
+
+    Files that are added later change the manifest, not what is hashed here of ``run.json``.
+    """
+    meta = msgspec.json.decode(read_file(folder / RUN, MOST_BYTES), type=dict[str, msgspec.Raw])
+    files = msgspec.json.decode(meta.pop("files"), type=dict[str, File])
+    meta.pop("unhashed", None)
+    told = hashlib.sha256()
+    for key, value in meta.items():
+        told.update(key.encode() + b"\0" + msgspec.json.format(bytes(value), indent=-1) + b"\n")
+    return {RUN: told.hexdigest(), **{name: file.sha256 for name, file in files.items()}}
+
+
+def changed_files(folder: Path) -> list[str]:
+    """Names of listed files that are not as the manifest lists them."""
+    manifest = manifest_of(folder)
+    if manifest is None:
+        return [RUN]
+    return sorted(name for name, listed in manifest.files.items() if not _matches(folder / name, listed))
 
 
 def read_file(path: Path, most: int) -> bytes:
@@ -232,7 +268,7 @@ def _matches(path: Path, listed: File | None) -> bool:
 def _complete(scratch: Path, meta: Mapping[str, object]) -> None:
     """Write ``run.json`` last: a folder without it was never finished."""
     files = {name: _listed(scratch / name) for name in sorted(os.listdir(scratch))}
-    (scratch / RUN).write_bytes(json_text({**meta, "files": files}).encode())
+    (scratch / RUN).write_bytes(json_text({**meta, "files": files, "unhashed": [PROOF]}).encode())
 
 
 @contextlib.contextmanager
@@ -312,7 +348,7 @@ def remove_own(folder: Path) -> None:
         own = [
             name
             for name in names
-            if is_scratch(name) or (name.endswith(".parquet") if manifest is None else name in manifest.files)
+            if is_scratch(name) or (name.endswith(".parquet") if manifest is None else manifest.owns(name))
         ]
         for name in own:
             (folder / name).unlink(missing_ok=True)

@@ -161,7 +161,7 @@ class Metric:
     component: str = col("str", "what was measured: `rank 3`, `node7 gpu 0`, a host, a link or free text", "")
     rank: int = col("int32", "the participant it belongs to; -1 if none or unknown")
     metric: str = col("str", "name with its unit: `power_w`, `clock_mhz`, `temperature_c`, `utilisation_share`", "")
-    value: float = col("float64", "the sample; counters as their rate", np.nan)
+    value: float = col("float64", "the sample; counters as their rate, those of energy (`energy_j`) as they stand", np.nan)
     limit: float = col("float64", "most it may be (utilisation, clock: least); NaN if the file names none", np.nan)
     limit_source: str = col("str", "who says so; empty if there is no limit", "")
 
@@ -194,6 +194,7 @@ class Attempt:
     accelerators: int = col("int32", "accelerators it held, or what `unit` says; -1 if unknown")
     unit: str = col("str", "what `accelerators` counts: accelerator, task, cpu or node; empty if unknown", "")
     nodes: str = col("str", "the nodes it ran on, as the log writes them", "")
+    team: str = col("str", "whose job it is: an account, a project, a group; empty if the log does not say", "")
     first_step: int = col("int64", "first step it logged; -1 if not recorded")
     first_step_ns: int = col("int64", "when that was logged, ns; -1 if not recorded")
     last_step: int = col("int64", "last step it logged; -1 if not recorded")

@@ -26,13 +26,15 @@ BOARD_W: tuple[tuple[str, float], ...] = (
     ("A100-PCIE-40GB", 250.0), ("A100 80GB PCIe", 300.0), ("A100", 400.0), ("V100-SXM2", 300.0), ("L40S", 350.0),
 )  # fmt: skip
 """Largest board power by the name of the device, W: NVIDIA's data sheets of the boards; the first name found counts."""
+COUNTED = "energy_j"
+"""How metrics end that only ever grow: they have no value to hold against a limit."""
 DEFAULT = "default: "
 """Opens the source of a limit that no file named."""
 
 
 def components(graph: Graph) -> list[Component]:
     """One row per component and metric; empty without metrics."""
-    return [_row(graph, *series) for series in series_of(graph)]
+    return [_row(graph, *series) for series in series_of(graph) if not series[2].partition("{")[0].endswith(COUNTED)]
 
 
 def series_of(graph: Graph) -> Iterator[tuple[str, int, str, Floats, tuple[Floats, str]]]:

@@ -35,7 +35,7 @@ def steps_of(graph: Graph, metrics: tuple[str, ...], least: int) -> dict[int, St
     table = graph.trace.metrics
     if not len(table) or (graph.trace.relative and not len(graph.trace.marks)):
         return {}
-    begin, end = _extent(graph)
+    begin, end = extent(graph)
     took = _own(graph)
     out = {}
     for index, rank in enumerate(graph.ranks.tolist()):
@@ -61,7 +61,7 @@ def _own(graph: Graph) -> Floats:
     return total.reshape(len(graph.ranks), -1)
 
 
-def _extent(graph: Graph) -> tuple[Ints, Ints]:
+def extent(graph: Graph) -> tuple[Ints, Ints]:
     """Begin and end of every window on every rank, ns in the rank's own clock: marks if there are any, else its ops."""
     ranks, windows = len(graph.ranks), len(graph.steps)
     begin, end = np.full(ranks * windows, np.iinfo(np.int64).max), np.full(ranks * windows, np.iinfo(np.int64).min)

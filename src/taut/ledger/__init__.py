@@ -1,5 +1,6 @@
 """Everything → entries that sum to the bill."""
 
-from taut.ledger.charge import CATEGORIES, Ledger, Prices, charge
+from taut.core.prices import Prices
+from taut.ledger.charge import CATEGORIES, Ledger, charge
 
 __all__ = ["CATEGORIES", "Ledger", "Prices", "charge"]

@@ -16,8 +16,9 @@ from functools import cached_property
 import numpy as np
 
 from taut.core.array_types import Ints, Mask, Texts
+from taut.core.prices import Prices
 from taut.core.tables import NULL, Table
-from taut.ledger.charge import Prices, spread
+from taut.ledger.charge import spread
 from taut.ledger.ended_by import ended_by
 from taut.result.types import AttemptEntry
 

@@ -17,13 +17,15 @@ from msgspec import Struct
 
 from taut.core.array_types import Indices, Ints, Mask
 from taut.core.ids import numbered, sums, total, weighed
+from taut.core.prices import MONEY_UNIT, Prices, amount
 from taut.core.tables import NULL, Kind, Table, col
 from taut.diagnose.job_indices import StepEnergy
 from taut.graph import Graph
+from taut.ledger.cell_energy import CellEnergy, cell_energy
 from taut.replay.blame import PARTS, Blame
 from taut.replay.exposed import Exposed, copies, exposed
 from taut.replay.timeline import Timeline
-from taut.result.types import LedgerEntry
+from taut.result.types import LedgerEnergy, LedgerEntry
 
 if TYPE_CHECKING:
     from taut.ledger.overhead import Overhead
@@ -39,6 +41,9 @@ class Cell:
     name: int = col("int32", "index into Graph.names: class of the op that holds the time, or that it waited before")
     rank_ns: int = col("int64", "time on the wall of this rank, ns", 0)
     action: int = col("int64", "row of the action that took it, where a controller did; -1 for none")
+    joules: float = col(
+        "float64", "energy, J: measured and divided among fates, else by watts that were given; NaN if unknown", np.nan
+    )
 
 
 @dataclass(frozen=True)
@@ -133,39 +138,8 @@ AVOIDABLE = ("slow compute", "fault wait", "jitter wait")
 """Fates that a job with every op at its reference does not have."""
 
 
-MONEY_UNIT, HOUR_NS = Decimal("0.000001"), Decimal(3_600_000_000_000)
-"""The smallest amount that is shown, in units of the currency; an hour in ns."""
-
-
-@dataclass(frozen=True)
-class Prices:
-    """Rates given by the user; what is None stays unpriced."""
-
-    gpu_hour: Decimal | None = None
-    currency: str | None = None
-    load_w: float | None = None
-    stall_w: float | None = None
-    idle_w: float | None = None
-    kg_co2e_per_kwh: float | None = None
-    tokens_in: Decimal | None = None
-    """Price of a million tokens read."""
-    tokens_out: Decimal | None = None
-    """Price of a million tokens written."""
-    token_currency: str | None = None
-
-    def tokens(self, read: int | None, written: int | None) -> str | None:
-        """Money for some tokens, six decimals; None without a price or without a count."""
-        if self.tokens_in is None or self.tokens_out is None or (read is None and written is None):
-            return None
-        return _amount((self.tokens_in * (read or 0) + self.tokens_out * (written or 0)) / 1_000_000)
-
-    @property
-    def watts(self) -> dict[str, float] | None:
-        """Power of a rank by the class of power of its fate; None where no power is given."""
-        if self.load_w is None:
-            return None
-        stall = self.load_w if self.stall_w is None else self.stall_w
-        return {"load": self.load_w, "stall": stall, "idle": stall if self.idle_w is None else self.idle_w}
+HOUR_NS = Decimal(3_600_000_000_000)
+"""An hour in ns."""
 
 
 @dataclass(frozen=True)
@@ -183,6 +157,8 @@ class Ledger:
     """What controllers took, where the trace has actions."""
     categories: tuple[Category, ...] = CATEGORIES
     """The fates that the codes of the cells stand for."""
+    energy_told: LedgerEnergy | None = None
+    """Who tells the joules of the cells; None where nobody does."""
 
     @cached_property
     def by_fate(self) -> dict[str, int]:
@@ -194,36 +170,41 @@ class Ledger:
         """True when the cells sum to ranks × wall exactly."""
         return sum(self.by_fate.values()) == self.total_rank_ns
 
+    @property
+    def energy_known(self) -> bool:
+        """Whether every cell has joules."""
+        return self.energy_told is not None and self.energy_told.joules is not None
+
+    def _joules(self) -> list[float | None]:
+        """Joules of every fate."""
+        if not self.energy_known:
+            return [None] * len(self.categories)
+        watts = self.prices.watts
+        if watts is not None and self.energy_told is not None and not self.energy_told.coverage:
+            return [self.by_fate[one.fate] * 1e-9 * watts[one.power] for one in self.categories]
+        return [float(one) for one in weighed(self.cells.fate, self.cells.joules, len(self.categories))]
+
     def entries(self) -> list[LedgerEntry]:
         """One line per fate: rank-ns, joules, money, carbon; money closes to the total to the last digit."""
-        money = spread(self.prices.gpu_hour, list(self.by_fate.values()))
-        watts, carbon = self.prices.watts, self.prices.kg_co2e_per_kwh
+        money, carbon = spread(self.prices.base_rate, list(self.by_fate.values())), self.prices.kg_co2e_per_kwh
         out = []
-        for one, cost in zip(self.categories, money, strict=True):
-            rank_ns = self.by_fate[one.fate]
-            joules = None if watts is None else rank_ns * 1e-9 * watts[one.power]
+        for one, cost, joules in zip(self.categories, money, self._joules(), strict=True):
             kg = None if joules is None or carbon is None else joules / 3.6e6 * carbon
-            out.append(LedgerEntry(fate=one.fate, rank_ns=rank_ns, joules=joules, money=cost, kg_co2e=kg))
+            out.append(LedgerEntry(fate=one.fate, rank_ns=self.by_fate[one.fate], joules=joules, money=cost, kg_co2e=kg))
         return out
 
     def energy(self, steps: Ints) -> StepEnergy | None:
-        """Joules of every step, and of what of it remains where every op takes its reference; None without power."""
-        if self.prices.watts is None:
+        """Joules of every step, and of what of it remains where every op takes its reference; None where they are unknown."""
+        if not self.energy_known:
             return None
-        watts = np.array([self.prices.watts[one.power] for one in self.categories])
         stays = np.array([one.fate not in AVOIDABLE for one in self.categories])[self.cells.fate]
-        joules, at = self.cells.rank_ns * 1e-9 * watts[self.cells.fate], np.searchsorted(steps, self.cells.step)
+        joules, at = self.cells.joules, np.searchsorted(steps, self.cells.step)
         return StepEnergy(weighed(at, joules, len(steps)), weighed(at, joules * stays, len(steps)))
 
     def price(self, rank_ns: int) -> str | None:
         """Money for some rank-time, six decimals."""
-        if self.prices.gpu_hour is None:
-            return None
-        return _amount(self.prices.gpu_hour * rank_ns / HOUR_NS)
-
-
-def _amount(value: Decimal) -> str:
-    return str(value.quantize(MONEY_UNIT, rounding=ROUND_HALF_EVEN))
+        rate = self.prices.base_rate
+        return None if rate is None else amount(rate * rank_ns / HOUR_NS)
 
 
 def spread(gpu_hour: Decimal | None, rank_ns: list[int]) -> list[str | None]:
@@ -236,7 +217,7 @@ def spread(gpu_hour: Decimal | None, rank_ns: list[int]) -> list[str | None]:
     short = int(sum(exact, Decimal(0)).quantize(Decimal(1), rounding=ROUND_HALF_EVEN)) - sum(floor)
     for i in sorted(range(len(exact)), key=lambda i: (floor[i] - exact[i], i))[:short]:
         floor[i] += 1
-    return [_amount(Decimal(x) * MONEY_UNIT) for x in floor]
+    return [amount(Decimal(x) * MONEY_UNIT) for x in floor]
 
 
 def charge(
@@ -256,7 +237,18 @@ def charge(
     cells = _cells(context, shown, categories)
     hidden = blame.totals["wait_ns"] - total(shown.waiting)
     whole = total(shown.stop) * len(graph.ranks)
-    return Ledger(cells, whole, hidden, prices or Prices(), blame.totals, context.overhead, categories)
+    prices = prices or Prices()
+    told = _energy(graph, cells, categories, prices)
+    if told is not None:
+        cells = cells.replace(joules=told.joules)
+    result = None if told is None else told.result
+    return Ledger(cells, whole, hidden, prices, blame.totals, context.overhead, categories, result)
+
+
+def _energy(graph: Graph, cells: Table, categories: tuple[Category, ...], prices: Prices) -> CellEnergy | None:
+    """Joules of the cells, as measured beside the run or by watts that were given."""
+    place = np.searchsorted(graph.ranks, cells.rank) * len(graph.steps) + np.searchsorted(graph.steps, cells.step)
+    return cell_energy(graph, place, cells.rank_ns, cells.fate, [one.power for one in categories], prices)
 
 
 def _controlled(c: Context, observed: Timeline, shown: Exposed) -> Context:

@@ -9,7 +9,8 @@ from typing import Generic, Protocol, TypeVar
 from msgspec.structs import replace
 
 from taut.core.errors import UsageError
-from taut.project.strict_toml import About, Strict
+from taut.core.strict_toml import Strict
+from taut.project.about import About
 
 
 class Described(Protocol):

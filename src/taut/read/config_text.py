@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -49,11 +50,13 @@ def load_text(path: str | Path, remedy: str, most_bytes: int = MOST_BYTES, error
         raise InputRefused(path, f"not UTF-8 text at byte {error.start:,}", remedy) from None
 
 
-def parsed(text: str, label: str | Path, remedy: str = "correct that line") -> dict[str, Any]:
-    """The table that TOML holds."""
+def parsed(
+    text: str, label: str | Path, remedy: str = "correct that line", parse_float: Callable[[str], Any] = float
+) -> dict[str, Any]:
+    """The table that TOML holds; ``parse_float`` makes its numbers with a point."""
     _check_depth(text, label)
     try:
-        return tomllib.loads(text)
+        return tomllib.loads(text, parse_float=parse_float)
     except (ValueError, RecursionError) as error:  # of whole numbers that are too long, Python itself says so
         raise InputRefused(label, f"not TOML: {str(error)[:200]}", remedy) from None
 

@@ -12,6 +12,7 @@ from typing import TypeVar
 import numpy as np
 from msgspec import Struct, structs
 
+from taut.core import seen_inputs
 from taut.core.boundary import refusing_unexpected
 from taut.core.errors import InputRefused, NotATrace
 from taut.core.tables import Member, Op, Table, Trace
@@ -92,6 +93,8 @@ def read(
     if not paths:
         raise InputRefused("no input", "nothing to read", "name a trace file or a folder of them")
     loaded = load_all(files.expand(paths), progress, columns)
+    for one in loaded:
+        seen_inputs.note(*one.digest.rpartition("\0")[::2])
     inputs = _progress_alone(Inputs(paths, [part for one in loaded for part in one.parts]))
     with refusing_unexpected(lambda why: InputRefused(inputs.where, f"cannot be put together ({brief(why)})", LEAVE)):
         control = _control_logs(inputs)

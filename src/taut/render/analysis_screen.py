@@ -29,6 +29,7 @@ from taut.result.types import (
     Clock,
     Fidelity,
     Finding,
+    LedgerEnergy,
     LedgerEntry,
     LedgerResult,
     Verdict,
@@ -477,10 +478,20 @@ def _bill(ledger: LedgerResult) -> str:
     joules = [entry.joules for entry in ledger.entries if entry.joules is not None]
     carbon = [entry.kg_co2e for entry in ledger.entries if entry.kg_co2e is not None]
     if joules:
-        words.append(f"{sum(joules) / 3.6e6:.3g} kWh")
+        words.append(f"{sum(joules) / 3.6e6:.3g} kWh{_told(ledger.energy)}")
     if carbon:
         words.append(f"{sum(carbon):.3g} kg CO2e")
     return " · ".join(words)
+
+
+def _told(energy: LedgerEnergy | None) -> str:
+    """Who says so, where it was measured."""
+    if energy is None or energy.source in (None, "states"):
+        return ""
+    rest = "" if energy.coverage > 0.995 else f", {100 * energy.coverage:.0f} % of the time"
+    apart = energy.joules
+    ends = "" if apart is None or apart.lo is None or apart.hi is None else f", {apart.lo / 3.6e6:.3g}-{apart.hi / 3.6e6:.3g}"
+    return f" (by {energy.source}{rest}{ends})"
 
 
 def _bar(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from fractions import Fraction
@@ -27,6 +27,8 @@ VERSIONS = ("1.0", "1.2", "1.4")
 Cell = str | Decimal | datetime | None
 # Texts that a spreadsheet takes for a formula get an apostrophe in front: names are data.
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
+# The rules of 1.2 look at these also where no charge has an invoice, a commitment or details of its SKU.
+NULL_IN_1_2 = ("CommitmentDiscountStatus", "InvoiceId", "SkuPriceDetails")
 BLOCK = 10_000
 PLACES = 18
 
@@ -84,7 +86,10 @@ COLUMNS: tuple[Column, ...] = tuple(
                 "pricing_currency pricing_currency_contracted_unit_price pricing_currency_effective_cost "
                 "pricing_currency_list_unit_price", "1.2",
             ),
-            *_fields("invoice_detail_id allocated_method_id allocated_resource_id allocated_tags", "1.4"),
+            *_fields(
+                "invoice_detail_id allocated_method_id allocated_resource_id allocated_tags contract_applied "
+                "commitment_program_eligibility_details", "1.4",
+            ),
             Column("ProviderName", lambda row: row.service_provider_name, until="1.2", always=True),
             Column("PublisherName", lambda row: row.publisher_name or row.service_provider_name, until="1.2", always=True),
             Column("ServiceProviderName", lambda row: row.service_provider_name, "1.4", always=True),
@@ -96,20 +101,18 @@ COLUMNS: tuple[Column, ...] = tuple(
     )
 )  # fmt: skip
 OWN: tuple[Column, ...] = (
-    Column("x_taut_cause", lambda row: row.x_taut_cause),
-    Column("x_taut_fate", lambda row: row.x_taut_fate),
-    Column("x_taut_job", lambda row: row.x_taut_job),
-    Column("x_taut_origin", lambda row: row.x_taut_origin),
-    Column("x_taut_ratio", lambda row: row.allocated_ratio),
+    *(Column(f"x_taut_{name}", attrgetter(f"x_taut_{name}")) for name in ("category", "cause", "fate", "item")),
+    Column("x_taut_job", attrgetter("x_taut_job")),
+    Column("x_taut_origin", attrgetter("x_taut_origin")),
+    Column("x_taut_ratio", attrgetter("allocated_ratio")),
+    Column("x_taut_team", attrgetter("x_taut_team")),
 )
 
 
 def render(rows: Sequence[FocusRow], out: BinaryIO, version: str = VERSIONS[-1], *, parquet: bool = False) -> None:
     """Write rows as a FOCUS file; nothing is written where the ratios of an origin do not add up to 1."""
-    if version not in VERSIONS:
-        raise UsageError(f"FOCUS {version} is not written; choose {', '.join(VERSIONS)}")
-    check_ratios(rows)
     columns = columns_of(rows, version)
+    check_ratios(rows)
     if parquet:
         _parquet(rows, columns, out)
         return
@@ -130,16 +133,24 @@ def check_ratios(rows: Iterable[FocusRow]) -> None:
 
 def columns_of(rows: Sequence[FocusRow], version: str) -> list[Column]:
     """The columns that are written: those of the version that some row fills, and those that it wants in any case."""
+    filled = (column for column in (*COLUMNS, *OWN) if any(column.cell(row) is not None for row in rows))
+    return chosen({column.name for column in filled}, version)
+
+
+def chosen(filled: Collection[str], version: str) -> list[Column]:
+    """The columns that are written where these are not empty."""
+    if version not in VERSIONS:
+        raise UsageError(f"FOCUS {version} is not written; choose {', '.join(VERSIONS)}")
     mine = [column for column in COLUMNS if column.since <= version <= column.until]
-    filled = [column for column in (*mine, *OWN) if any(column.cell(row) is not None for row in rows)]
-    names = {column.name for column in filled}
-    return [column for column in (*mine, *OWN) if column.name in names or column.always or _wanted(column, names, version)]
+    return [column for column in (*mine, *OWN) if column.name in filled or column.always or _wanted(column, filled, version)]
 
 
-def _wanted(column: Column, filled: set[str], version: str) -> bool:
-    """Whether an empty column is written too: all of 1.0, and in 1.4 those that allocated parts must have."""
+def _wanted(column: Column, filled: Collection[str], version: str) -> bool:
+    """Whether an empty column is written too: all of 1.0, some of 1.2, and in 1.4 those that allocated parts must have."""
     if version == "1.0":
         return column not in OWN
+    if version == "1.2":
+        return column.name in NULL_IN_1_2
     return column.name in ("AllocatedResourceId", "AllocatedResourceName", "AllocatedTags") and "AllocatedMethodId" in filled
 
 

@@ -91,7 +91,7 @@ def report(a: Computed) -> AnalysisResult:
         components=parts,
         recoverable_wall_ns=a.recoverable_wall_ns,
         indices=found,
-        index_needs=needs(found, a.observed, a.ledger.prices.watts is not None),
+        index_needs=needs(found, a.observed, a.ledger.energy_known),
         regime=next((f.structure.regime for f in a.findings if f.structure is not None), None)
         or regime(a.batch, a.blame, a.findings, a.pays),
         envelope=envelope(a.batch, a.blame, a.findings) if a.ask_envelope else None,
@@ -104,6 +104,7 @@ def report(a: Computed) -> AnalysisResult:
             currency=a.ledger.prices.currency,
             closes=a.ledger.closes,
             hidden_wait_rank_ns=a.ledger.hidden_wait_rank_ns,
+            energy=a.ledger.energy_told,
         ),
         attempts=attempts,
         control=controlled,
@@ -237,9 +238,9 @@ def _money(f: Diagnosed, a: Computed) -> Money | None:
     prices, ranks, wall_ns = a.ledger.prices, len(a.graph.ranks), a.observed.wall_ns
     recovered_ns = min(f.recoverable_wall_ns, wall_ns)
     window = a.ledger.price(recovered_ns * ranks)
-    if window is None or prices.gpu_hour is None or prices.currency is None or recovered_ns <= 0:
+    if window is None or prices.base_rate is None or prices.currency is None or recovered_ns <= 0:
         return None
-    hour = prices.gpu_hour * ranks * recovered_ns / wall_ns
+    hour = prices.base_rate * ranks * recovered_ns / wall_ns
     per_hour, per_day = (str(one.quantize(CENT)) for one in (hour, 24 * hour))
     return Money(window=window, per_hour=per_hour, per_day=per_day, currency=prices.currency)
 

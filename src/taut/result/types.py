@@ -11,10 +11,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 from decimal import Decimal
-from typing import Annotated, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType, field
+
+if TYPE_CHECKING:
+    from taut.core.array_types import Json
+else:
+    Json = Any  # as there: whatever it holds
 
 SCHEMA = 2
 """Version of the keys: raised when one is renamed, removed or changes its meaning, not when one is added."""
@@ -660,6 +665,22 @@ class LedgerEntry(Part, frozen=True, kw_only=True):
     kg_co2e: float | None
 
 
+class LedgerEnergy(Part, frozen=True, kw_only=True):
+    """Who tells the joules of the ledger."""
+
+    joules: Estimate | None
+    """Of all ranks; the interval is that of sources that disagree. Null where some time is neither measured nor modelled."""
+    source: str | None
+    """The best that is there: ``counter``, ``samples`` of power, both of a whole ``node`` (host included, unless its watts
+    are given), or ``states`` (watts that were given × time)."""
+    coverage: float
+    """Share of the rank time that was measured."""
+    sources: list[EnergySource]
+    """All that are there, side by side."""
+    divided_by: Literal["given", "default"]
+    """Watts by whose ratios a step's measured joules were divided among its fates."""
+
+
 class LedgerResult(Part, frozen=True, kw_only=True):
     """Where every rank-nanosecond went: entries sum exactly to ranks × wall."""
 
@@ -669,6 +690,8 @@ class LedgerResult(Part, frozen=True, kw_only=True):
     closes: bool
     hidden_wait_rank_ns: int
     """Waiting that lies under other work, and is in no entry."""
+    energy: LedgerEnergy | None = None
+    """Who tells the joules; null where nobody does."""
 
 
 class AttemptEntry(Part, frozen=True, kw_only=True):
@@ -1973,6 +1996,237 @@ class ScenariosResult(Part, frozen=True, kw_only=True):
     scenarios: list[ListedScenario]
 
 
+# ---------------------------------------------------------------------------------------------------------------------
+# taut bill
+
+
+class BillPeriod(Part, frozen=True, kw_only=True):
+    """What the bill is of."""
+
+    start: str | None
+    """First moment, UTC, ISO 8601; null where logs tell lengths only."""
+    end: str | None
+    """Moment behind the last."""
+    open: bool
+    """Whether charges may still come: the period is not over in the bill, or its charges are not final."""
+
+
+class Accrual(Part, frozen=True, kw_only=True):
+    """What was used against what the bill says it cost."""
+
+    ledger: Amount | None
+    """Sum of all lines."""
+    effective: Amount | None
+    """Effective cost of all charges of the period; null without a bill."""
+    residual: Amount | None
+    """Effective less ledger: charged and not used above 0 (a row that stands twice), used and not charged below."""
+    closes: bool | None
+    """Whether nothing is left; null without a bill."""
+    explained: Amount | None = None
+    """Of the residual, what defects took out, less what was used without a charge: both are named; null without a bill."""
+
+
+class Invoice(Part, frozen=True, kw_only=True):
+    """One invoice against what its charges were allocated to."""
+
+    id: str | None
+    """Null for charges that name none."""
+    billed: Amount
+    """What it says."""
+    allocated: Amount
+    """Of it, what lines hold."""
+    residual: Amount
+    """Billed less allocated."""
+    closes: bool
+    """Whether nothing is left."""
+
+
+class BillLine(Part, frozen=True, kw_only=True):
+    """Money, joules and carbon of one item, fate and cause; sums over all lines count each of them once."""
+
+    category: str
+    """One of the six that decision makers know, useful work, or what belongs to none of them."""
+    kind: Literal["direct", "hidden", "useful"]
+    item: str
+    """What is paid for: accelerator time, electricity, cooling, unused commitment, storage …"""
+    fate: str | None
+    """Fate of the ledger; null for lines outside its cells."""
+    cause: str | None
+    """Finding, controller or end of an attempt to which it is traced."""
+    rank_ns: int | None
+    """Accelerator time of the cells; null for lines outside them. Lines of electricity and cooling repeat none."""
+    money: Amount | None
+    """Null where it has no price of its own; ``from`` says why."""
+    billed: Amount | None = None
+    """The same on invoices."""
+    joules: float | None
+    """Only on lines of energy, so that none counts twice."""
+    kg_co2e: float | None
+    source: Literal["measured", "modelled", "given"]
+    """How sure it is: told by logs, traces and counters, computed from a model, or an input."""
+    origin: str = field(name="from")
+    """From what: a log, a run, a bill, a counter, a key of the prices, a default."""
+
+
+class BillShare(Part, frozen=True, kw_only=True):
+    """One row of a drill-down: all lines of one category, cause, rank, host, job, team or day."""
+
+    name: str | None
+    money: Amount | None
+    share: float | None
+    """Of the money of all lines."""
+    rank_ns: int | None
+    joules: float | None
+    kg_co2e: float | None
+    lost: Amount | None
+    """Of the money, what is neither useful work nor services."""
+
+
+class Unmatched(Part, frozen=True, kw_only=True):
+    """Charges for accelerators that meet no host of the logs."""
+
+    resource: str | None
+    """As the bill calls it."""
+    money: Amount
+    """Effective cost."""
+    rows: int
+    """Charges."""
+    remedy: str
+    """What would match it."""
+
+
+class Defect(Part, frozen=True, kw_only=True):
+    """Something wrong with the bill."""
+
+    kind: str
+    """What is wrong, in a few words that stay the same."""
+    rows: int
+    """Charges concerned."""
+    places: list[str]
+    """The first of them, ``file:row``."""
+    money: Amount
+    """What it moves; above 0: charged too much."""
+    currency: str | None
+    """Of the money: that of the bill, or for charges in another currency theirs."""
+    because: str
+    """What shows it."""
+
+
+class BrokenRule(Part, frozen=True, kw_only=True):
+    """A rule of its own specification that a bill breaks."""
+
+    rule: str
+    """Id of the rule, as FOCUS publishes it for 1.2; ours where it has none."""
+    because: str
+    """What is wrong."""
+    rows: int
+    """Charges concerned; 0 where a column is at fault."""
+    places: list[str]
+    """The first of them, ``file:row``."""
+    validator: str | None
+    """What focus-validator 1.0.0 calls it, where it reports the same."""
+    disputed: bool
+    """Whether that validator reports it beyond what the specification says."""
+
+
+class EnergySource(Part, frozen=True, kw_only=True):
+    """What one source of energy says of the same accelerators and time."""
+
+    name: str
+    """counter, samples, node counter, node samples (hosts included), states (a model), or a key of the prices."""
+    joules: float
+    coverage: float
+    """Share of the accelerator time of which it tells."""
+
+
+class BillEnergy(Part, frozen=True, kw_only=True):
+    """Joules of the accelerators, and who says so."""
+
+    joules: Estimate | None
+    """The interval is that of sources that disagree."""
+    source: str | None
+    """The one that lines use: the best that is there."""
+    sources: list[EnergySource]
+    stall_joules: float | None
+    """Drawn while nothing useful was done."""
+    intrinsic_bloat_joules: float | None
+    """Of it, by waits that the job's structure makes (imbalance, jitter): slower clocks off the critical path save it."""
+    extrinsic_bloat_joules: float | None
+    """Of it, by waits for somebody at fault."""
+    network_joules: float | None
+    """Of ports and of bytes moved."""
+    data_movement_share: float | None
+    """Energy of moving data over energy of everything."""
+    sci_kg_co2e: float | None = None
+    """Software carbon intensity: carbon of running and of making, for each ``sci_unit``; null where one is not given."""
+    sci_unit: str | None = None
+    """``step``, or ``accelerator hour`` where no log counts steps."""
+
+
+class Recovery(Part, frozen=True, kw_only=True):
+    """Money that a repair or a policy would bring back."""
+
+    cause: str
+    """Finding, or policy."""
+    remedy: str
+    saved_share: Estimate
+    """Of the wall."""
+    per_hour: Estimate | None
+    per_day: Estimate | None
+    per_month: Estimate | None
+    """In the currency of the bill, of a job that goes on like this; 30 days."""
+    payback_days: Estimate | None
+    """Until what it costs (given with the prices) is earned; null where that is not known."""
+
+
+class Budget(Part, frozen=True, kw_only=True):
+    """Budget and forecast against actual."""
+
+    budget: Amount | None
+    """For the period, as the prices give it."""
+    actual: Amount | None
+    """Effective cost, or the ledger without a bill."""
+    forecast: Amount | None
+    """At the end of the period, if it goes on like this; the actual where the period is over."""
+    left: Amount | None
+    """Budget less forecast."""
+
+
+class BillResult(Part, frozen=True, kw_only=True):
+    """``taut bill --json``."""
+
+    schema: int = SCHEMA
+    currency: str | None
+    unit: str = "accelerator"
+    """What ``rank_ns`` counts: accelerators, or nodes, cpus, tasks or jobs where logs tell no better; those have no price."""
+    period: BillPeriod
+    verdict: str
+    """The answer in a sentence or two."""
+    accrual: Accrual
+    invoices: list[Invoice]
+    categories: list[BillShare]
+    lines: list[BillLine]
+    by: dict[str, list[BillShare]]
+    """Drill-down: ``cause``, ``rank``, ``host``, ``job``, ``team``, ``day``; the largest first, days in order."""
+    unmatched: list[Unmatched]
+    defects: list[Defect]
+    rules: list[BrokenRule] = field(default_factory=list)
+    """Rules of FOCUS that the bill breaks; its charges count all the same."""
+    energy: BillEnergy
+    recoverable: list[Recovery]
+    budget: Budget | None
+    causes: dict[str, str] = field(default_factory=dict)
+    """Id of a finding that lines are traced to → what it is, and where."""
+    missing: list[str]
+    """What was not given and what that leaves unknown, one line each."""
+    defaults: list[str]
+    """Prices and powers that are defaults of taut, with their source."""
+    notes: list[str]
+    """What was decided on the way."""
+    inputs: list[str]
+    """What was read, with the begin of its SHA-256."""
+
+
 RESULTS: dict[str, type[Part]] = {
     "analyze": AnalysisResult,
     "whatif": WhatIfResult,
@@ -1982,8 +2236,20 @@ RESULTS: dict[str, type[Part]] = {
     "project": ProjectResult,
     "project A B": TwoScenarios,
     "project --list": ScenariosResult,
+    "bill": BillResult,
 }
 """Verb → what its ``--json`` prints."""
+
+
+class CostOverTime(Part, frozen=True, kw_only=True):
+    """What a bill had cost by when, for a picture of it."""
+
+    time_ns: list[int]
+    """Moments, ns since 1970, UTC."""
+    money: dict[str, list[float]]
+    """Kind of cost → so far at each moment, in the currency of the bill."""
+    undated: float
+    """Cost that has no time: no part of the above."""
 
 
 class FocusRow(Part, frozen=True, kw_only=True):
@@ -2051,6 +2317,10 @@ class FocusRow(Part, frozen=True, kw_only=True):
     commitment_discount_unit: str | None = None
     capacity_reservation_id: str | None = None
     capacity_reservation_status: str | None = None
+    contract_applied: str | None = None
+    """JSON text."""
+    commitment_program_eligibility_details: str | None = None
+    """JSON text."""
     tags: str | None = None
     """JSON text; of an allocated part those of its origin."""
     allocated_method_id: str | None = None
@@ -2068,6 +2338,125 @@ class FocusRow(Part, frozen=True, kw_only=True):
     """JSON text of tags that the origin does not have."""
     x_taut_origin: str | None = None
     """The charge of which this is a part: FOCUS has no column for it."""
+    x_taut_item: str | None = None
+    """What is paid for: an item of a bill."""
+    x_taut_category: str | None = None
+    """Category of the bill, by item and fate."""
     x_taut_fate: str | None = None
     x_taut_cause: str | None = None
     x_taut_job: str | None = None
+    x_taut_team: str | None = None
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# taut audit
+
+
+class AuditVerification(Part, frozen=True, kw_only=True):
+    """Whether an audit log, and the run it was asked of, are what was recorded."""
+
+    ok: bool
+    """Nothing was changed, dropped or reordered, as far as the log itself and what was given can tell."""
+    anchored: bool
+    """It agrees with something that its keeper cannot change. Without, it is only consistent in itself."""
+    anchor: Literal["key", "checkpoint", "witness"] | None
+    """What it agrees with; the strongest of those given."""
+    records: int
+    """Records that the log says it has."""
+    root: str | None
+    """Root of the records that are kept, base64 as in checkpoints; null where none is."""
+    first_bad: int | None
+    """Index of the first record that is not as it was written; null where all are."""
+    kept: int
+    """Records before it, which are as they were written."""
+    anchored_records: int = 0
+    """Records, from the first on, that the anchor holds."""
+    log: str | None = None
+    """Name of the log, as its first record tells it."""
+    redacted: int = 0
+    """Texts that were taken out, and recorded as such."""
+    pruned: int = 0
+    """Records whose time was over: their hashes are kept."""
+    run: str | None = None
+    """The run folder whose files and proof were checked too."""
+    says: str | None = None
+    """What is wrong; null where nothing is."""
+
+
+class AuditRecord(Part, frozen=True, kw_only=True):
+    """A record of the audit trail, with its texts where they are still kept."""
+
+    index: int
+    """Its place in the log, from 0 on."""
+    kind: str | None
+    """begin, verb, decision, outcome, redaction or prune; null once its time was over."""
+    at: str | None
+    """When, by the clock of the machine that wrote it, UTC."""
+    version: str | None
+    """Of taut."""
+    details: dict[str, Json]
+    """What was recorded, by kind (docs/audit.md); a text that was taken out is null."""
+    redacted: list[str] = field(default_factory=list)
+    """Places of texts that were taken out."""
+    sha256: str
+    """Hash of the leaf, hex."""
+
+
+class AuditLogResult(Part, frozen=True, kw_only=True):
+    """What ``taut audit log --json`` prints."""
+
+    schema: int = SCHEMA
+    log: str
+    """Name of the log."""
+    size: int
+    """Records in it."""
+    root: str
+    """Root of all of them, base64."""
+    records: list[AuditRecord]
+    """Those asked for, oldest first."""
+
+
+class AuditLink(Part, frozen=True, kw_only=True):
+    """A record on the way from an outcome down to what was read."""
+
+    depth: int
+    """Steps from where the question began."""
+    record: AuditRecord
+
+
+class AuditWhyResult(Part, frozen=True, kw_only=True):
+    """What ``taut audit why --json`` prints."""
+
+    schema: int = SCHEMA
+    log: str
+    """Name of the log."""
+    chain: list[AuditLink]
+    """What was asked about first, then what it rests on."""
+
+
+class AuditOutcome(Part, frozen=True, kw_only=True):
+    """What ``taut audit outcome --json`` prints: what a decision was expected to bring, and what it brought."""
+
+    schema: int = SCHEMA
+    record: int
+    """Its own record."""
+    decision: int
+    """Record of the decision."""
+    expected_saving: Estimate | None
+    """Share of the step time, 0–1; null where the decision says none."""
+    expected_from: Literal["given", "finding"] | None
+    """Who expected it: the decision itself, or the finding that it answers."""
+    measured_saving: Estimate | None
+    """Share of the step time, 0–1, negative where steps took longer; null where steps are too few to tell."""
+    says: Literal["kept", "missed", "unclear"]
+    """Kept: at least the least that was expected, with 95 % confidence; missed: less, likewise; else unclear."""
+
+
+RESULTS.update(
+    {
+        "audit log": AuditLogResult,
+        "audit why": AuditWhyResult,
+        "audit verify": AuditVerification,
+        "audit outcome": AuditOutcome,
+    }
+)

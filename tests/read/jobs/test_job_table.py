@@ -96,6 +96,13 @@ def test_a_csv_has_one_attempt_a_row() -> None:
     assert (t.first_step.tolist(), t.last_step.tolist(), t.saved_step.tolist()) == ([1, 51], [70, 200], [50, -1])
 
 
+def test_a_csv_of_jobs_need_not_number_its_attempts() -> None:
+    text = "job,start,end,gpus\na,2026-01-01T00:00:00Z,2026-01-01T00:05:00Z,8\n"
+    assert job_table.sniff(text.encode())
+    assert rows(text.encode()) == [("a", 1, 300, "", 8)]
+    assert not job_table.sniff(text.replace("gpus", "other").encode())
+
+
 def test_a_key_that_is_no_text_is_passed_over() -> None:
     data = json.dumps(JOBS).replace('"num_gpus": 4', '"num_gpus": 4, "KEY": 1').encode().replace(b"KEY", b"\xff\xfe")
     assert rows(data)[-1] == ("b", 1, None, "", 4)
@@ -120,3 +127,17 @@ def test_a_job_whose_name_is_empty_is_called_by_its_place() -> None:
     attempts = [{"start": 100, "end": 200}]
     jobs = [{"job": name, "attempts": attempts} for name in ("a", " ", None)]
     assert job_table.load(json.dumps(jobs).encode(), "jobs.json").attempts.job.tolist() == ["a", "job 2", "job 3"]
+
+
+@pytest.mark.parametrize(
+    ("text", "nodes"),
+    [
+        ("job,attempt,start,end,gpus,nodes,account\na,1,100,200,8,n1,vision\n", ["n1"]),
+        ('[{"job": "a", "vc": "vision", "hosts": ["n1", "n2"], "attempts": [{"start": 100, "end": 200}]}]', ["n1,n2"]),
+        ('[{"job": "a", "team": "vision", "attempts": [{"start": 100, "end": 200, "nodes": "n[1-2]"}]}]', ["n[1-2]"]),
+        ('[{"job": "a", "team": "vision", "attempts": [{"start": 100, "end": 200, "nodes": 4}]}]', [""]),
+    ],
+)
+def test_hosts_and_team(text: str, nodes: list[str]) -> None:
+    found = job_table.load(text.encode(), "jobs").attempts
+    assert (found.nodes.tolist(), found.team.tolist()) == (nodes, ["vision"])

@@ -96,6 +96,32 @@ def test_tidy_csv_with_units_limits_and_a_counter_that_was_reset() -> None:
     ]
 
 
+ENERGY = b"""time,component,metric,value
+1700000000,node7 gpu 0,DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION,4000000
+1700000001,node7 gpu 0,DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION,9223372036854775794
+1700000002,node7 gpu 0,DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION,5000000
+1700000000,node7 gpu 1,DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION,0
+1700000001,node7 gpu 1,DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION,0
+1700000000,node7,node_rapl_package_joules_total,100
+1700000001,node7,node_rapl_package_joules_total,300
+1700000000,node7,EnergykWh,2
+1700000000,node7,PowerConsumedWatts,5100
+"""
+
+
+def test_counters_of_energy_stay_beside_their_rate_and_what_is_missing_is_no_zero() -> None:
+    assert rows(ENERGY) == [
+        ("node7 gpu 0", "energy_j", [0.0, 2.0], [4000.0, 5000.0], None, ""),
+        ("node7 gpu 0", "power_average_w", [2.0], [500.0], None, ""),
+        ("node7", "package_energy_j", [0.0, 1.0], [100.0, 300.0], None, ""),
+        ("node7", "node_rapl_package_joules_per_s", [1.0], [200.0], None, ""),
+        ("node7", "node_energy_j", [0.0], [7_200_000.0], None, ""),
+        ("node7", "node_power_w", [0.0], [5100.0], None, ""),
+    ]
+    again = b"time,component,metric,value\n1700000000,rank 0,energy_j,4000\n1700000001,rank 0,energy_j,5000\n"
+    assert rows(again) == [("rank 0", "energy_j", [0.0, 1.0], [4000.0, 5000.0], None, "")]
+
+
 def test_json_lines() -> None:
     assert rows(LINES) == [("node7 gpu 0", "temperature_c", [0.5, 1.5], [61.0, 62.0], None, "")]
 

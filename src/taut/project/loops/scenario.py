@@ -11,8 +11,9 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from taut.project import strict_toml as strict
-from taut.project.strict_toml import About, Contradiction, Count, NotNegative, Positive, Share, Some, Strict, Times
+from taut.core import strict_toml as strict
+from taut.core.strict_toml import Contradiction, Count, NotNegative, Positive, Share, Some, Strict, Times
+from taut.project.about import About
 
 WILDEST = 10.0
 """Largest spread: beyond it nearly all draws are nothing, and the rest is one event."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, Self
 
+from taut.core import strict_toml as strict
 from taut.core.errors import UsageError
-from taut.project import strict_toml as strict
-from taut.project.strict_toml import About, Contradiction, Count, NotNegative, Share, Strict
+from taut.core.strict_toml import Contradiction, Count, NotNegative, Share, Strict
+from taut.project.about import About
 from taut.project.training.model_shape import HALF, kv_width, parameters
 from taut.project.training.scenario import Device, Fabric, Model, Noise, Price, model_contradictions
 

@@ -14,9 +14,8 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 from msgspec.structs import replace
 
-from taut.project import strict_toml as strict
-from taut.project.strict_toml import (  # fmt: skip
-    About,
+from taut.core import strict_toml as strict
+from taut.core.strict_toml import (
     Contradiction,
     Count,
     FailureRate,
@@ -29,6 +28,7 @@ from taut.project.strict_toml import (  # fmt: skip
     Times,
     place,
 )
+from taut.project.about import About
 from taut.project.training import uncertain_keys
 from taut.project.training.pipeline import deal_layers
 

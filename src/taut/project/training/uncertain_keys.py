@@ -15,7 +15,7 @@ import numpy as np
 
 from taut.core.array_types import Floats
 from taut.core.errors import InputRefused
-from taut.project.strict_toml import place
+from taut.core.strict_toml import place
 
 DRAWS = 32
 # Keys that may be ranges: how often things fail, how long it takes to come back, what a save costs.

@@ -19,7 +19,19 @@ from taut.core.array_types import Ints, Json, Texts
 from taut.core.errors import InputRefused
 from taut.core.tables import NULL, Attempt, Table
 from taut.read.columns import Codes
-from taut.read.jobs.job_words import TEXT, JobLog, check_attempts, count_or_null, cut, held, outcome, table, table_of, times
+from taut.read.jobs.job_words import (
+    LIST,
+    TEXT,
+    JobLog,
+    check_attempts,
+    count_or_null,
+    cut,
+    held,
+    outcome,
+    table,
+    table_of,
+    times,
+)
 from taut.read.json_fields import Keys, decoded, list_slabs
 from taut.read.table_file import csv_rows
 
@@ -33,11 +45,16 @@ SUBMIT = ("submit", "submit_time", "submitted_time", "submitted", "submitted_at"
 HELD = ("accelerators", "gpus", "num_gpus", "gpu_num", "n_gpus", "gpu_count", "plan_gpu")
 STATE = ("outcome", "status", "state")
 REASON = ("reason", "error", "message")
+NODES = ("nodes", "nodelist", "node_list", "hosts", "hostnames", "host", "node")
+TEAM = ("team", "account", "project", "group", "vc")
 STEPS = {
     "first_step": ("first_step",), "last_step": ("last_step",), "resumed_step": ("resumed_step", "resume_step"),
     "saved_step": ("saved_step", "checkpoint_step", "last_checkpoint"),
 }  # fmt: skip
-CSV = {"job": JOB, "submit": SUBMIT, "start": START, "end": END, "outcome": STATE, "held": HELD, "reason": REASON, **STEPS}
+CSV = {
+    "job": JOB, "submit": SUBMIT, "start": START, "end": END, "outcome": STATE, "held": HELD, "reason": REASON,
+    "nodes": NODES, "team": TEAM, **STEPS,
+}  # fmt: skip
 """Columns of a CSV, and how they may be spelled; the first that is there counts."""
 _NOTHING = msgspec.Raw(b"null")
 MOST_STEPS = 2**53
@@ -45,7 +62,7 @@ _ATTEMPTS = re.compile(rb'"attempts"\s*:\s*\[')
 
 
 def sniff(head: bytes) -> bool:
-    """Whether this is JSON in which jobs have attempts with a start, or a CSV header with job, attempt, start and end."""
+    """Whether this is JSON whose jobs have attempts with a start, or a CSV header with job, start, end, and attempt or gpus."""
     text = head.lstrip(b"\xef\xbb\xbf \t\r\n")
     if text[:1] in (b"{", b"["):
         return _ATTEMPTS.search(text) is not None and any(f'"{key}"'.encode() in text for key in START)
@@ -53,7 +70,8 @@ def sniff(head: bytes) -> bool:
     if b"\x00" in line:
         return False
     names = [name.strip().strip('"').lower() for name in line.decode("utf-8", "replace").split(",")]
-    return _first(names, JOB) != "" and "attempt" in names and _first(names, START) != "" and _first(names, END) != ""
+    of_jobs = "attempt" in names or _first(names, HELD) != ""
+    return of_jobs and all(_first(names, spelled) != "" for spelled in (JOB, START, END))
 
 
 def _first(names: Collection[str], spellings: tuple[str, ...]) -> str:
@@ -75,10 +93,10 @@ def load(data: bytes, label: str) -> JobLog:
 
 
 OF_ATTEMPT = {
-    **dict.fromkeys((*STATE, *REASON, *HELD, *START, *END, *chain.from_iterable(STEPS.values())), (Any, None)),
+    **dict.fromkeys((*STATE, *REASON, *HELD, *START, *END, *NODES, *chain.from_iterable(STEPS.values())), (Any, None)),
     "detail": (msgspec.Raw, None),
 }
-OF_JOB = dict.fromkeys((*JOB, *SUBMIT, *HELD, *STATE), (Any, None))
+OF_JOB = dict.fromkeys((*JOB, *SUBMIT, *HELD, *STATE, *NODES, *TEAM), (Any, None))
 
 
 def _job_type(keys: Keys) -> type[msgspec.Struct]:
@@ -160,10 +178,29 @@ def _columns(jobs: list[Any], before: int) -> tuple[Columns, bool]:
     columns["outcome"] = _outcomes(jobs, attempts, sizes)
     if (reason := _values(attempts, REASON)) is not None:
         columns["reason"] = _map_distinct(cut, reason)
+    if (team := _values(jobs, TEAM)) is not None:
+        columns["team"] = np.repeat(_map_distinct(cut, team), sizes)
+    if (nodes := _nodes(jobs, attempts, sizes)) is not None:
+        columns["nodes"] = nodes
     for key, spelled in STEPS.items():
         if (steps := _values(attempts, spelled)) is not None:
             columns[key] = _steps(steps)
     return columns, bare
+
+
+def _nodes(jobs: list[msgspec.Struct], attempts: list[msgspec.Struct], sizes: Ints) -> Texts | None:
+    """The hosts of each attempt, as it lists them itself, else its job; None where nobody does."""
+    own, of_job = _values(attempts, NODES), _values(jobs, NODES)
+    if own is None:
+        return None if of_job is None else np.repeat(np.array([_listed_hosts(one) for one in of_job], dtype=object), sizes)
+    return np.array([_listed_hosts(one) for one in own], dtype=object)
+
+
+def _listed_hosts(value: Json) -> str:
+    """Hosts as one text: a list of them, or what Slurm writes; a number is how many, not which."""
+    if isinstance(value, list):
+        return cut(",".join(one for one in value if isinstance(one, str)), LIST)
+    return cut(value, LIST) if isinstance(value, str) and not value.strip().isdecimal() else ""
 
 
 def _names(jobs: list[msgspec.Struct], before: int) -> list[str]:
@@ -281,5 +318,7 @@ def _csv_rows(raw: bytes, label: str) -> Iterator[dict[str, Json]]:
                 "reason": cut(row["reason"]),
                 "accelerators": count,
                 "unit": unit,
+                "nodes": _listed_hosts(row["nodes"]),
+                "team": cut(row["team"]),
                 **{key: count_or_null(row[key], MOST_STEPS) for key in STEPS},
             }

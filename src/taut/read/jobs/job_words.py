@@ -40,8 +40,8 @@ WORDS = {
     "pending": PENDING, "queued": PENDING, "requeue_hold": PENDING, "waiting": PENDING,
 }  # fmt: skip
 """The words of schedulers, in lower case."""
-# Names and reasons are cut here.
-TEXT = 200
+# Names and reasons are cut here, lists of hosts here.
+TEXT, LIST = 200, 1 << 16
 # More attempts than this in one file are a mistake, or worse.
 MOST_ATTEMPTS = 5_000_000
 # More accelerators than this are no accelerators.
@@ -236,6 +236,6 @@ def _ranged(part: str) -> int:
     return int(high) - int(low) + 1 if dash else 1
 
 
-def cut(text: Json) -> str:
+def cut(text: Json, most: int = TEXT) -> str:
     """A name or a reason, not too long."""
-    return (text if type(text) is str else str(text)).strip()[:TEXT] if text is not None else ""
+    return (text if type(text) is str else str(text)).strip()[:most] if text is not None else ""

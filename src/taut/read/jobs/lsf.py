@@ -70,7 +70,7 @@ def _row(fields: list[str]) -> dict[str, Json] | None:
         "outcome": words.COMPLETED if status == FINISHED else WHY.get(why, words.FAILED) if status == FAILED else "",
         "accelerators": count,
         "unit": unit,
-        "nodes": cut(",".join(fields[began + 1 : began + 1 + hosts])),
+        "nodes": cut(",".join(fields[began + 1 : began + 1 + hosts]), words.LIST),
         "reason": f"exit code {code >> 8 or code}" if code > 0 else "",
         "held": 0,
     }

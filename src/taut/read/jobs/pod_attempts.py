@@ -309,7 +309,7 @@ class _Job:
             "outcome": outcome,
             "accelerators": pods or NULL,
             "unit": "task" if pods else "",
-            "nodes": cut(",".join(sorted(self.nodes))),
+            "nodes": cut(",".join(sorted(self.nodes)), words.LIST),
             "held": self.held,
             "failures": NULL,
             "reason": reason,

@@ -17,6 +17,7 @@ from taut.core.array_types import Ints
 from taut.core.errors import InputRefused, TooLarge
 from taut.core.tables import NULL
 from taut.read.jobs.job_words import (
+    LIST,
     PENDING,
     RUNNING,
     SECOND,
@@ -241,6 +242,7 @@ def _named(row: dict[str, str]) -> dict[str, str]:
         "cpus": row.get("alloccpus") or row.get("ncpus") or _cpus(tres),
         "nodecount": row.get("nnodes") or row.get("allocnodes", ""),
         "nodes": row.get("nodelist", ""),
+        "team": row.get("account", ""),
         "restarts": row.get("restarts", ""),
         "limit": row.get("timelimit") or _minutes(row.get("timelimitraw", "")),
     }
@@ -284,6 +286,7 @@ def _records(text: str) -> Iterator[dict[str, str]]:
             "cpus": pairs.get("ProcCnt") or pairs.get("NumCPUs", ""),
             "nodecount": pairs.get("NodeCnt") or pairs.get("NumNodes", ""),
             "nodes": pairs.get("NodeList", ""),
+            "team": pairs.get("Account", ""),
             "restarts": pairs.get("Restarts", ""),
             "limit": _minutes(pairs.get("TimeLimit", "")),
         }
@@ -308,7 +311,8 @@ def _attempt(row: dict[str, str], submit_ns: int, start_ns: int, end_ns: int) ->
         "outcome": word,
         "accelerators": count,
         "unit": unit,
-        "nodes": cut(placed_nodes(row["nodes"])),
+        "nodes": cut(placed_nodes(row["nodes"]), LIST),
+        "team": cut(row["team"]),
         "limit_ns": elapsed_ns(row["limit"]),
         "reason": _reason(row["state"], row["reason"], row["exit"]),
         "held": 0,

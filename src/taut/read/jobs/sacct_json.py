@@ -8,6 +8,7 @@ from taut.core.array_types import Json
 from taut.core.errors import InputRefused
 from taut.core.tables import NULL
 from taut.read.jobs.job_words import (
+    LIST,
     RUNNING,
     SECOND,
     SLURM,
@@ -39,6 +40,7 @@ class _Job(msgspec.Struct):
     state: Json = None
     exit_code: Json = None
     nodes: Json = None
+    account: Json = None
     allocation_nodes: Json = None
     tres: Json = None
     required: Json = None
@@ -82,7 +84,8 @@ def _row(job: _Job) -> dict[str, Json]:
         "outcome": word,
         "accelerators": count,
         "unit": unit,
-        "nodes": cut(placed_nodes(job.nodes)) if isinstance(job.nodes, str) else "",
+        "nodes": cut(placed_nodes(job.nodes), LIST) if isinstance(job.nodes, str) else "",
+        "team": cut(job.account) if isinstance(job.account, str) else "",
         "reason": _reason(_word(under(job.state, "reason")), job.exit_code),
         "limit_ns": minutes * 60 * SECOND if minutes > 0 else NULL,
         "held": 0,

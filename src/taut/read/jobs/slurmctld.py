@@ -84,7 +84,7 @@ class _Jobs:
             self.arrays.add(array)
             queued = queued or ("" if job in self.started else self.queued.get(array, ""))
         self.started.add(job)
-        about: Attempt = {"nodes": cut(nodes), "accelerators": count, "unit": unit}
+        about: Attempt = {"nodes": cut(nodes, words.LIST), "accelerators": count, "unit": unit}
         self.open[job] = self.add(job, words.RUNNING, submit_ns=queued, start_ns=at, **about)
 
     def waiting(self) -> dict[str, str]:

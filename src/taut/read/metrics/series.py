@@ -1,7 +1,8 @@
 """What any reader of metrics found, labelled as it was written → series with taut's names and units.
 
 A reader hands over ``Found``: a metric's name, the labels (or columns) that say where it was taken, times and values. Here
-labels become places, masks become flags, counters their rates, and a metric that is another's limit becomes that.
+labels become places, masks become flags, counters their rates (those of energy stay, too), and a metric that is another's
+limit becomes that.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from taut.core.array_types import Floats, Ints
 from taut.core.errors import InputRefused, UsageError
 from taut.core.tables import NULL
 from taut.read.limits import check_count
-from taut.read.metrics.vocabulary import INDEX, LIMIT_OF, REASONS, blank, is_mask, named, place, plain, rate_of
+from taut.read.metrics.vocabulary import INDEX, LIMIT_OF, REASONS, blank, energy_of, is_mask, named, place, plain, rate_of
 
 # More series than this in one file are a mistake, or worse.
 MOST_SERIES = 200_000
@@ -229,7 +230,7 @@ def _limit(one: Found) -> Floats:
 
 
 def _series(at: Place, one: Found, labels: str) -> Iterator[Series]:
-    """One series with taut's name and unit; a mask becomes flags, a counter its rate."""
+    """One series with taut's name and unit; a mask becomes flags, a counter its rate, one of energy also stays."""
     time, value, limit = one.time_ns, one.value, _limit(one)
     good, none = np.isfinite(value) & (time != NULL), blank(one.name, value)
     if none is not None:
@@ -244,7 +245,10 @@ def _series(at: Place, one: Found, labels: str) -> Iterator[Series]:
     limited = one.limit is not None and bool(np.isfinite(limit).any())
     source = (one.limit_source.strip() or "the file")[:TEXT] if limited else ""
     tail = f"{{{labels}}}" if labels else ""
-    rate = rate_of(one.name, one.unit, one.counter)
+    rate, counted = rate_of(one.name, one.unit, one.counter), energy_of(one.name, one.unit)
+    if counted is not None:
+        name, factor = counted
+        yield Series(at, name + tail, time, factor * value, factor * limit if limited else limit, source)
     if rate is not None:
         name, factor = rate
         # The rate between two samples, at the later one.
@@ -257,7 +261,7 @@ def _series(at: Place, one: Found, labels: str) -> Iterator[Series]:
         mask = np.where(np.abs(value) < 2.0**62, value, 0).astype(np.int64)
         for flag, bits in REASONS.items():
             yield Series(at, flag + tail, time, ((mask & bits) != 0).astype(np.float64), limit * np.nan)
-    else:
+    elif counted is None:
         name, factor = named(one.name, one.unit)
         yield Series(at, name + tail, time, factor * value, factor * limit if limited else limit, source)
 

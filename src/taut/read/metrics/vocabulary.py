@@ -16,6 +16,7 @@ UNITS: dict[str, tuple[str, float]] = {
     "mhz": ("mhz", 1.0), "hz": ("mhz", 1e-6), "khz": ("mhz", 1e-3), "ghz": ("mhz", 1e3),
     "c": ("c", 1.0), "°c": ("c", 1.0), "celsius": ("c", 1.0), "%": ("share", 0.01), "percent": ("share", 0.01),
     "share": ("share", 1.0), "ratio": ("share", 1.0), "j": ("j", 1.0), "joules": ("j", 1.0), "mj": ("j", 1e-3),
+    "uj": ("j", 1e-6), "wh": ("j", 3.6e3), "kwh": ("j", 3.6e6),
     "b": ("bytes", 1.0), "bytes": ("bytes", 1.0), "kib": ("bytes", 2.0**10), "mib": ("bytes", 2.0**20),
     "gib": ("bytes", 2.0**30), "kb": ("bytes", 1e3), "mb": ("bytes", 1e6), "gb": ("bytes", 1e9), "ms": ("s", 1e-3),
     "us": ("s", 1e-6), "ns": ("s", 1e-9), "s": ("s", 1.0), "seconds": ("s", 1.0),
@@ -56,7 +57,8 @@ KNOWN: dict[str, tuple[str, str]] = {
     "dcgm_fi_dev_xid_errors": ("xid", ""), "ecc_errors_uncorrected_volatile_total": ("ecc_uncorrected", ""),
     "dcgm_fi_dev_ecc_dbe_vol_total": ("ecc_uncorrected", ""),
     "rss_bytes": ("memory_used_bytes", "bytes"), "container_memory_working_set_bytes": ("memory_used_bytes", "bytes"),
-    "node_load1": ("load", ""),
+    "node_load1": ("load", ""), "powerconsumedwatts": ("node_power_w", "w"),
+    "redfish_power_consumed_watts": ("node_power_w", "w"),
     "node_memory_memavailable_bytes": ("memory_available_bytes", "bytes"),
 }  # fmt: skip
 """A metric as files call it → its name here, and the unit it has where the file names none."""
@@ -75,6 +77,16 @@ COUNTERS = {
     "dcgm_fi_dev_pcie_replay_counter": ("pcie_replays_per_s", 1.0),
 }
 """Counters whose rate per second has a name of its own: that name, and the factor. Any other ``…_total`` is one, too."""
+ENERGY = {
+    "dcgm_fi_dev_total_energy_consumption": ("energy_j", 1e-3), "total_energy_consumption": ("energy_j", 1e-3),
+    "nvml_total_energy_consumption": ("energy_j", 1e-3), "gpu_energy_mj": ("energy_j", 1e-3), "energy_j": ("energy_j", 1.0),
+    "node_rapl_package_joules_total": ("package_energy_j", 1.0), "package_energy_j": ("package_energy_j", 1.0),
+    "node_rapl_dram_joules_total": ("dram_energy_j", 1.0), "dram_energy_j": ("dram_energy_j", 1.0),
+    "energy_uj": ("package_energy_j", 1e-6), "energykwh": ("node_energy_j", 3.6e6), "energy_kwh": ("node_energy_j", 3.6e6),
+    "redfish_energy_kwh": ("node_energy_j", 3.6e6), "node_energy_j": ("node_energy_j", 1.0),
+}  # fmt: skip
+"""Counters of energy: of an accelerator (NVML, DCGM), of processors and memory (RAPL), of a whole node (Redfish) → their name
+here, and the factor to joules. What they count is kept as it is, beside the rate: only a difference over time is exact."""
 INDEX = "nvidia_smi_index"
 """The metric that holds the index of an accelerator which an exporter labels by its UUID only."""
 LIMIT_OF = {"power_limit_w": "power_w", "temperature_limit_c": "temperature_c", "memory_limit_bytes": "memory_used_bytes"}
@@ -122,7 +134,7 @@ def _spelt(word: str) -> tuple[str, str]:
 def known(name: str) -> bool:
     """Whether taut has a name of its own for a metric."""
     word = plain(name)
-    return word in KNOWN or word in COUNTERS or word == INDEX or _spelt(word)[0] in KNOWN
+    return word in KNOWN or word in COUNTERS or word in ENERGY or word == INDEX or _spelt(word)[0] in KNOWN
 
 
 def is_mask(name: str) -> bool:
@@ -153,9 +165,22 @@ def rate_of(name: str, unit: str, counter: bool = False) -> tuple[str, float] | 
     return COUNTERS.get(word, other)
 
 
+def energy_of(name: str, unit: str) -> tuple[str, float] | None:
+    """What a counter of energy is called here, and the factor to joules; None for what is none."""
+    found, (kind, factor) = ENERGY.get(plain(name)), UNITS.get(unit.strip().lower(), ("", 1.0))
+    return found if found is None or kind != "j" else (found[0], factor)
+
+
+def uncounted(value: Floats) -> Mask:
+    """Which readings of a counter of energy are none: boards that cannot count say 0, DCGM the largest number it has."""
+    return np.asarray((value <= 0) | (value >= 2.0**62))
+
+
 def blank(name: str, value: Floats) -> Mask | None:
     """Which values are DCGM's way to say that there is none, None if no value is; bytes and counts may well be such numbers."""
     word = plain(name)
+    if word in ENERGY:
+        return uncounted(value)
     if not word.startswith("dcgm_") and KNOWN.get(word, ("", "bytes"))[1] in ("", "bytes", "mib"):
         return None
     if len(value) and value.max() < BLANKS[0][0]:

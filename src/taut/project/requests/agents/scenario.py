@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from math import prod
 from typing import Literal
 
+from taut.core.strict_toml import Contradiction, Count, NotNegative, Positive, Share, Some, Strict
 from taut.project.requests.replica_pool import PoolScenario, ReplicaPool, pool_contradictions
-from taut.project.strict_toml import Contradiction, Count, NotNegative, Positive, Share, Some, Strict
 
 MOST_TOOLS, MOST_ATTEMPTS = 64, 1000
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
+from taut.core.strict_toml import Contradiction, Count, NotNegative, Positive, Share, Some, Strict, Times
 from taut.project.requests.replica_pool import PoolScenario, ReplicaPool, pool_contradictions
-from taut.project.strict_toml import Contradiction, Count, NotNegative, Positive, Share, Some, Strict, Times
 
 
 class Serving(ReplicaPool, frozen=True, kw_only=True):

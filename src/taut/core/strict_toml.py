@@ -6,8 +6,9 @@ Every key is a field of the struct and carries its unit; a missing one takes the
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Annotated, Any, TypeVar, get_args
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Annotated, Any, ClassVar, TypeVar, get_args
 
 import msgspec
 from msgspec import Meta, Struct
@@ -37,31 +38,15 @@ Contradiction = tuple[bool, str, str, str]
 class Strict(Struct, forbid_unknown_fields=True, frozen=True):
     """A table of the file: unknown keys are refused."""
 
-
-class About(Strict, frozen=True):
-    """What a scenario is for, in words; nothing here changes a number."""
-
-    pattern: str = ""
-    """How one recognises the situation."""
-    computes: str = ""
-    """What the scenario tells, in words."""
-    decision: str = ""
-    """What it informs."""
-    policies: tuple[str, ...] = ()
-    """What is compared with the scenario as it stands, all together: ``NAME`` or ``NAME=VALUE``."""
-    sources: tuple[str, ...] = ()
-    """Where its numbers come from."""
-    declared: dict[str, tuple[float, float]] = {}
-    """What the literature declares for an index, before and after: printed beside what is computed, never used."""
-    declared_regime: tuple[str, ...] = ()
-    """Regime that the literature declares, before and after."""
+    words_only: ClassVar[bool] = False
+    """Whether nothing in it changes a number: what is left out is then no default worth a word."""
 
 
 S = TypeVar("S", bound=Strict)
 
 
 def parse(
-    kind: type[S], contradictions: Callable[[S], Sequence[Contradiction]], table: Mapping[str, Any], label: str, text: str = ""
+    kind: type[S], contradictions: Callable[[S], Iterable[Contradiction]], table: Mapping[str, Any], label: str, text: str = ""
 ) -> tuple[S, list[str]]:
     """The struct in a TOML table, and the keys that were not given and took their defaults."""
     try:
@@ -83,9 +68,9 @@ def _inner(kind: object) -> type[Struct] | None:
 
 def _defaults(kind: type[Struct], given: Mapping[str, Any], path: str = "") -> Iterator[str]:
     for field in msgspec.structs.fields(kind):
-        value = given.get(field.name)
+        value = given.get(field.encode_name)
         inner = _inner(field.type)
-        if inner is About:
+        if inner is not None and issubclass(inner, Strict) and inner.words_only:
             continue
         if inner and isinstance(value, (list, tuple)):
             for i, row in enumerate(value):
@@ -104,17 +89,23 @@ def _refused(whole: type[Struct], error: msgspec.ValidationError, label: str, te
     missing = re.search(r"missing required field `(\w+)`", message)
     key = ".".join(filter(None, (path, (unknown or missing or [None, ""])[1])))
     if unknown:
-        return InputRefused(place(label, text, key), f"no such key: {key}", f"known here: {', '.join(_known(whole, path))}")
+        return InputRefused(place(label, text, key), f"no such key: {key}", _meant(unknown[1], _known(whole, path)))
     if missing:
         return InputRefused(place(label, text, path), f"{key} is missing", "give it, with the unit its name carries")
     return InputRefused(place(label, text, key), f"{key}: {message[:1].lower()}{message[1:]}", "correct the value")
 
 
+def _meant(key: str, known: Sequence[str]) -> str:
+    """The key that somebody may have meant, and all that there are."""
+    alike = get_close_matches(key, known, 1)
+    return f"{f'did you mean {alike[0]}? ' if alike else ''}known here: {', '.join(known)}"
+
+
 def _known(kind: type[Struct], path: str) -> list[str]:
     """The keys of the table at a path."""
     for part in filter(None, re.sub(r"\[.*?\]", "", path).split(".")):
-        kind = _inner(next(f.type for f in msgspec.structs.fields(kind) if f.name == part)) or kind
-    return [field.name for field in msgspec.structs.fields(kind)]
+        kind = _inner(next(f.type for f in msgspec.structs.fields(kind) if f.encode_name == part)) or kind
+    return [field.encode_name for field in msgspec.structs.fields(kind)]
 
 
 def place(label: str, text: str, key: str) -> str:

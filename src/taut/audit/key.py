@@ -1,0 +1,118 @@
+"""The key by which this user's logs are signed: one file in the user's configuration, made when first needed."""
+
+from __future__ import annotations
+
+import os
+import stat
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from taut.core.errors import AuditError
+from taut.core.whole_file import scratch_name
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+FILE = "audit.pem"
+MOST_BYTES = 4096
+
+
+def config_folder() -> Path:
+    """Where this user's configuration lies."""
+    base = os.environ.get("XDG_CONFIG_HOME", "")
+    return (Path(base) if os.path.isabs(base) else Path.home() / ".config") / "taut"
+
+
+def signing_key() -> Ed25519PrivateKey:
+    """The user's key; made, readable by the user alone, where there is none yet."""
+    path = config_folder() / FILE
+    try:
+        return _loaded(path)
+    except FileNotFoundError:
+        return _made(path)
+    except OSError as error:
+        raise AuditError(f"{path}: the key cannot be read ({error.strerror}); nothing is signed") from None
+
+
+def _loaded(path: Path) -> Ed25519PrivateKey:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as stream:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode) or found.st_mode & 0o077 or found.st_uid != os.geteuid():
+            raise AuditError(f"{path}: others may read the key, or it is not yours; nothing is signed until: chmod 600 {path}")
+        data = stream.read(MOST_BYTES)
+    try:
+        key = load_pem_private_key(data, password=None)
+    except (ValueError, TypeError):
+        key = None
+    if not isinstance(key, Ed25519PrivateKey):
+        raise AuditError(f"{path}: holds no Ed25519 key; move it away, and a new key is made")
+    return key
+
+
+def _made(path: Path) -> Ed25519PrivateKey:
+    """A new key. It is linked into place whole, so that of two processes that make one at once the first wins."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+    pem = Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        put_new(path, pem)
+        return _loaded(path)
+    except OSError as error:
+        raise AuditError(f"{path}: no key can be made there ({error.strerror}); nothing is signed") from None
+
+
+def last_signed(origin: str) -> str | None:
+    """The last checkpoint of a log that this user signed, kept beside the key; None where none is known."""
+    try:
+        return _memory(origin).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def remember(origin: str, note: str) -> None:
+    """Keep the last checkpoint that was signed: a log that was set back since is not signed again."""
+    path = _memory(origin)
+    with suppress(OSError):  # then a log that is set back is found by whoever kept a checkpoint
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        put(path, note.encode())
+
+
+def _memory(origin: str) -> Path:
+    return config_folder() / "signed" / f"{sha256(origin.encode()).hexdigest()[:32]}.txt"
+
+
+def put_new(path: Path, data: bytes) -> None:
+    """A file of the user's own that appears whole, unless there is one already."""
+    scratch = path.with_name(scratch_name(".part"))
+    try:
+        _write(scratch, data)
+        with suppress(FileExistsError):
+            os.link(scratch, path)
+    finally:
+        scratch.unlink(missing_ok=True)
+
+
+def put(path: Path, data: bytes) -> None:
+    """A file of the user's own that takes the place of an older one, whole."""
+    scratch = path.with_name(scratch_name(".part"))
+    try:
+        _write(scratch, data)
+        os.replace(scratch, path)
+    finally:
+        scratch.unlink(missing_ok=True)
+
+
+def _write(path: Path, data: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "wb") as out:
+        out.write(data)
+        out.flush()
+        os.fsync(descriptor)

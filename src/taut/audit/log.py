@@ -1,0 +1,280 @@
+"""The log: an append-only list of records whose hashes make a Merkle tree, in one SQLite file.
+
+``head`` holds size, root and right edge of the tree, so that appending looks at two rows however long the log is. A record
+is acknowledged when its transaction is on disk. Nothing is ever changed but texts that are taken out and records whose
+time is over; both are recorded, and leave the hashes as they are.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from base64 import b64encode
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from taut.audit.database import connected, damaged, is_new, lay_out, rows, writing
+from taut.audit.merkle import HASH_BYTES, Frontier, inclusion, leaf_hash, root_of
+from taut.audit.record import (
+    BEGIN,
+    Detail,
+    Record,
+    Texts,
+    decoded_record,
+    decoded_texts,
+    made,
+)
+from taut.core.errors import AuditError, UsageError
+from taut.core.signals import Held
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    from taut.audit.checkpoint import Proof
+
+ORIGIN = "taut/audit/"
+"""How the names of logs begin; 16 random bytes follow."""
+GROW = "UPDATE head SET size = ?, root = ?, peaks = ? WHERE id = 0"
+SIGNED = "SELECT note FROM checkpoints"
+SET_BACK = (
+    "was set back or replaced since its first {} records were signed, and is not signed again; "
+    "bring it back from a copy, or move it away to begin anew"
+)
+
+
+class Row(NamedTuple):
+    """A row of ``records``, unchecked."""
+
+    id: int
+    leaf: bytes
+    body: bytes | None
+    """None once its time is over."""
+    texts: bytes | None
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """A record in its log."""
+
+    index: int
+    leaf: bytes
+    body: bytes | None
+    """None once its time is over."""
+    record: Record | None
+    texts: Texts
+
+
+class Appended(msgspec.Struct, frozen=True):
+    """A record that is on disk."""
+
+    index: int
+    body: bytes
+    proof: Proof | None
+    """None where it was not signed."""
+    unsigned: str = ""
+    """Why not, where a key was given."""
+
+
+class Log:
+    """An open log."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection, version: str) -> None:
+        self.path, self._connection, self._version = path, connection, version
+        self._written = False
+
+    def append(
+        self, kind: str, details: Mapping[str, Detail], *, key: Ed25519PrivateKey | None = None, at_ns: int | None = None,
+        also: Callable[[int], None] | None = None,
+    ) -> Appended:  # fmt: skip
+        """Add a record; it is on disk when this returns. With a key, the log is signed up to it.
+
+        ``also`` does what the record tells, in the same transaction.
+        """
+        with Held(), writing(self._connection):
+            self._begin(at_ns)
+            tree = self.frontier()
+            path = tuple(reversed(tree.peaks))
+            index, body = self._put(kind, details, tree, at_ns)
+            if also is not None:
+                also(index)
+            note, unsigned = self._try_to_sign(tree, key)
+        self._written = True
+        if note is None:
+            return Appended(index, body, None, unsigned)
+        # What only signing needs is loaded here: most verbs sign nothing, and recording them is to take no time.
+        from taut.audit.checkpoint import Proof
+        from taut.audit.key import remember
+
+        remember(self.origin(), note)
+        return Appended(index, body, Proof(index, path, note, body))
+
+    def _try_to_sign(self, tree: Frontier, key: Ed25519PrivateKey | None) -> tuple[str | None, str]:
+        """A signed checkpoint, or why there is none: the record is to be written all the same."""
+        try:
+            return (None, "") if key is None else (self._sign(tree, key), "")
+        except AuditError as error:
+            return None, str(error)
+
+    def _begin(self, at_ns: int | None) -> None:
+        """Name the log in its first record, if it has none yet."""
+        if not self._written and is_new(self._connection, self.path):
+            lay_out(self._connection)
+            self._put(BEGIN, {"log": f"{ORIGIN}{os.urandom(16).hex()}"}, Frontier(), at_ns)
+
+    def _put(self, kind: str, details: Mapping[str, Detail], tree: Frontier, at_ns: int | None) -> tuple[int, bytes]:
+        """Write a record behind the last, and the tree with it."""
+        index, before = tree.size, b64encode(tree.root()).decode()
+        at_ns = time.time_ns() if at_ns is None else at_ns
+        body, texts = made(kind, details, index=index, before=before, version=self._version, at_ns=at_ns)
+        tree.append(leaf := leaf_hash(body))
+        beside = msgspec.json.encode(texts) if texts else None
+        self._connection.execute("INSERT INTO records VALUES (?, ?, ?, ?)", (index, leaf, body, beside))
+        head = (tree.size, tree.root(), b"".join(tree.peaks))
+        change = (
+            "UPDATE head SET size = ?, root = ?, peaks = ? WHERE id = 0" if index else "INSERT INTO head VALUES (0, ?, ?, ?)"
+        )
+        self._connection.execute(change, head)
+        return index, body
+
+    def frontier(self) -> Frontier:
+        """The right edge of the tree; refused where the head does not fit the last record."""
+        tree = self.head()
+        last = rows(self._connection, "SELECT id, leaf FROM records ORDER BY id DESC LIMIT 1", tuple[int, bytes])
+        ends_well = not tree.size & 1 or (bool(last) and tree.peaks[-1] == last[0][1])
+        if [index for index, _ in last] != [tree.size - 1] or not ends_well:
+            raise damaged(self.path, f"its head says {tree.size} records, and the last is another")
+        return tree
+
+    def head(self) -> Frontier:
+        """The right edge of the tree as the head tells it; refused where the head does not fit itself."""
+        heads = rows(self._connection, "SELECT size, root, peaks FROM head", tuple[int, bytes, bytes])
+        try:
+            ((size, root, peaks),) = heads
+            tree = Frontier(size, [peaks[k : k + HASH_BYTES] for k in range(0, len(peaks), HASH_BYTES)])
+        except ValueError:
+            raise damaged(self.path, "its head does not fit itself") from None
+        if tree.root() != root:
+            raise damaged(self.path, "its head does not fit itself")
+        return tree
+
+    def _sign(self, tree: Frontier, key: Ed25519PrivateKey) -> str:
+        """A signed checkpoint of the tree, kept in the log."""
+        from taut.audit.checkpoint import Checkpoint
+        from taut.audit.note import signed
+
+        origin = self.origin()
+        self._check_not_set_back(origin, tree.size)
+        note = signed(str(Checkpoint(origin, tree.size, tree.root())), origin, key)
+        self._connection.execute("INSERT OR REPLACE INTO checkpoints VALUES (?, ?)", (tree.size, note.encode()))
+        return note
+
+    def _check_not_set_back(self, origin: str, size: int) -> None:
+        """Refuse to sign a log that does not go on from what was signed before: two histories would both be proven."""
+        from taut.audit.checkpoint import checkpoint_of
+        from taut.audit.key import last_signed
+
+        kept = last_signed(origin)
+        if kept is None or kept.encode() in {note for (note,) in rows(self._connection, SIGNED, tuple[bytes])}:
+            return
+        top = checkpoint_of(kept)
+        if top.size > size or root_of([row.leaf for row in self.raw()[: top.size]]) != top.root:
+            raise AuditError(f"{self.path}: {SET_BACK.format(top.size)}")
+
+    def sign(self, key: Ed25519PrivateKey) -> str:
+        """A signed checkpoint of all records."""
+        from taut.audit.key import remember
+
+        with Held(), writing(self._connection):
+            self._check_written()
+            note = self._sign(self.frontier(), key)
+        remember(self.origin(), note)
+        return note
+
+    def origin(self) -> str:
+        """The name of this log: random, told by its first record."""
+        first = self.entry(0).record
+        name = first.details.get("log") if first is not None else None
+        if not isinstance(name, str):
+            raise damaged(self.path, "its first record does not name it")
+        return name
+
+    def entry(self, index: int) -> Entry:
+        """The record at an index."""
+        self._check_written()
+        question = "SELECT id, leaf, body, texts FROM records WHERE id = ?"
+        found = rows(self._connection, question, Row, index)
+        if not found:
+            raise UsageError(f"{self.path}: has no record {index}; taut audit log {self.path} lists them")
+        return self._entry(found[0])
+
+    def entries(self) -> list[Entry]:
+        """All records, oldest first."""
+        return [self._entry(row) for row in self.raw()]
+
+    def raw(self) -> list[Row]:
+        """All rows, unchecked, oldest first."""
+        self._check_written()
+        return rows(self._connection, "SELECT id, leaf, body, texts FROM records ORDER BY id", Row)
+
+    def _entry(self, row: Row) -> Entry:
+        index, leaf, body, texts = row
+        try:
+            return Entry(index, leaf, body, None if body is None else decoded_record(body), decoded_texts(texts))
+        except ValueError as error:
+            raise damaged(self.path, f"record {index} {error}") from None
+
+    def checkpoints(self) -> list[str]:
+        """Signed checkpoints of this log, smallest first."""
+        self._check_written()
+        found = rows(self._connection, "SELECT note FROM checkpoints ORDER BY size", tuple[bytes])
+        return [note.decode("utf-8", "replace") for (note,) in found]
+
+    def proof(self, index: int, key: Ed25519PrivateKey) -> Proof:
+        """That a record lies in the log as it is now, signed."""
+        from taut.audit.checkpoint import Proof
+        from taut.audit.key import remember
+
+        with Held(), writing(self._connection):
+            self._check_written()
+            entry, leaves = self.entry(index), [row.leaf for row in self.raw()]
+            note = self._sign(self.frontier(), key)
+        remember(self.origin(), note)
+        return Proof(index, tuple(inclusion(leaves, index)), note, entry.body or b"")
+
+    def take_out(self, index: int, body: bool, texts: Texts | None) -> None:
+        """Remove texts of a record, or all of it but its hash; to be called while the record that tells it is written."""
+        beside = msgspec.json.encode(texts) if texts else None
+        gone = ", body = NULL" if body else ""
+        self._connection.execute(f"UPDATE records SET texts = ?{gone} WHERE id = ?", (beside, index))
+
+    def problems(self) -> Sequence[str]:
+        """What SQLite's own check says of the file; nothing where it is sound."""
+        found = [line for (line,) in rows(self._connection, "PRAGMA integrity_check(3)", tuple[str])]
+        return [] if found == ["ok"] else found
+
+    def _check_written(self) -> None:
+        if not self._written and is_new(self._connection, self.path):
+            raise AuditError(f"{self.path}: holds no record yet; any verb of taut's writes one")
+        self._written = True
+
+
+@contextmanager
+def open_log(path: Path, version: str = "", create: bool = False) -> Iterator[Log]:
+    """A log to read, or with ``create`` to append to."""
+    if not create and not path.is_file():
+        raise AuditError(f"{path}: there is no audit log; verbs write one beside their runs, or where --audit FILE says")
+    if create:
+        _make_room(path)
+    with connected(path, create) as connection:
+        yield Log(path, connection, version)
+
+
+def _make_room(path: Path) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise AuditError(f"{path}: its folder cannot be made ({error.strerror}); give --audit FILE elsewhere") from None

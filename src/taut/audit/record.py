@@ -1,0 +1,163 @@
+"""Records: what is written about a verb, a decision, an outcome, and how free text in it can be taken out again.
+
+A record is canonical JSON (RFC 8785), and its bytes are a leaf of the tree. Names and free text are not in it: it holds a
+hash of each with 32 random bytes of salt. Text and salt are kept beside it and can be removed; nothing can be guessed from
+the hash that stays, and no proof changes.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from decimal import Decimal
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import msgspec
+
+if TYPE_CHECKING:
+    from taut.core.array_types import Json
+else:
+    Json = Any  # not from there at run time: that room's module brings numpy, and a record must be quick
+
+FORMAT = 1
+"""Of records; later versions of taut read earlier ones."""
+BEGIN, VERB, DECISION, OUTCOME, REDACTION, PRUNE = "begin", "verb", "decision", "outcome", "redaction", "prune"
+SALTED = "salted"
+"""The key of a hash that stands for a text."""
+SALT_BYTES = 32
+EXACT = (1 << 53) - 1
+"""Whole numbers beyond this have no exact form in canonical JSON: they are written as text."""
+
+
+class Text(msgspec.Struct, frozen=True):
+    """A name or free text of a record: only its salted hash goes into the tree."""
+
+    text: str
+
+
+Detail: TypeAlias = "bool | int | float | str | Decimal | Text | Sequence[Detail] | Mapping[str, Detail] | None"
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """A text beside its record."""
+
+    salt: str
+    text: str
+
+    @property
+    def hash(self) -> str:
+        """What the record holds of it."""
+        return sha256(bytes.fromhex(self.salt) + self.text.encode()).hexdigest()
+
+
+Texts: TypeAlias = dict[str, Kept]
+"""Texts by their place in the record: the keys that lead there, each after a stroke."""
+
+
+class Record(msgspec.Struct, frozen=True):
+    """One entry of the audit trail, as its canonical JSON tells it."""
+
+    kind: str
+    at: str
+    """When, by the clock of the machine that wrote it; the order of records is that of the log, whatever clocks say."""
+    index: int
+    before: str
+    """The root of all records before this one: a record that is replaced no longer fits those that follow."""
+    version: str
+    details: dict[str, Json]
+    format: int = FORMAT
+
+
+def made(kind: str, details: Mapping[str, Detail], *, index: int, before: str, version: str, at_ns: int) -> tuple[bytes, Texts]:
+    """The bytes of a new record, and the texts that it commits to."""
+    import rfc8785
+
+    texts: Texts = {}
+    body: dict[str, Json] = {
+        "kind": kind, "at": stamp(at_ns), "index": index, "before": before, "version": version, "format": FORMAT,
+        "details": {key: _committed(value, f"/{key}", texts) for key, value in details.items()},
+    }  # fmt: skip
+    return rfc8785.dumps(body), texts
+
+
+def stamp(at_ns: int) -> str:
+    """Nanoseconds since 1970 as a time of the calendar, UTC; clocks beyond it are taken for its last day."""
+    try:
+        return datetime.fromtimestamp(at_ns / 1e9, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ").zfill(27)
+    except (OverflowError, ValueError, OSError):
+        return "9999-12-31T23:59:59.999999Z" if at_ns > 0 else "0001-01-01T00:00:00.000000Z"
+
+
+def _committed(value: Detail, place: str, texts: Texts) -> Json:
+    """A value with hashes for its texts, which are put aside, and numbers that canonical JSON can hold."""
+    if isinstance(value, Text):
+        texts[place] = Kept(os.urandom(SALT_BYTES).hex(), value.text.encode("utf-8", "replace").decode())
+        return {SALTED: texts[place].hash}
+    if isinstance(value, Mapping):
+        return {key: _committed(each, f"{place}/{key}", texts) for key, each in value.items()}
+    if isinstance(value, (str, bool)) or value is None:
+        return value
+    if isinstance(value, (int, float, Decimal)):
+        return _number(value)
+    return [_committed(each, f"{place}/{k}", texts) for k, each in enumerate(value)]
+
+
+def _number(value: float | Decimal) -> Json:
+    if isinstance(value, Decimal) or (isinstance(value, int) and abs(value) > EXACT) or not math.isfinite(value):
+        return str(value)
+    return value
+
+
+def hashes(details: Json, place: str = "") -> Iterator[tuple[str, str]]:
+    """(place, hash) of every text that a record commits to."""
+    if isinstance(details, dict):
+        found = details.get(SALTED)
+        if len(details) == 1 and isinstance(found, str):
+            yield place, found
+            return
+        for key, each in details.items():
+            yield from hashes(each, f"{place}/{key}")
+    elif isinstance(details, list):
+        for k, each in enumerate(details):
+            yield from hashes(each, f"{place}/{k}")
+
+
+def revealed(details: Json, texts: Texts, place: str = "") -> Json:
+    """A record's details with its texts in their places; null where one was taken out."""
+    if isinstance(details, dict):
+        if len(details) == 1 and SALTED in details:
+            return texts[place].text if place in texts else None
+        return {key: revealed(each, texts, f"{place}/{key}") for key, each in details.items()}
+    if isinstance(details, list):
+        return [revealed(each, texts, f"{place}/{k}") for k, each in enumerate(details)]
+    return details
+
+
+def decoded_record(body: bytes) -> Record:
+    """The record that bytes of the log stand for; ValueError where they are none."""
+    try:
+        return msgspec.json.decode(body, type=Record)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ValueError(f"is no record ({error})") from None
+
+
+def _is_hex(salt: str) -> bool:
+    return len(salt) == 2 * SALT_BYTES and not salt.strip("0123456789abcdef")
+
+
+def decoded_texts(data: bytes | None) -> Texts:
+    """The texts beside a record; ValueError where they cannot be read."""
+    if data is None:
+        return {}
+    try:
+        texts = msgspec.json.decode(data, type=Texts)
+        salts = {kept.salt for kept in texts.values()}
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise ValueError(f"has texts that cannot be read ({error})") from None
+    # One spelling only: hexadecimal letters of the other case, or blanks, would be a change that no hash shows.
+    if msgspec.json.encode(texts) != data or not all(map(_is_hex, salts)):
+        raise ValueError("has texts that are not spelled as they were written")
+    return texts

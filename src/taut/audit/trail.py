@@ -1,0 +1,185 @@
+"""Runs in the audit trail: which log tells of a run, whether a run is what was recorded, and what a record rests on."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from taut.audit.checkpoint import Proof, proof_of
+from taut.audit.log import Entry, Log, open_log
+from taut.audit.note import BadNote
+from taut.audit.record import DECISION, OUTCOME, VERB, decoded_record, hashes, revealed
+from taut.audit.verify import Anchors, verify
+from taut.core.errors import AuditError, UsageError
+from taut.core.folder import PROOF, RUN, changed_files, is_run_folder, read_file, sealed
+from taut.result.types import AuditLink, AuditLogResult, AuditRecord, AuditVerification, AuditWhyResult
+
+if TYPE_CHECKING:
+    from taut.core.array_types import Json
+
+FILE = "audit.db"
+FOLDER = "taut-runs"
+MOST_PROOF_BYTES = 64 << 20
+
+
+def found_log(place: Path, given: Path | None = None) -> Path:
+    """The log of a place: a file, a folder of runs, or a run."""
+    if given is not None:
+        return given
+    if place.is_file():
+        return place
+    near = [place, place / FOLDER, place.parent, place.parent / FOLDER, Path(FOLDER)]
+    logs = [folder / FILE for folder in near if (folder / FILE).is_file()]
+    if not logs:
+        raise AuditError(f"{place}: no audit log lies there or beside it; give --audit FILE")
+    return next((log for log in logs if is_run_folder(place) and _tells_of(log, place)), logs[0])
+
+
+def _tells_of(path: Path, run: Path) -> bool:
+    """Whether a log is the one that a run's proof names."""
+    try:
+        with open_log(path) as log:
+            return log.origin() == run_proof(run).checkpoint.origin
+    except AuditError:
+        return False
+
+
+def run_proof(run: Path) -> Proof:
+    """The proof that a run folder carries."""
+    try:
+        return proof_of(read_file(run / PROOF, MOST_PROOF_BYTES).decode())
+    except FileNotFoundError:
+        raise AuditError(f"{run}: carries no {PROOF}: it was not recorded, or the proof was removed") from None
+    except (OSError, BadNote, UnicodeDecodeError) as error:
+        raise AuditError(f"{run}: its {PROOF} cannot be read ({error}); taut audit proof {run} writes it again") from None
+
+
+def verify_place(place: Path, given: Path | None = None, anchors: Anchors | None = None) -> AuditVerification:
+    """Check the log of a place and, if the place is a run, the run's files and its proof."""
+    path = found_log(place, given)
+    if not is_run_folder(place):
+        return verify(path, anchors)
+    try:
+        proof = run_proof(place)
+    except AuditError as error:
+        return replace(verify(path, anchors), ok=False, anchored=False, anchor=None, run=str(place), says=str(error))
+    found = verify(path, anchors, [proof.note])
+    why = found.says or _run_fault(place, proof, path)
+    if why:
+        found = replace(found, ok=False, anchored=False, anchor=None, anchored_records=0)
+    return replace(found, run=str(place), says=why or None)
+
+
+def _run_fault(run: Path, proof: Proof, path: Path) -> str:
+    """What makes a run another than the one that was recorded; nothing where it is that."""
+    changed = changed_files(run)
+    if changed:
+        return f"{run}: {changed[0]} is not the file that its manifest lists"
+    if not proof.holds():
+        return f"{run}: its proof does not lead to the root that it names"
+    with open_log(path) as log:
+        entry = log.entry(proof.index)
+    if entry.body is not None and entry.body != proof.record:
+        return f"{run}: its proof is of another record than {proof.index} of the log"
+    recorded, now = outputs(_details(proof.record)), sealed(run)
+    if not any(files and all(now.get(name) == digest for name, digest in files.items()) for files in recorded):
+        return f"{run}: is not the run that record {proof.index} tells of"
+    return ""
+
+
+def _details(body: bytes) -> Mapping[str, Json]:
+    try:
+        return decoded_record(body).details
+    except ValueError:
+        return {}
+
+
+def outputs(details: Mapping[str, Json]) -> Iterator[dict[str, Json]]:
+    """Files by digest of every run that a record says was written."""
+    written = details.get("outputs")
+    for one in written if isinstance(written, list) else []:
+        files = one.get("files") if isinstance(one, dict) else None
+        if isinstance(files, dict):
+            yield files
+
+
+def shown(entry: Entry) -> AuditRecord:
+    """A record as it is printed."""
+    record = entry.record
+    if record is None:
+        return AuditRecord(index=entry.index, kind=None, at=None, version=None, details={}, sha256=entry.leaf.hex())
+    told = revealed(record.details, entry.texts)
+    return AuditRecord(
+        index=entry.index,
+        kind=record.kind,
+        at=record.at,
+        version=record.version,
+        details=told if isinstance(told, dict) else {},
+        redacted=sorted(place for place, _ in hashes(record.details) if place not in entry.texts),
+        sha256=entry.leaf.hex(),
+    )
+
+
+def listed(log: Log, last: int | None = None) -> AuditLogResult:
+    """The records of a log, or only the last of them."""
+    entries, tree = log.entries(), log.frontier()
+    chosen = entries if last is None else entries[-last:]
+    root = b64encode(tree.root()).decode()
+    return AuditLogResult(log=log.origin(), size=tree.size, root=root, records=[shown(entry) for entry in chosen])
+
+
+def why(log: Log, target: Path | int) -> AuditWhyResult:
+    """What a run or a record rests on: its own record first, then those of the runs that it was made of."""
+    entries = log.entries()
+    makers = {str(files.get(RUN)): entry.index for entry in entries for files in _outputs(entry)}
+    start = target if isinstance(target, int) else _maker(makers, target)
+    if not 0 <= start < len(entries):
+        raise UsageError(f"{log.path}: has no record {start}; it has {len(entries)}, from 0 on")
+    chain: list[AuditLink] = []
+    seen: set[int] = set()
+    open_ends = [(start, 0)]
+    while open_ends:
+        index, depth = open_ends.pop()
+        if index in seen:
+            continue
+        seen.add(index)
+        chain.append(AuditLink(depth=depth, record=shown(entries[index])))
+        open_ends += [(each, depth + 1) for each in reversed(_sources(entries[index], makers)) if each < index]
+    return AuditWhyResult(log=log.origin(), chain=chain)
+
+
+def _outputs(entry: Entry) -> Iterator[dict[str, Json]]:
+    return outputs(entry.record.details) if entry.record is not None else iter(())
+
+
+def _maker(makers: Mapping[str, int], run: Path) -> int:
+    if not is_run_folder(run):
+        raise UsageError(f"{run}: is no run folder and no number of a record; taut audit log lists them")
+    digest = sealed(run)[RUN]
+    if digest not in makers:
+        raise UsageError(f"{run}: no record tells of this run; was it written elsewhere, or with TAUT_AUDIT=off?")
+    return makers[digest]
+
+
+def _sources(entry: Entry, makers: Mapping[str, int]) -> Sequence[int]:
+    """Records that a record rests on: the decision of an outcome, the run of a decision, the runs that a verb was given."""
+    record = entry.record
+    if record is None:
+        return []
+    found: list[int] = []
+    if record.kind == OUTCOME and isinstance(decision := record.details.get("decision"), int):
+        found.append(decision)
+    if record.kind in (DECISION, OUTCOME):
+        found += _made_by(makers, record.details.get("run"))
+    inputs = record.details.get("inputs")
+    if record.kind == VERB and isinstance(inputs, list):
+        found += [index for one in inputs if isinstance(one, dict) for index in _made_by(makers, one.get("sha256"))]
+    return found
+
+
+def _made_by(makers: Mapping[str, int], digest: Json) -> list[int]:
+    return [makers[digest]] if isinstance(digest, str) and digest in makers else []

@@ -1,0 +1,344 @@
+"""``taut audit``: what was seen, what was decided on it, by whom, whether it came true; and proof of all that."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from taut import __version__
+from taut.cli.common import print_object, say, show
+from taut.cli.recording import LOG, audit_file, log_path
+from taut.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from taut.audit.record import Detail
+    from taut.result.types import AnalysisResult, Estimate, Finding
+    from taut.stored import Run
+
+NOT_OK = 5
+EXPECTED = re.compile(r"(-?[0-9]{1,3}(?:\.[0-9]{1,6})?)\s?%?(?:\s?(?:±|\+-|\+/-)\s?([0-9]{1,3}(?:\.[0-9]{1,6})?)\s?%?)?")
+
+where_option = click.option(
+    "--audit", metavar="FILE", type=click.Path(dir_okay=False), expose_value=False, callback=audit_file,
+    help="The log  [default: ./taut-runs/audit.db]",
+)  # fmt: skip
+json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
+quiet_option = click.option("-q", "--quiet", is_flag=True, help="No hints on stderr.")
+
+
+@click.group(short_help="Show and prove what was seen, decided, and came of it.")
+def audit() -> None:
+    """Show and prove what was seen, what was decided on it, by whom, and what came of it.
+
+    Every verb leaves a record in ./taut-runs/audit.db: its inputs and outputs by digest, options, version and seed.
+    """
+
+
+@audit.command(short_help="Check that nothing recorded was changed, dropped or reordered.")
+@click.argument("place", metavar="[RUN|FOLDER]", default=str(LOG.parent), type=click.Path())
+@where_option
+@click.option("--key", metavar="KEY", help="Anchor: the key that must have signed (NAME+ID+DATA, as audit proof --key prints).")
+@click.option("--checkpoint", metavar="FILE", type=click.Path(), help="Anchor: a checkpoint that was kept elsewhere.")
+@click.option("--witness", metavar="KEY", help="Anchor: the key of a witness that must have cosigned.")
+@json_option
+def verify(place: str, key: str | None, checkpoint: str | None, witness: str | None, as_json: bool) -> None:
+    """Check that nothing recorded was changed, dropped or reordered; of a run also its files and its proof.
+
+    Consistent is what fits together. Anchored is what also fits something that the keeper of the log cannot change: a key,
+    a checkpoint kept elsewhere, a witness. Exit 5 where anything does not fit.
+
+    \b
+      taut audit verify
+      taut audit verify taut-runs/job-1a2b3c4d --key "$(cat ops.key)"
+      taut audit verify --checkpoint last-quarter.txt --json
+    """
+    from taut.audit.note import key_of
+    from taut.audit.trail import verify_place
+    from taut.audit.verify import Anchors
+    from taut.render.audit_screen import render_verification
+
+    anchors = Anchors(
+        key=None if key is None else key_of(key),
+        checkpoint=None if checkpoint is None else _text(checkpoint),
+        witness=None if witness is None else key_of(witness),
+    )
+    found = verify_place(Path(place), _given(), anchors)
+    print_object(found) if as_json else show(render_verification, found)
+    if not found.ok:
+        click.get_current_context().exit(NOT_OK)
+
+
+def _given() -> Path | None:
+    """The log that ``--audit`` names."""
+    place = log_path(click.get_current_context())
+    return None if place == LOG else place
+
+
+def _text(path: str) -> str:
+    from taut.core.folder import read_file
+
+    try:
+        return read_file(Path(path), 1 << 20).decode()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: cannot be read as a checkpoint ({error}); give the file of a signed checkpoint") from None
+
+
+@audit.command("log", short_help="List the records.")
+@where_option
+@click.option("--last", metavar="N", type=click.IntRange(min=1), help="Only the last N.")
+@json_option
+def list_records(last: int | None, as_json: bool) -> None:
+    """List the records, oldest first."""
+    from taut.audit.log import open_log
+    from taut.audit.trail import listed
+    from taut.render.audit_screen import render_log
+
+    with open_log(log_path(click.get_current_context())) as log:
+        result = listed(log, last)
+    print_object(result) if as_json else show(render_log, result)
+
+
+@audit.command(short_help="Show what a run, decision or outcome rests on.")
+@click.argument("target", metavar="RUN|RECORD")
+@where_option
+@json_option
+def why(target: str, as_json: bool) -> None:
+    """Show what a run, a decision or an outcome rests on, down to the digests of what was read.
+
+    RUN is a run folder, RECORD the number of a record (taut audit log lists them).
+    """
+    from taut.audit.log import open_log
+    from taut.audit.trail import found_log
+    from taut.audit.trail import why as chain
+    from taut.render.audit_screen import render_why
+
+    number = _number(target)
+    path = log_path(click.get_current_context()) if number is not None else found_log(Path(target), _given())
+    with open_log(path) as log:
+        result = chain(log, Path(target) if number is None else number)
+    print_object(result) if as_json else show(render_why, result)
+
+
+def _number(target: str) -> int | None:
+    return int(target) if target.isascii() and target.isdigit() and len(target) < 16 else None
+
+
+@audit.command(short_help="Print the proof of a record, a signed checkpoint, or the key.")
+@click.argument("target", metavar="[RUN|RECORD]", required=False)
+@where_option
+@click.option("--key", "only_key", is_flag=True, help="Print the key that verifies this log's signatures instead.")
+def proof(target: str | None, only_key: bool) -> None:
+    """Print the proof that a record lies in the log; of a run folder, also write its proof.txt again.
+
+    Without RUN or RECORD: a signed checkpoint of the whole log, to be kept elsewhere. Forms: c2sp.org/tlog-checkpoint and
+    c2sp.org/tlog-proof, which tools of others verify too.
+
+    \b
+      taut audit proof > kept-elsewhere.txt
+      taut audit proof 17
+      taut audit proof --key
+    """
+    from taut.audit.key import signing_key
+    from taut.audit.log import open_log
+    from taut.audit.note import public_key
+    from taut.cli.common import write_out
+
+    number = None if target is None else _number(target)
+    path = log_path(click.get_current_context())
+    if target is not None and number is None:
+        write_out(_proof_of_run(Path(target)))
+        return
+    with open_log(path, __version__) as log:
+        key = signing_key()
+        if only_key:
+            write_out(f"{public_key(log.origin(), key)}\n")
+        else:
+            write_out(log.sign(key) if number is None else str(log.proof(number, key)))
+
+
+def _proof_of_run(run: Path) -> str:
+    """A new proof of a run's record, which also replaces the one in its folder."""
+    from taut.audit.key import signing_key
+    from taut.audit.log import open_log
+    from taut.audit.trail import found_log
+    from taut.audit.trail import why as chain
+    from taut.core.folder import PROOF
+    from taut.core.whole_file import whole_file
+
+    with open_log(found_log(run, _given()), __version__) as log:
+        text = str(log.proof(chain(log, run).chain[0].record.index, signing_key()))
+    with whole_file(run / PROOF) as out:
+        out.write(text.encode())
+    return text
+
+
+@audit.command(short_help="Take names and free text out of a record; proofs still hold.")
+@click.argument("record", metavar="RECORD", type=click.IntRange(min=0))
+@where_option
+@click.option("--text", "places", metavar="PLACE", multiple=True, help="Only this text (by, inputs/0/name); may be repeated.")
+@click.option("--because", default="", help="Why; recorded, and can be redacted itself.")
+@quiet_option
+def redact(record: int, places: tuple[str, ...], because: str, quiet: bool) -> None:
+    """Take names and free text out of a record. That they are gone is recorded, and every proof still holds."""
+    from taut.audit.log import open_log
+    from taut.audit.retention import redact as take_out
+
+    with open_log(log_path(click.get_current_context()), __version__) as log:
+        done = take_out(log, record, places, because)
+    if not quiet:
+        say(f"redacted: record {record}, as record {done.index} tells; copies of the log and proofs elsewhere are not changed")
+
+
+@audit.command(short_help="Take out records from before a day; their hashes stay.")
+@click.option("--before", metavar="DAY", required=True, type=click.DateTime(["%Y-%m-%d"]), help="Such as 2026-01-31, UTC.")
+@where_option
+@quiet_option
+def prune(before: datetime, quiet: bool) -> None:
+    """Take out the records from before a day. Their hashes stay, so proofs that people hold can still be checked.
+
+    A log that does not verify is left as it is.
+    """
+    from taut.audit.log import open_log
+    from taut.audit.retention import prune as take_out
+    from taut.audit.verify import verify as check
+    from taut.core.errors import DamagedLog
+
+    path = log_path(click.get_current_context())
+    found = check(path)
+    if not found.ok:
+        raise DamagedLog(f"{path}: nothing is taken out of a log that does not verify: {found.says}")
+    with open_log(path, __version__) as log:
+        done = take_out(log, f"{before:%Y-%m-%d}")
+    if not quiet:
+        say("pruned: nothing is that old" if done is None else f"pruned: as record {done.index} tells")
+
+
+@audit.command(short_help="Record a decision on a finding.")
+@click.argument("run", metavar="RUN", type=click.Path())
+@click.option("--finding", metavar="ID", required=True, help="The finding that it answers.")
+@click.option("--do", "action", metavar="TEXT", required=True, help="What is to be done.")
+@click.option("--because", metavar="TEXT", default="", help="Why.")
+@click.option("--expect", metavar="SHARE", help="Saving of step time, such as '28 % ± 5'  [default: what the finding says]")
+@click.option("--by", metavar="NAME", required=True, help="Who decides.")
+@where_option
+@quiet_option
+def decide(run: str, finding: str, action: str, because: str, expect: str | None, by: str, quiet: bool) -> None:
+    """Record what was decided on a finding, by whom, and what it is expected to save.
+
+    \b
+      taut audit decide taut-runs/job-1a2b3c4d --finding slow-link-1 --do "replace the NIC of gpu-17" \\
+          --because "third time this month" --expect "28 % ± 5" --by "on-call"
+    """
+    from taut.audit.log import open_log
+    from taut.audit.record import DECISION, Text
+    from taut.core.folder import RUN, sealed
+    from taut.run import open_run
+
+    expected = None if expect is None else _expected(expect)
+    result = open_run(run).result
+    found = _finding(result, finding, run)
+    given = "given" if expected is not None else "finding"
+    value = expected or _from_finding(result, found)
+    details: dict[str, Detail] = {
+        "run": sealed(Path(run))[RUN], "run_name": Text(run), "finding": found.id, "mode": found.mode, "do": Text(action),
+        "because": Text(because) if because else None, "by": Text(by), "expected": value,
+        "expected_from": given if value else None,
+    }  # fmt: skip
+    with open_log(log_path(click.get_current_context()), __version__, create=True) as log:
+        index = log.append(DECISION, details).index
+    click.echo(index)
+    if not quiet:
+        say(f"decided: record {index}")
+        say(f"next: once it is done, analyze the job again, then: taut audit outcome {index} RUN")
+
+
+def _expected(text: str) -> dict[str, Detail]:
+    """``28 % ± 5`` → a share with its ends."""
+    found = EXPECTED.fullmatch(text.strip())
+    if found is None:
+        raise UsageError(f"--expect {text!r}: give a share of the step time in percent, such as '28 % ± 5'")
+    value, around = float(found[1]) / 100, None if found[2] is None else float(found[2]) / 100
+    return {"value": value, "lo": None if around is None else value - around, "hi": None if around is None else value + around}
+
+
+def _finding(result: AnalysisResult, asked: str, run: str) -> Finding:
+    found = [one for one in result.findings if one.id == asked]
+    if not found:
+        have = ", ".join(one.id for one in result.findings) or "none"
+        raise UsageError(f"--finding {asked}: {run} has {have}")
+    return found[0]
+
+
+def _from_finding(result: AnalysisResult, finding: Finding) -> dict[str, Detail] | None:
+    """What a finding says that its repair saves, without an interval; None where the wall is not known."""
+    if not result.job.wall_ns:
+        return None
+    return {"value": finding.recoverable_wall_ns / result.job.wall_ns, "lo": None, "hi": None}
+
+
+@audit.command(short_help="Record what came of a decision, measured.")
+@click.argument("decision", metavar="DECISION", type=click.IntRange(min=0))
+@click.argument("run", metavar="RUN", type=click.Path())
+@where_option
+@json_option
+@quiet_option
+def outcome(decision: int, run: str, as_json: bool, quiet: bool) -> None:
+    """Measure what came of a decision, in a run of the same job from after it, against what was expected.
+
+    DECISION is the number of its record, RUN the later run. Runs that are not of the same job are refused.
+    """
+    from msgspec.structs import replace
+
+    from taut.audit.log import open_log
+    from taut.audit.outcome import judged, told
+    from taut.audit.record import OUTCOME, Text
+    from taut.core.folder import RUN, sealed
+    from taut.render.audit_screen import render_outcome
+
+    with open_log(log_path(click.get_current_context()), __version__) as log:
+        expected, source, before = told(log.entry(decision))
+        result = judged(decision, expected, source, _saving(before, run))
+        details: dict[str, Detail] = {
+            "decision": decision, "run": sealed(Path(run))[RUN], "run_name": Text(run), "says": result.says,
+            "measured": _plain(result.measured_saving), "expected": _plain(result.expected_saving),
+        }  # fmt: skip
+        result = replace(result, record=log.append(OUTCOME, details).index)
+    print_object(result) if as_json else show(render_outcome, result)
+    if not quiet:
+        say(f"next: taut audit why {result.record}")
+
+
+def _plain(estimate: Estimate | None) -> dict[str, Detail] | None:
+    return None if estimate is None else {"value": estimate.value, "lo": estimate.lo, "hi": estimate.hi}
+
+
+def _saving(before: str, after: str) -> Estimate | None:
+    """Share of the step time that a later run saves, with its interval; refused if the two are not the same job."""
+    from taut.graph.joined import difference
+    from taut.result.types import Estimate
+    from taut.run import open_run
+
+    first, second = open_run(before), open_run(after)
+    apart = difference(first.graph, second.graph)
+    if apart is not None:
+        raise UsageError(f"{after}: cannot be compared with {before}: {apart}; give a run of the same job")
+    found = _ratio(first, second)
+    if found is None:
+        return None
+    ends = [None if end is None else 1 - end for end in (found.hi, found.lo)]
+    return Estimate(value=1 - found.value, lo=ends[0], hi=ends[1])
+
+
+def _ratio(first: Run, second: Run) -> Estimate | None:
+    import numpy as np
+
+    from taut.ledger import Prices
+    from taut.result.baseline_result import baseline_result
+
+    steps = np.array([window.wall_ns for window in second.result.windows])
+    return baseline_result(first.result, steps, Prices(), str(first.folder), first.digest).step_ratio

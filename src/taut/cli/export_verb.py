@@ -1,0 +1,148 @@
+"""``taut export``: a finished run, or a bill, in the forms that other tools open."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+import click
+
+from taut.cli.common import reason, say, write_out
+from taut.cli.options import Target
+from taut.core.errors import TautError, UsageError
+
+if TYPE_CHECKING:
+    from taut.result.types import Zone
+    from taut.run import Run
+
+FOCUS_VERSIONS = ("1.0", "1.2", "1.4")
+
+
+@click.command(short_help="Write a finished run or a bill in a form that other tools open.")
+@click.argument("run", metavar="RUN", required=False, type=click.Path())
+@click.option("--to", "form", type=click.Choice(["perfetto", "focus", "schema"]), required=True, help="The form to write.")
+@click.option(
+    "-o", "--output", "file", metavar="FILE", type=Target(dir_okay=False, allow_dash=True),
+    help="File to write, - for standard output  [default: RUN/perfetto.pftrace, RUN/focus.csv; a schema is printed]",
+)  # fmt: skip
+@click.option(
+    "--zone", metavar="K", type=click.IntRange(min=1),
+    help="Only the zone of the K-th relation between controllers: the ops of the ranks they hit, from first to last.",
+)  # fmt: skip
+@click.option("--version", type=click.Choice(FOCUS_VERSIONS), help="Version of FOCUS to write  [default: 1.4]")
+@click.option("--parquet", is_flag=True, help="Write FOCUS as Parquet instead of CSV.")
+def export(run: str | None, form: str, file: str | None, zone: int | None, version: str | None, parquet: bool) -> None:
+    """Write a finished run or a bill in a form that other tools open.
+
+    A Perfetto trace (open it at ui.perfetto.dev) has ranks as processes, lanes as threads and ops as slices, arrows from
+    the last at a gate to those it held up, waits, blame and findings as tracks of each rank, and every rank once more
+    with the ideal replay. Needs the extra: pip install 'taut[export]'.
+
+    A bill (the run folder that taut bill -o writes) becomes rows of FOCUS: every charge in parts by job, fate and cause,
+    whose costs add up to it and whose ratios add up to 1. A bill without charges is one of the provider "internal".
+
+    The JSON Schema of what --json prints needs no RUN.
+
+    \b
+      taut export RUN --to perfetto
+      taut export RUN --to perfetto -o - | gzip > run.pftrace.gz
+      taut export RUN --to perfetto --zone 1 -o zone.pftrace
+      taut export BILL --to focus -o october.csv
+      taut export BILL --to focus --version 1.2 --parquet -o october.parquet
+      taut export --to schema > taut.schema.json
+    """
+    for name, given, wants in (("--zone", zone, "perfetto"), ("--version", version, "focus"), ("--parquet", parquet, "focus")):
+        if given and form != wants:
+            raise UsageError(f"{name} is of --to {wants}, not of --to {form}")
+    if form == "schema":
+        _export_schema(file)
+        return
+    if run is None:
+        raise UsageError("give the RUN to export")
+    if form == "focus":
+        _export_bill(run, file, version or FOCUS_VERSIONS[-1], parquet)
+    else:
+        _export_trace(run, file, zone)
+
+
+def _export_schema(file: str | None) -> None:
+    from taut.result.schema import stored_schema
+
+    if file is None or file == "-":
+        write_out(stored_schema())
+        return
+    with _written(Path(file)) as out:
+        out.write(stored_schema())
+
+
+def _export_bill(run: str, file: str | None, version: str, parquet: bool) -> None:
+    if parquet and (file is None or (file == "-" and sys.stdout.isatty())):
+        raise UsageError("--parquet: give a file with -o, or -o - and send it through a pipe")
+    from taut.core.folder import add_file, checked_addition
+    from taut.export import focus
+    from taut.stored_bill import open_bill, refusing_bill
+
+    bill = open_bill(run)
+    if file == "-":
+        with refusing_bill(run):
+            notes = focus(bill, sys.stdout.buffer, version, columnar=parquet)
+        write_out(b"")
+    else:
+        path = Path(file) if file else bill.folder / "focus.csv"
+        checked_addition(path)
+        with refusing_bill(run), _written(path) as out:
+            notes = focus(bill, out, version, columnar=parquet)
+        if path.parent.samefile(bill.folder):
+            add_file(bill.folder, path.name)
+    for note in notes:
+        say(note)
+
+
+def _export_trace(run: str, file: str | None, zone: int | None) -> None:
+    if file == "-" and sys.stdout.isatty():
+        raise UsageError("-o -: a trace is not for a terminal; give a file, or send it through a pipe")
+    from taut.core.folder import add_file, checked_addition
+    from taut.export import perfetto
+    from taut.run import open_run
+    from taut.stored import refusing_runs
+
+    opened = open_run(run)
+    shown, part = (opened.graph, opened.waits, opened.result.findings), _zone(opened, zone)
+    if file == "-":
+        perfetto(*shown, sys.stdout.buffer, part)
+        write_out(b"")
+        return
+    path = Path(file) if file else opened.folder / ("perfetto.pftrace" if zone is None else f"perfetto-zone{zone}.pftrace")
+    checked_addition(path)
+    with refusing_runs(run), _written(path) as out:
+        perfetto(*shown, out, part)
+    if path.parent.samefile(opened.folder):
+        add_file(opened.folder, path.name)
+
+
+@contextmanager
+def _written(path: Path) -> Iterator[BinaryIO]:
+    """A file that appears when it is complete; says so, or why not."""
+    from taut.core.whole_file import whole_file
+
+    try:
+        with whole_file(path) as out:
+            yield out
+    except OSError as error:
+        raise TautError(f"{path}: cannot be written ({reason(error)}); give another -o") from None
+    say(f"written: {path}")
+
+
+def _zone(run: Run, number: int | None) -> Zone | None:
+    """The zone of a relation, by its number in the result."""
+    if number is None:
+        return None
+    relations = run.result.control.relations if run.result.control else []
+    zones = {k: one.zone for k, one in enumerate(relations, 1) if one.zone and one.zone.ops}
+    if number not in zones:
+        have = ", ".join(map(str, zones)) or "none: no relation between controllers lies on the graph"
+        raise UsageError(f"--zone {number}: the run has {have}")
+    return zones[number]

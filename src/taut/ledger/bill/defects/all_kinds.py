@@ -1,0 +1,68 @@
+"""All checks of a bill, in the order in which one leaves nothing to the next."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from taut.core.array_types import Mask
+from taut.ledger.bill.capacity import Capacity
+from taut.ledger.bill.charge_rows import ChargeRows
+from taut.ledger.bill.defects import cluster, commitment, count, duplicated, negative, outside, overlapping, price
+from taut.ledger.bill.defects.found import Found, take_out
+from taut.read.focus.focus_charged import Charged
+from taut.read.focus.focus_reader import Charges
+from taut.result.types import Defect
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+CURRENCY = "another currency"
+KINDS = (
+    CURRENCY, "time zone", duplicated.KIND, negative.KIND, outside.KIND, cluster.KIND, count.KIND, price.KIND, overlapping.KIND,
+    commitment.KIND, "missing period", "host not in the bill",
+)  # fmt: skip
+"""Words of all kinds; they stay the same."""
+
+
+def of_rows(rows: ChargeRows) -> list[Found]:
+    """What charges show by themselves; it is taken out of them."""
+    found: list[Found] = []
+    for one in (duplicated, negative, outside, cluster):
+        found += take_out(rows, one.find(rows))
+    return found
+
+
+def of_hosts(rows: ChargeRows, capacity: Capacity) -> tuple[list[Found], Capacity]:
+    """What charges show against what hosts have; it is taken out of them."""
+    counted, capacity = count.find(rows, capacity)
+    found = take_out(rows, counted)
+    found += take_out(rows, price.find(rows))
+    found += take_out(rows, overlapping.find(rows, capacity))
+    return [*found, *commitment.find(rows)], capacity
+
+
+def of_currencies(charges: Charges, chosen: Mask) -> list[Defect]:
+    """Charges in other currencies than the bill's: left out, each currency by itself."""
+    v = Charged(charges.table, charges.version, [], {})
+    texts, code = v.words("BillingCurrency")
+    found = []
+    for one in np.unique(code[~chosen]).tolist():
+        some = ~chosen & (code == one)
+        money = _sum(v.table["EffectiveCost"], v.table["BilledCost"], some)
+        because = f"{int(some.sum()):,} charges over {money:f} {texts[one]} were left out: no currency is added to another"
+        found.append(Defect(
+            kind=CURRENCY, rows=int(some.sum()), places=list(v.places(some)), money=f"{money:f}", currency=texts[one],
+            because=because,
+        ))  # fmt: skip
+    return found
+
+
+def _sum(cost: pa.ChunkedArray, other: pa.ChunkedArray, some: Mask) -> Decimal:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    total = pc.sum(pc.coalesce(cost, other).filter(pa.array(some))).as_py() or Decimal(0)
+    return Decimal(total).quantize(Decimal("0.01")) if total == round(total, 2) else Decimal(total).normalize()

@@ -1,0 +1,33 @@
+"""Negative charges that call themselves neither correction nor credit nor refund."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from taut.core.array_types import Mask
+from taut.ledger.bill.charge_rows import ChargeRows
+from taut.ledger.bill.defects.found import Found, whole
+
+KIND = "negative charge"
+# Words by which providers name what they give back, in whatever column.
+_GIVEN_BACK = re.compile(r"refund|credit|discount|rebate|revers|correct|negation|savings", re.IGNORECASE)
+TOLD_BY = ("ChargeDescription", "SkuMeter", "ServiceName")
+
+
+def find(rows: ChargeRows) -> list[Found]:
+    """Usage and purchases below 0."""
+    some = np.flatnonzero(negative(rows))
+    if not len(some):
+        return []
+    return [whole(KIND, rows, some, "below 0, and neither a correction nor a credit nor a refund")]
+
+
+def negative(rows: ChargeRows) -> Mask:
+    """Charges for usage or a purchase that are below 0 and do not say why."""
+    found: Mask = ((rows.effective < 0) | (rows.billed < 0)) & rows.v.is_("ChargeCategory", "Usage", "Purchase")
+    found &= ~rows.v.correction() & rows.kept
+    for column in TOLD_BY:
+        found &= ~rows.v.where(column, lambda text: bool(text) and _GIVEN_BACK.search(text or "") is not None)
+    return found

@@ -1,0 +1,102 @@
+"""Money as whole units, and wholes shared out without a remainder, many at once."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from taut.core.array_types import Floats, Ints
+from taut.core.errors import InputRefused
+from taut.ledger.bill.rows import UNIT
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# Sums of money stay below this, so that no sum of parts leaves 64 bits.
+MOST = 1 << 62
+UNITS = (UNIT, 1_000_000, 1_000, 1)
+
+
+def unit_for(costs: list[pa.ChunkedArray]) -> int:
+    """Units of money in one of the currency: billionths, or fewer where the sum of so large a bill would not fit 64 bits."""
+    import pyarrow.compute as pc
+
+    largest = max((pc.sum(pc.abs(cost)).as_py() or Decimal(0) for cost in costs), default=Decimal(0))
+    found = next((unit for unit in UNITS if largest * unit < MOST), None)
+    if found is None:
+        raise InputRefused("the bill", f"costs add up to {largest:.3E}, more than can be kept exactly", "give fewer periods")
+    return found
+
+
+def units(cost: pa.ChunkedArray, unit: int) -> Ints:
+    """A column of money in whole units, rounded to even; null is 0."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    places = len(str(unit)) - 1
+    filled = pc.fill_null(cost, pa.scalar(Decimal(0), cost.type))
+    kept = pc.round(filled, places, round_mode="half_to_even").cast(pa.decimal128(38, places))
+    if not len(kept):
+        return np.zeros(0, dtype=np.int64)
+    whole = kept.combine_chunks() if isinstance(kept, pa.ChunkedArray) else kept
+    words = np.frombuffer(whole.buffers()[1], dtype=np.int64).reshape(-1, 2)
+    return words[whole.offset : whole.offset + len(whole), 0].copy()
+
+
+def sums(cost: pa.ChunkedArray, group: Ints, count: int, unit: int) -> Ints:
+    """Exact sums of a column of money over groups of rows, each rounded to whole units; null counts as nothing."""
+    import pyarrow as pa
+
+    found = pa.table({"group": group, "cost": cost}).group_by("group").aggregate([("cost", "sum")])
+    out = np.zeros(count, dtype=np.int64)
+    for one, amount in zip(found["group"].to_pylist(), found["cost_sum"].to_pylist(), strict=True):
+        out[one] = round((amount or Decimal(0)) * unit)
+    return out
+
+
+def amount(money: int, unit: int) -> str:
+    """Whole units as a decimal text with at least cents."""
+    text = f"{abs(money) // unit}.{abs(money) % unit:0{len(str(unit)) - 1}d}" if unit > 1 else f"{abs(money)}.00"
+    kept = text.rstrip("0")
+    whole, _, rest = kept.partition(".")
+    return ("-" if money < 0 else "") + f"{whole}.{rest:0<2}"
+
+
+def parted(whole: Ints, weight: Ints, first: Ints) -> Ints:
+    """Wholes in parts by weight: part ``first[i]`` and those up to the next first are of whole ``i`` and add up to it.
+
+    Each begin and end of a part is rounded, not its size, so that parts next to each other leave nothing over. Weights that are
+    all 0 count as equal; a whole without parts must be 0.
+    """
+    count = np.diff(first, append=len(weight))
+    group = np.repeat(np.arange(len(whole)), count)
+    reached, total = _running(weight, first, count)
+    even = (total == 0)[group]
+    if even.any():
+        place, sizes = _running(np.ones_like(weight), first, count)
+        reached, total = np.where(even, place, reached), np.where(total == 0, sizes, total)
+    edge = _rounded(whole[group], reached / np.maximum(total[group], 1), reached == total[group])
+    before = np.empty_like(edge)
+    before[1:] = edge[:-1]
+    before[first[count > 0]] = 0
+    return edge - before
+
+
+def _running(weight: Ints, first: Ints, count: Ints) -> tuple[Ints, Ints]:
+    """Sums of weights inside each group up to and with each part, and of whole groups; sums over groups may wrap."""
+    reached = np.cumsum(weight)
+    before = np.where(first > 0, reached[np.maximum(first - 1, 0)], 0) if len(weight) else np.zeros(len(first), dtype=np.int64)
+    reached -= np.repeat(before, count)
+    total = np.zeros(len(first), dtype=np.int64)
+    some = count > 0
+    total[some] = reached[(first + count - 1)[some]]
+    return reached, total
+
+
+def _rounded(whole: Ints, share: Floats, all_of_it: Ints) -> Ints:
+    """Shares of wholes as whole units, never beyond the whole; exactly the whole where it is all of it."""
+    size = np.abs(whole)
+    found = np.minimum(np.rint(size * share), 2.0**62).astype(np.int64)
+    return np.sign(whole) * np.where(all_of_it, size, np.minimum(found, size))

@@ -1,0 +1,108 @@
+"""What would come back: the money of a repair or a policy per hour, day and month, with its interval, and its payback.
+
+Shares of the wall are those that the analysis replayed; an hour costs what an hour of the job cost in this bill.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+from fnmatch import fnmatchcase
+
+from msgspec import Struct
+
+from taut.core.prices import Fix, Prices
+from taut.ledger.bill.traced_time import STRUCTURE, Traced
+from taut.replay.whatif import MEASURED
+from taut.result.types import Estimate, Finding, Recovery
+
+HOURS_A_DAY, DAYS_A_MONTH = 24, 30
+
+
+class Hourly(Struct, frozen=True):
+    """A traced run, its wall, and what an hour of its job costs."""
+
+    run: Traced
+    wall_ns: int
+    per_hour: Decimal | None
+    """All accelerators of the job together; None without a price."""
+
+
+def recoveries(runs: Sequence[Hourly], prices: Prices) -> list[Recovery]:
+    """What every finding's repair, or policy, brings back; the most money first."""
+    found = [_of(one, finding, prices) for one in runs for finding in one.run.findings]
+    kept = [one for one in found if one is not None]
+    return sorted(kept, key=lambda one: (-(one.per_hour.value if one.per_hour else 0.0), -one.saved_share.value))
+
+
+def _of(run: Hourly, finding: Finding, prices: Prices) -> Recovery | None:
+    share = finding.recoverable_wall_ns / max(run.wall_ns, 1)
+    if share <= 0:
+        return None
+    saved = _interval(finding, share)
+    hour = None if run.per_hour is None else _scaled(saved, float(run.per_hour))
+    day, month = (None if hour is None else _scaled(hour, times) for times in (HOURS_A_DAY, HOURS_A_DAY * DAYS_A_MONTH))
+    return Recovery(
+        cause=finding.id, remedy=_remedy(finding), saved_share=saved, per_hour=hour, per_day=day, per_month=month,
+        payback_days=_payback(day, _fix(finding, prices)),
+    )  # fmt: skip
+
+
+def _interval(finding: Finding, share: float) -> Estimate:
+    """A saving with how far such predictions were off in the lab; of a policy, as wide as the loss that it recovers from."""
+    loss = finding.loss_share
+    if finding.mode == STRUCTURE and loss is not None and loss.value and loss.lo is not None and loss.hi is not None:
+        return Estimate(value=share, lo=share * loss.lo / loss.value, hi=min(share * loss.hi / loss.value, 1.0))
+    key = "link" if finding.links else "rank"
+    if finding.mode == STRUCTURE or not (finding.links or finding.ranks):
+        return Estimate(value=share)
+    low, high = MEASURED[key]
+    return Estimate(value=share, lo=share * (1 + low), hi=min(share * (1 + high), 1.0))  # no repair saves more than all
+
+
+def _scaled(one: Estimate, by: float) -> Estimate:
+    low, high = (None if end is None else end * by for end in (one.lo, one.hi))
+    return Estimate(value=one.value * by, lo=low, hi=high)
+
+
+def place_of(finding: Finding) -> str:
+    """Where a finding is, in words: ``rank 3 (node3)``, ``link 2:1``, ``nobody in particular``."""
+    if finding.where:
+        return finding.where
+    if finding.links:
+        return f"link {', '.join(finding.links[:3])}"
+    hosts = [*finding.hosts, *[None] * len(finding.ranks)]
+    ranks = [f"{rank} ({host})" if host else str(rank) for rank, host in zip(finding.ranks, hosts, strict=False)]
+    if ranks:
+        more = f" and {len(ranks) - 3} more" if len(ranks) > 3 else ""
+        return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(ranks[:3])}{more}"
+    return f"stage {', '.join(map(str, finding.stages))}" if finding.stages else "nobody in particular"
+
+
+def _remedy(finding: Finding) -> str:
+    if finding.policy is not None:
+        return f"policy {finding.policy.name}"
+    return f"repair {place_of(finding)}"
+
+
+def _fix(finding: Finding, prices: Prices) -> Fix | None:
+    """What its repair, or policy, costs by the prices: the first that names it."""
+    kind = "policy" if finding.policy is not None else "repair"
+    names = [finding.id, finding.mode, *(f"rank {rank}" for rank in finding.ranks), *(host for host in finding.hosts if host)]
+    names += [f"link {link}" for link in finding.links]
+    names += [finding.policy.name, finding.policy.name.partition("=")[0]] if finding.policy is not None else []
+    fits = (one for one in prices.fixes if one.kind == kind and any(fnmatchcase(name, one.name) for name in names))
+    return next(fits, None)
+
+
+def _payback(day: Estimate | None, fix: Fix | None) -> Estimate | None:
+    """Days until a repair is earned; None where its price, or what it saves, is not known, or it never pays."""
+    if day is None or fix is None:
+        return None
+    value, low, high = (None if gain is None else _days(fix, gain) for gain in (day.value, day.hi, day.lo))
+    return None if value is None else Estimate(value=value, lo=low, hi=high)
+
+
+def _days(fix: Fix, gain: float) -> float | None:
+    net = gain - float(fix.per_month) / DAYS_A_MONTH
+    return float(fix.price) / net if net > 0 else None

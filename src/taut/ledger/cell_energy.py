@@ -1,0 +1,119 @@
+"""Joules of the ledger's cells: what was measured beside the run, step by step, divided among the fates of the step.
+
+Samples come ten times a second, or once; fates take milliseconds. So a step's measured joules go to its fates in proportion
+to watts of their state × time: the sums are the measured ones, the division is a model's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from taut.core.array_types import Floats, Indices, Ints
+from taut.core.ids import weighed
+from taut.core.prices import Prices
+from taut.diagnose.metric_steps import extent
+from taut.graph import Graph
+from taut.ledger.bill.meters import SOURCES, Meter, Metered, Source, metered
+from taut.ledger.bill.sources import Joules, best, filled
+from taut.ledger.state_power import split_watts
+from taut.read.metrics.rank_metrics import host_in
+from taut.result.types import LedgerEnergy
+
+
+@dataclass(frozen=True)
+class CellEnergy:
+    """Joules of every cell, and who says so."""
+
+    joules: Floats
+    result: LedgerEnergy
+
+    @property
+    def known(self) -> bool:
+        """Whether every cell has joules."""
+        return self.result.joules is not None
+
+
+def cell_energy(
+    graph: Graph, place: Ints, rank_ns: Ints, fate: Indices, power: Sequence[str], prices: Prices
+) -> CellEnergy | None:
+    """Joules of cells: the place of each in ranks × windows, its time, its fate, and the class of power of every fate.
+
+    None where neither power was measured nor watts were given.
+    """
+    watts, given = split_watts(prices)
+    took_s = rank_ns.astype(np.float64) * 1e-9
+    ratios: Floats = took_s * np.array([watts[one] for one in power], np.float64)[fate]
+    places = len(graph.ranks) * len(graph.steps)
+    seconds, weight = weighed(place, took_s, places), weighed(place, ratios, places)
+    found = _measured(graph, seconds, prices.host_w or 0.0)
+    if not found and not given:
+        return None
+    pieces = best(seconds, found, weight if given else np.where(seconds > 0, np.nan, 0.0))
+    if not given:
+        pieces = filled(pieces, seconds, weight)
+    # A place whose fates draw nothing by the model is divided by time.
+    share = np.where(weight[place] > 0, ratios / np.where(weight > 0, weight, 1)[place],
+                     took_s / np.where(seconds > 0, seconds, 1)[place])  # fmt: skip
+    return CellEnergy(pieces.joules[place] * share, _result(pieces, given))
+
+
+def _result(pieces: Joules, given: bool) -> LedgerEnergy:
+    return LedgerEnergy(
+        joules=pieces.total,
+        source=pieces.source,
+        coverage=pieces.coverage,
+        sources=list(pieces.sources),
+        divided_by="given" if given else "default",
+    )
+
+
+def _measured(graph: Graph, seconds: Floats, host_w: float) -> dict[Source, tuple[Floats, Floats]]:
+    """Joules and known seconds of every rank in every window, by source; empty without metrics, or without times."""
+    table = graph.trace.metrics
+    if not len(table) or (graph.trace.relative and not len(graph.trace.marks)):
+        return {}
+    ranks, windows = len(graph.ranks), len(graph.steps)
+    out: dict[Source, tuple[Floats, Floats]] = {}
+    there = [(one, of) for one in metered(table) if (of := _ranks(graph, one))]
+    start, end = _windows(graph) if there else (graph.steps, graph.steps)
+    took = seconds.reshape(ranks, windows)
+    for one, of in there:
+        beside_w = host_w if one.kind == "node" else 0.0
+        for source, meter in one.meters.items():
+            joules, known = out.setdefault(source, (np.zeros((ranks, windows)), np.zeros((ranks, windows))))
+            for i in of:
+                drawn, known[i] = _in_windows(meter, start[i], end[i], took[i])
+                joules[i] = np.maximum(drawn / len(of) - beside_w * known[i], 0.0)
+    return {source: (out[source][0].ravel(), out[source][1].ravel()) for source in SOURCES if source in out}
+
+
+def _ranks(graph: Graph, one: Metered) -> list[int]:
+    """Ranks (by their place) that a meter is of: its own, or all of its node, which share it evenly."""
+    members = graph.members
+    if one.kind == "node":
+        host = host_in(one.host, {str(name) for name in members.host if name}) if one.host else ""
+        return np.flatnonzero(members.host == host).tolist() if host else []
+    return np.flatnonzero(members.rank == one.rank).tolist() if one.kind == "accelerator" and one.rank >= 0 else []
+
+
+def _in_windows(meter: Meter, start_ns: Ints, end_ns: Ints, seconds: Floats) -> tuple[Floats, Floats]:
+    """Joules and known seconds of the ledger's time in each window, at the power that the meter shows while it lasts."""
+    there = start_ns <= end_ns
+    first, last = np.where(there, start_ns, 0), np.where(there, end_ns, 0)
+    joules, known = meter.between(first, last)
+    length = np.maximum(last - first, 1) / 1e9
+    return np.where(there, joules / length * seconds, 0.0), np.where(there, known / length * seconds, 0.0)
+
+
+def _windows(graph: Graph) -> tuple[Ints, Ints]:
+    """Begin and end of every window on every rank, in its own clock: up to the next window, where one follows at once."""
+    start, end = extent(graph)
+    follows = np.zeros(len(graph.steps), np.bool_)
+    if not graph.trace.relative:
+        follows[:-1] = graph.segment[1:] == graph.segment[:-1]
+    later = np.concatenate([start[:, 1:], start[:, -1:]], axis=1)
+    there = (start <= end) & (later >= start) & (later < np.iinfo(np.int64).max)
+    return start, np.where(follows[None, :] & there, later, end)

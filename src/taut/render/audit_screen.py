@@ -1,0 +1,135 @@
+"""The audit trail on a terminal: the log, what a record rests on, what a verification found, what a decision brought."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from taut.render.analysis_screen import Screen, _print
+from taut.render.text import UNKNOWN, count, middle, percent, safe
+from taut.result.types import AuditLogResult, AuditOutcome, AuditRecord, AuditVerification, AuditWhyResult, Estimate
+
+if TYPE_CHECKING:
+    from taut.core.array_types import Json
+
+SHORT = 12
+"""Characters of a hash that are shown."""
+MOST = 8
+"""Files of a record that are shown one by one."""
+
+
+def render_log(result: AuditLogResult, screen: Screen) -> str:
+    """The whole screen of ``taut audit log``."""
+    head = Text(f"{safe(result.log)}: {count(result.size, 'record')}, root {safe(result.root)}", style="bold")
+    return _print([head, *(Text(f"{one.index:>6}  {_when(one)}  {_line(one)}") for one in result.records)], screen)
+
+
+def render_why(result: AuditWhyResult, screen: Screen) -> str:
+    """The whole screen of ``taut audit why``: each record, and what it rests on below it."""
+    parts: list[Text] = []
+    for link in result.chain:
+        indent = "  " * link.depth
+        rests = "because of " if link.depth else ""
+        parts.append(Text(f"{indent}{rests}record {link.record.index}: {_line(link.record)}", style="bold"))
+        parts += [Text(f"{indent}  {line}") for line in _body(link.record)]
+    return _print(parts, screen)
+
+
+def render_verification(result: AuditVerification, screen: Screen) -> str:
+    """The whole screen of ``taut audit verify``."""
+    if not result.ok:
+        first = f", the first that is not as it was written is {result.first_bad}" if result.first_bad is not None else ""
+        lines = [
+            f"not as it was recorded: {safe(result.says)}",
+            f"{count(result.kept, 'record')} of {result.records} kept{first}",
+        ]
+        return _print([Text(lines[0], style="bold red"), Text(lines[1])], screen)
+    held = "consistent, not anchored: give --key, --checkpoint or --witness to hold it against something kept elsewhere"
+    if result.anchored:
+        rest = result.records - result.anchored_records
+        later = f"; {count(rest, 'later record')} consistent with it" if rest else ""
+        held = f"consistent, and anchored by a {result.anchor} up to {count(result.anchored_records, 'record')}{later}"
+    gone = [(result.redacted, "redacted text"), (result.pruned, "pruned record")]
+    what = "the run's files and proof, and " if result.run else ""
+    head = Text(f"{what}{count(result.records, 'record')} of {safe(result.log)}: {held}", style="bold")
+    return _print([head, *(Text(count(number, noun)) for number, noun in gone if number)], screen)
+
+
+def render_outcome(result: AuditOutcome, screen: Screen) -> str:
+    """The whole screen of ``taut audit outcome``."""
+    who = {"given": "expected by the decision", "finding": "expected from the finding", None: "expected"}[result.expected_from]
+    lines = [
+        f"{who}: {_share(result.expected_saving)} of the step time",
+        f"measured: {_share(result.measured_saving)}",
+    ]
+    head = f"decision {result.decision}: {result.says}"
+    return _print([Text(head, style="bold"), *map(Text, lines)], screen)
+
+
+def _share(estimate: Estimate | None) -> str:
+    if estimate is None:
+        return UNKNOWN
+    ends = "" if estimate.lo is None or estimate.hi is None else f" ({percent(estimate.lo)} to {percent(estimate.hi)})"
+    return f"{percent(estimate.value)}{ends}"
+
+
+def _saving(value: Json) -> str:
+    """A recorded share of the step time with its ends."""
+    numbers = [value.get(key) for key in ("value", "lo", "hi")] if isinstance(value, dict) else []
+    found, lo, hi = [each if isinstance(each, (int, float)) else None for each in numbers] or (None, None, None)
+    return _share(None if found is None else Estimate(value=found, lo=lo, hi=hi))
+
+
+def _when(record: AuditRecord) -> str:
+    return f"{record.at[:10]} {record.at[11:19]}" if record.at else f"{UNKNOWN:<19}"
+
+
+def _line(record: AuditRecord) -> str:
+    """A record in a line."""
+    told = record.details
+    match record.kind:
+        case None:
+            return "pruned: its time was over, its hash is kept"
+        case "verb":
+            return " ".join([f"taut {_word(told.get('verb'))}", *map(_word, _names(told, "inputs")), *_to(told)])
+        case "decision":
+            return f"decided on {_word(told.get('finding'))}: {_word(told.get('do'))} (by {_word(told.get('by'))})"
+        case "outcome":
+            return f"outcome of decision {_word(told.get('decision'))}: {_word(told.get('says'))}"
+        case "redaction":
+            return f"texts of record {_word(told.get('record'))} taken out"
+        case "prune":
+            return f"records from before {_word(told.get('before'))} taken out"
+    return safe(record.kind)
+
+
+def _to(details: dict[str, Json]) -> list[str]:
+    names = [_word(name) for name in _names(details, "outputs")]
+    return ["→", *names] if names else []
+
+
+def _names(details: dict[str, Json], key: str) -> list[Json]:
+    found = details.get(key)
+    return [one.get("name") for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+
+
+def _word(value: Json) -> str:
+    return "[taken out]" if value is None else middle(safe(value), 60)
+
+
+def _body(record: AuditRecord) -> Sequence[str]:
+    """What a record says, as far as it fits a screen: who decided why, options, digests, version and seed."""
+    told = record.details
+    lines = [f"{_when(record)} UTC, taut {safe(record.version)}, seed {_word(told['seed'])}" if told.get("seed") else
+             f"{_when(record)} UTC, taut {safe(record.version)}"]  # fmt: skip
+    lines += [f"because: {_word(told['because'])}"] if told.get("because") is not None else []
+    lines += [f"{key}: {_saving(told[key])}" for key in ("expected", "measured") if told.get(key) is not None]
+    options = told.get("options")
+    if isinstance(options, dict) and (given := {key: value for key, value in options.items() if value is not False}):
+        lines.append("options: " + ", ".join(f"{safe(key)} {_word(value)}" for key, value in given.items()))
+    read = told.get("read")
+    files = [one for one in read if isinstance(one, dict)] if isinstance(read, list) else []
+    lines += [f"read {_word(one.get('name'))} sha256 {_word(one.get('sha256'))[:SHORT]}" for one in files[:MOST]]
+    return lines + ([f"read {len(files) - MOST} more files"] if len(files) > MOST else [])

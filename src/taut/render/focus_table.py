@@ -1,0 +1,147 @@
+"""Allocated charges as FOCUS, from columns: millions of rows in CSV or Parquet, as ``focus`` writes them one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, BinaryIO
+
+import numpy as np
+
+from taut.core.decimal_units import ONE, texts_of, units_of
+from taut.render.focus import chosen
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+UNIT = "Nanoseconds"
+ELSE = {
+    **dict.fromkeys(("ProviderName", "PublisherName", "HostProviderName"), "ServiceProviderName"),
+    "AllocatedResourceName": "AllocatedResourceId",
+}
+"""Column → the one whose cell stands for an empty cell of it."""
+NUMBERS = ("Cost", "Quantity", "UnitPrice", "_ratio")
+TIMES = ("PeriodStart", "PeriodEnd")
+
+
+def render_parts(
+    blocks: Iterable[pa.Table], filled: Collection[str], out: BinaryIO, version: str, *, parquet: bool = False
+) -> None:
+    """Write blocks of parts; an origin lies in one of them, and its ratios add up to 1, or ValueError says which do not."""
+    names = _names(filled, version)
+    if parquet:
+        _parquet(blocks, names, out)
+        return
+    out.write(",".join(names).encode() + b"\n")
+    for block in blocks:
+        _check_ratios(block)
+        out.write(_csv(block, names))
+
+
+def _names(filled: Collection[str], version: str) -> list[str]:
+    """The columns that are written; those of whoever wrote the bill (``x_…``) stand before taut's own."""
+    derived = {name for name, other in ELSE.items() if other in filled}
+    names = [column.name for column in chosen({*filled, *derived}, version)]
+    theirs = sorted(name for name in filled if name.lower().startswith("x_") and not name.startswith("x_taut_"))
+    own = next((i for i, name in enumerate(names) if name.startswith("x_taut_")), len(names))
+    return [*names[:own], *theirs, *names[own:]]
+
+
+def _check_ratios(block: pa.Table) -> None:
+    ratio, _ = units_of(block["x_taut_ratio"].combine_chunks())
+    coded = block["x_taut_origin"].combine_chunks().dictionary_encode()
+    total = np.zeros(len(coded.dictionary), dtype=object)
+    np.add.at(total, coded.indices.to_numpy(), ratio)
+    wrong = np.flatnonzero(total != ONE)
+    if len(wrong):
+        origin = coded.dictionary[int(wrong[0])].as_py()
+        raise ValueError(f"the allocated ratios of {origin} add up to {total[wrong[0]] / ONE!r}, not 1")
+
+
+def _column(block: pa.Table, name: str) -> pa.Array:
+    """One column of what is written; null where the block has none."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if name == "AllocatedMethodDetails":
+        return _details(block)
+    if name in ELSE:
+        other = _plain(_column(block, ELSE[name]))
+        return pc.coalesce(_plain(block[name].combine_chunks()), other) if name in block.column_names else other
+    return block[name].combine_chunks() if name in block.column_names else pa.nulls(block.num_rows, _kind(name))
+
+
+def _kind(name: str) -> pa.DataType:
+    import pyarrow as pa
+
+    if name.endswith(NUMBERS):
+        return pa.decimal128(38, 18)
+    return pa.timestamp("us", "UTC") if name.endswith(TIMES) else pa.string()
+
+
+def _details(block: pa.Table) -> pa.Array:
+    """How allocated parts were measured; the ratio keeps all its decimals."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    paid = block["paid_ns"].combine_chunks()
+    used = pc.binary_join_element_wise(f', "UsageUnit": "{UNIT}", "UsageQuantity": ', paid.cast(pa.string()), "")
+    used = pc.if_else(pc.greater(paid, 0), used, f', "UsageUnit": "{UNIT}"')
+    ratio = texts_of(block["x_taut_ratio"].combine_chunks())
+    return pc.binary_join_element_wise('{"Elements": [{"AllocatedRatio": ', ratio, used, "}]}", "")
+
+
+def _plain(cells: pa.Array) -> pa.Array:
+    import pyarrow as pa
+
+    return cells.dictionary_decode() if pa.types.is_dictionary(cells.type) else cells
+
+
+def _csv(block: pa.Table, names: Sequence[str]) -> pa.Buffer:
+    """The lines of a block: the memory of one array of texts is what is written."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    cells = [_cells(_column(block, name)).cast(pa.large_string()) for name in names]
+    comma, nothing, end = (pa.scalar(text, pa.large_string()) for text in (",", "", "\n"))
+    lines = pc.binary_join_element_wise(*cells, comma, null_handling="replace", null_replacement="")
+    whole = pc.binary_join_element_wise(lines, nothing, end)
+    ends = np.frombuffer(whole.buffers()[1], dtype=np.int64)[whole.offset : whole.offset + len(whole) + 1]
+    return whole.buffers()[2].slice(int(ends[0]), int(ends[-1] - ends[0]))
+
+
+def _cells(cells: pa.Array) -> pa.Array:
+    """Cells of a CSV as text. What comes again is written once and repeated."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_decimal(cells.type):
+        return texts_of(cells)
+    coded = cells if pa.types.is_dictionary(cells.type) else cells.dictionary_encode()
+    words = coded.dictionary
+    if pa.types.is_timestamp(words.type):
+        words = pc.strftime(words.cast(pa.timestamp("s", "UTC"), safe=False), "%Y-%m-%dT%H:%M:%SZ")
+    else:
+        words = _quoted(words)
+    return words.take(coded.indices)
+
+
+def _quoted(words: pa.Array) -> pa.Array:
+    """Texts as cells: no spreadsheet takes one for a formula, no reader two for one."""
+    import pyarrow.compute as pc
+
+    formula = pc.match_substring_regex(words, r"^[=+\-@\t\r]")
+    words = pc.if_else(formula, pc.binary_join_element_wise("'", words, ""), words)
+    doubled = pc.binary_join_element_wise('"', pc.replace_substring(words, '"', '""'), '"', "")
+    return pc.if_else(pc.match_substring_regex(words, '[",\r\n]'), doubled, words)
+
+
+def _parquet(blocks: Iterable[pa.Table], names: Sequence[str], out: BinaryIO) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    schema = pa.schema([pa.field(name, _kind(name)) for name in names])
+    with pq.ParquetWriter(out, schema) as writer:
+        for block in blocks:
+            _check_ratios(block)
+            cells = {name: _plain(_column(block, name)) for name in names}
+            writer.write_table(pa.table({name: one.cast(_kind(name)) for name, one in cells.items()}, schema=schema))

@@ -1,0 +1,107 @@
+"""The bill in a sentence: what it came to, what was useful, where the rest went, and whether it closes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+
+from taut.result.types import Accrual, BillLine, BillShare, Defect, Invoice
+
+LEAST = 0.01
+"""A category below this share is not told."""
+TOLD = 3
+WORDS = {
+    "lower effective utilisation": "waits and gaps",
+    "over-provisioning": "idle accelerators and spares",
+    "unmatched": "charges that meet no host",
+    "not known": "not observed",
+    "operational complexity": "triage",
+    "SLA and deadlines": "broken promises and delay",
+}
+"""Categories as a sentence names them, where that is another word."""
+
+
+def bill_verdict(
+    when: str, currency: str | None, categories: Sequence[BillShare], lines: Sequence[BillLine], closing: str,
+    causes: Mapping[str, str], unit: str = "accelerator",
+) -> str:  # fmt: skip
+    """The answer in a sentence or two."""
+    whole = [one.money for one in categories if one.money is not None]
+    if not categories:
+        return f"{when}: nobody held anything, and nothing was charged."
+    if not whole:
+        return f"{when}: {_time(categories)} of {unit} time, without a price. {_parts(categories, lines, None, causes)}."
+    total = said(sum(map(Decimal, whole), Decimal(0)), currency)
+    return f"{when} cost {total}: {_parts(categories, lines, currency, causes)}; {closing}."
+
+
+def _time(categories: Sequence[BillShare]) -> str:
+    hours = sum(one.rank_ns or 0 for one in categories) / 3.6e12
+    return f"{hours:,.0f} h" if hours >= 10 else f"{hours:.2g} h"
+
+
+def _parts(categories: Sequence[BillShare], lines: Sequence[BillLine], currency: str | None, causes: Mapping[str, str]) -> str:
+    """Useful work, then the largest of what is not, each with its share."""
+    shares = {one.name or "": _share(one, categories) for one in categories}
+    useful = shares.pop("useful work", 0.0)
+    large = sorted((item for item in shares.items() if item[1] >= LEAST), key=lambda item: -item[1])[:TOLD]
+    words = [f"{100 * useful:.0f} % useful work"]
+    for i, (name, share) in enumerate(large):
+        example = _largest(name, lines, currency, causes) if i == 0 else ""
+        words.append(f"{100 * share:.0f} % {WORDS.get(name, name)}{example}")
+    return ", ".join(words)
+
+
+def _share(one: BillShare, categories: Sequence[BillShare]) -> float:
+    """Of the money; of accelerator time where nothing has a price."""
+    if any(other.money is not None for other in categories):
+        return one.share or 0.0
+    return (one.rank_ns or 0) / max(sum(other.rank_ns or 0 for other in categories), 1)
+
+
+def _largest(category: str, lines: Sequence[BillLine], currency: str | None, causes: Mapping[str, str]) -> str:
+    """The largest line of a category that has a cause, in brackets."""
+    found = [one for one in lines if one.category == category and one.cause]
+    best = max(found, key=lambda one: (Decimal(one.money or 0), one.rank_ns or 0), default=None)
+    if best is None or best.cause is None:
+        return ""
+    cost = f", {said(Decimal(best.money), currency)}" if best.money is not None else ""
+    return f" (the largest: {causes.get(best.cause, best.cause)}{cost})"
+
+
+def closing_words(
+    accrual: Accrual,
+    invoices: Sequence[Invoice],
+    defects: Sequence[Defect],
+    currency: str | None,
+    still_open: bool,
+    priced: str,
+) -> str:
+    """Whether the bill closes, and what is left if it does not."""
+    if accrual.effective is None:
+        return f"at {priced}, without a bill to close to"
+    wrong = f", {count(len(defects), 'named defect')}" if defects else ""
+    opened = ", and the period is still open" if still_open else ""
+    if accrual.closes and all(one.closes for one in invoices):
+        return f"the bill closes{wrong}{opened}"
+    rest = Decimal(accrual.residual or 0)
+    if not rest:
+        short = [one for one in invoices if not one.closes]
+        return f"{len(short)} of {len(invoices)} invoices do not close{wrong}{opened}"
+    if still_open and not defects and rest < 0 and accrual.explained == accrual.residual:
+        return f"the period is still open, {said(-rest, currency)} is used and not charged yet"
+    left = f"{said(abs(rest), currency)} {'charged too much' if rest > 0 else 'charged too little'}"
+    if defects and accrual.explained == accrual.residual:
+        return f"the bill closes but for {count(len(defects), 'named defect')}, {left}{opened}"
+    return f"the bill does not close: {left}{wrong}{opened}"
+
+
+def count(number: int, noun: str) -> str:
+    """``1 defect``, ``4 defects``."""
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+def said(amount: Decimal, currency: str | None) -> str:
+    """Money in a sentence: whole from a hundred on."""
+    digits = 0 if abs(amount) >= 100 else 2 if abs(amount) >= 1 or not amount else min(1 - amount.adjusted(), 6)
+    return f"{amount:,.{digits}f} {currency or ''}".rstrip()

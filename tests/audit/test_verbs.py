@@ -1,0 +1,283 @@
+"""What a person at a shell sees of the audit trail: verbs leave records unasked, and ``taut audit`` shows and proves them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from taut.cli import main
+from taut.core.folder import changed_files, manifest_of
+
+
+def taut_(*args: object, **env: str) -> Result:
+    runner = CliRunner(env={"COLUMNS": "120", "TAUT_AUDIT": "on", **env})
+    return runner.invoke(main, [str(arg) for arg in args], prog_name="taut")
+
+
+def ops(slow_ms: float) -> str:
+    """Four ranks, eight steps: computes of 10 ms and a collective of 1 ms; the last rank is slower by ``slow_ms``."""
+    lines = ["rank,step,class,start_ms,duration_ms"]
+    took_ms = 11.1 + slow_ms
+    for step in range(8):
+        for rank in range(4):
+            work = 10 + 0.01 * ((rank * 7 + step * 3) % 5) + slow_ms * (rank == 3)
+            start = step * took_ms
+            lines.append(f"{rank},{step},compute,{start:.3f},{work:.3f}")
+            lines.append(f"{rank},{step},all-reduce,{start + work:.3f},{took_ms - work:.3f}")
+    return "\n".join(lines) + "\n"
+
+
+def answer(*args: object) -> Any:
+    done = taut_(*args, "--json")
+    assert done.exit_code == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def analysed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which a small job was analysed, once for all tests: they copy it."""
+    folder = tmp_path_factory.mktemp("analysed")
+    (folder / "ops.csv").write_text(ops(30))
+    (folder / "mended.csv").write_text(ops(0.5))
+    here = Path.cwd()
+    os.chdir(folder)
+    try:
+        assert taut_("analyze", "ops.csv", "-q", XDG_CONFIG_HOME=str(folder / "configuration")).exit_code == 0
+    finally:
+        os.chdir(here)
+    return folder
+
+
+@pytest.fixture
+def run(analysed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A run in ./taut-runs, and its log beside it."""
+    shutil.copytree(analysed, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    (found,) = Path("taut-runs").glob("ops-*")
+    return found
+
+
+def test_a_verb_is_recorded_without_being_asked(run: Path) -> None:
+    told = answer("audit", "log")
+    assert [record["kind"] for record in told["records"]] == ["begin", "verb"]
+    details = told["records"][1]["details"]
+    assert (details["verb"], details["code"], details["outputs"][0]["name"]) == ("analyze", 0, str(run))
+    assert set(details["outputs"][0]["files"]) == {path.name for path in run.iterdir()} - {"proof.txt"}
+    digest = hashlib.sha256(Path("ops.csv").read_bytes()).hexdigest()
+    assert details["read"] == [{"name": "ops.csv", "sha256": digest}]
+    assert details["inputs"] == [{"name": "ops.csv", "sha256": digest, "what": "file"}]
+
+
+def test_a_run_carries_its_proof_and_the_manifest_names_it_without_a_hash(run: Path) -> None:
+    manifest = manifest_of(run)
+    assert manifest is not None
+    assert "proof.txt" not in manifest.files
+    assert manifest.unhashed == ["proof.txt"]
+    assert changed_files(run) == []
+    assert (run / "proof.txt").read_text().startswith("c2sp.org/tlog-proof@v1\n")
+
+
+def test_a_run_with_its_proof_is_replaced_as_before(run: Path) -> None:
+    first = (run / "proof.txt").read_bytes()
+    assert taut_("analyze", "ops.csv", "-q", "-o", run).exit_code == 0
+    assert (run / "proof.txt").read_bytes() != first
+    assert answer("audit", "verify", run)["ok"]
+
+
+def test_a_run_and_its_log_verify_and_are_anchored_by_the_key(run: Path) -> None:
+    key = taut_("audit", "proof", "--key").stdout.strip()
+    told = answer("audit", "verify", run, "--key", key)
+    assert {**told, "root": "", "log": ""} == {
+        "ok": True, "anchored": True, "anchor": "key", "records": 2, "root": "", "first_bad": None, "kept": 2,
+        "anchored_records": 2, "log": "", "redacted": 0, "pruned": 0, "run": str(run), "says": None,
+    }  # fmt: skip
+
+
+def test_a_changed_file_of_a_run_is_found(run: Path) -> None:
+    data = bytearray((run / "ledger.parquet").read_bytes())
+    data[100] ^= 1
+    (run / "ledger.parquet").write_bytes(data)
+    done = taut_("audit", "verify", run)
+    assert done.exit_code == 5
+    assert "ledger.parquet is not the file that its manifest lists" in " ".join(done.stdout.split())
+
+
+def test_a_result_changed_together_with_its_manifest_is_found(run: Path) -> None:
+    told = json.loads((run / "run.json").read_bytes())
+    told["result"]["verdict"]["text"] = "All is well."
+    (run / "run.json").write_text(json.dumps(told))
+    done = taut_("audit", "verify", run)
+    assert done.exit_code == 5
+    assert "is not the run that record 1 tells of" in " ".join(done.stdout.split())
+
+
+def test_a_run_without_its_proof_is_not_vouched_for_until_it_is_written_again(run: Path) -> None:
+    (run / "proof.txt").unlink()
+    assert taut_("audit", "verify", run).exit_code == 5
+    assert taut_("audit", "proof", run).exit_code == 0
+    assert taut_("audit", "verify", run).exit_code == 0
+
+
+def test_a_file_that_is_added_later_changes_nothing(run: Path) -> None:
+    pytest.importorskip("perfetto")
+    assert taut_("export", run, "--to", "perfetto").exit_code == 0
+    assert answer("audit", "verify", run)["records"] == 3
+
+
+def test_a_damaged_log_is_exit_5_and_stops_no_verb(run: Path) -> None:
+    log = run.parent / "audit.db"
+    data = log.read_bytes()
+    log.write_bytes(data[:-5000])
+    assert taut_("audit", "verify").exit_code == 5
+    done = taut_("compare", run, run)
+    assert done.exit_code == 2
+    done = taut_("project", "--list")
+    assert done.exit_code == 0
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("taut: not recorded: taut-runs/audit.db: the audit log is damaged")
+
+
+def test_what_cannot_be_recorded_is_one_line_and_stops_nothing(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    done = taut_("--audit", tmp_path / "file" / "audit.db", "project", "--list")
+    assert done.exit_code == 0
+    assert done.stdout
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("taut: not recorded: ")
+    assert "TAUT_AUDIT=off" in line
+
+
+@pytest.mark.parametrize("place", ["before", "behind"])
+def test_the_log_may_lie_elsewhere(tmp_path: Path, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    where, verb = ["--audit", "elsewhere.db"], ["project", "--list"]
+    assert taut_(*(where + verb if place == "before" else verb + where)).exit_code == 0
+    assert answer("audit", "log", "--audit", "elsewhere.db")["size"] == 2
+    assert not Path("taut-runs").exists()
+
+
+def test_records_are_switched_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert taut_("project", "--list", TAUT_AUDIT="off").exit_code == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_refused_question_leaves_no_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert taut_("analyze", "nothing-here").exit_code == 4
+    assert list(tmp_path.iterdir()) == []
+
+
+def finding_of(run: Path) -> str:
+    return str(json.loads((run / "run.json").read_bytes())["result"]["findings"][0]["id"])
+
+
+def decided(run: Path, *more: str) -> str:
+    words = ["--finding", finding_of(run), "--do", "replace the card", "--because", "third time", "--by", "somebody", *more]
+    done = taut_("audit", "decide", run, *words)
+    assert done.exit_code == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_from_finding_to_decision_to_outcome(run: Path) -> None:
+    decision = decided(run, "--expect", "60 % ± 15")
+    assert taut_("analyze", "mended.csv", "-q", "-o", "later").exit_code == 0
+    told = answer("audit", "outcome", decision, "later")
+    assert (told["says"], told["expected_from"]) == ("kept", "given")
+    assert told["expected_saving"]["value"] == pytest.approx(0.6)
+    assert told["measured_saving"]["value"] == pytest.approx(1 - 11.6 / 41.1, abs=0.01)
+    chain = answer("audit", "why", told["record"])["chain"]
+    kinds = [(link["depth"], link["record"]["kind"]) for link in chain]
+    assert kinds == [(0, "outcome"), (1, "decision"), (2, "verb"), (1, "verb")]
+    assert len(chain[2]["record"]["details"]["read"][0]["sha256"]) == 64
+    shown = taut_("audit", "why", told["record"]).stdout
+    assert "replace the card (by somebody)" in shown
+    assert "60.0 % (45.0 % to 75.0 %)" in shown
+
+
+def test_without_an_expectation_the_finding_gives_one_and_is_named(run: Path) -> None:
+    details = answer("audit", "why", decided(run))["chain"][0]["record"]["details"]
+    assert details["expected_from"] == "finding"
+    assert 0 < details["expected"]["value"] < 1
+    assert details["expected"]["lo"] is None
+
+
+def test_a_finding_that_is_not_there_is_named(run: Path) -> None:
+    done = taut_("audit", "decide", run, "--finding", "f-no", "--do", "x", "--by", "y")
+    assert done.exit_code == 2
+    assert "--finding f-no" in done.stderr
+
+
+@pytest.mark.parametrize("text", ["much", "28 ± much", "1e9", ""])
+def test_an_expectation_that_is_none_is_refused(run: Path, text: str) -> None:
+    done = taut_("audit", "decide", run, "--finding", "f", "--do", "x", "--by", "y", "--expect", text)
+    assert (done.exit_code, "28 % ± 5" in done.stderr) == (2, True)
+
+
+def test_a_job_that_is_as_slow_as_before_missed_what_was_expected(run: Path) -> None:
+    decision = decided(run, "--expect", "60 % ± 15")
+    assert taut_("analyze", "ops.csv", "-q", "-o", "later", "--pays", "0.4").exit_code == 0
+    assert answer("audit", "outcome", decision, "later")["says"] == "missed"
+
+
+def test_a_run_of_another_job_is_no_outcome(run: Path) -> None:
+    decision = decided(run)
+    Path("other.csv").write_text("\n".join(line for line in ops(0.5).splitlines() if not line.startswith("3,")) + "\n")
+    assert taut_("analyze", "other.csv", "-q", "-o", "other").exit_code == 0
+    done = taut_("audit", "outcome", decision, "other")
+    assert (done.exit_code, "cannot be compared" in done.stderr) == (2, True)
+
+
+def test_an_outcome_of_what_is_no_decision_is_refused(run: Path) -> None:
+    done = taut_("audit", "outcome", "1", run)
+    assert (done.exit_code, "record 1 is no decision" in done.stderr) == (2, True)
+
+
+def test_a_name_is_redacted_and_the_log_still_verifies(run: Path) -> None:
+    decision = decided(run)
+    assert taut_("audit", "redact", decision, "--text", "by").exit_code == 0
+    assert b"somebody" not in (run.parent / "audit.db").read_bytes()
+    shown = taut_("audit", "log").stdout
+    assert "replace the card (by [taken out])" in shown
+    assert answer("audit", "verify")["redacted"] == 1
+
+
+def test_old_records_are_pruned_and_their_runs_still_verify(run: Path) -> None:
+    assert taut_("audit", "prune", "--before", "2200-01-01").exit_code == 0
+    told = answer("audit", "verify", run)
+    assert (told["ok"], told["pruned"]) == (True, 1)
+
+
+def test_a_checkpoint_kept_elsewhere_anchors(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "kept.txt").write_text(taut_("audit", "proof").stdout)
+    assert answer("audit", "verify", "--checkpoint", tmp_path / "kept.txt")["anchor"] == "checkpoint"
+    done = taut_("audit", "verify", "--checkpoint", run / "proof.txt")
+    assert (done.exit_code, "not a checkpoint" in done.stdout or "not a signed note" in done.stdout) == (5, True)
+
+
+def test_a_log_that_was_set_back_is_not_signed_again(run: Path) -> None:
+    log = run.parent / "audit.db"
+    before = log.read_bytes()
+    decided(run)
+    assert taut_("audit", "proof").exit_code == 0
+    log.write_bytes(before)
+    done = taut_("audit", "proof")
+    assert (done.exit_code, "was set back or replaced" in done.stderr) == (1, True)
+    done = taut_("analyze", "ops.csv", "-q", "-o", "run")
+    assert (done.exit_code, "recorded, but not signed" in done.stderr) == (0, True)
+    assert answer("audit", "log")["size"] == 3
+
+
+def test_a_key_that_others_may_read_signs_nothing(run: Path) -> None:
+    key = Path("configuration/taut/audit.pem")
+    assert key.stat().st_mode & 0o777 == 0o600
+    key.chmod(0o644)
+    done = taut_("audit", "proof")
+    assert (done.exit_code, "chmod 600" in done.stderr) == (1, True)
