@@ -102,15 +102,15 @@ def test_interruptions_are_those_of_llama_3() -> None:
     assert found.mtbf_h == pytest.approx(24 / 7.76, rel=1e-2)
 
 
-def test_power_is_that_of_devices_hosts_and_cooling() -> None:
+def test_power_is_that_of_devices_hosts_network_and_cooling() -> None:
     (found,) = asked(small()).forecasts
     power = found.power_at_load
     assert power
     load_w = small()["device"].get("load_w", 400.0)
     assert power.devices_w == 32 * load_w
     assert power.hosts_w == 32 * 300
-    assert power.network_w is None
-    assert power.total_w == pytest.approx((power.devices_w + power.hosts_w) * 1.5)
+    assert power.network_w == pytest.approx(32 * 2 * small()["fabric"]["tiers"][1]["port_w"]), "both ends of a cable each"
+    assert power.total_w == pytest.approx((power.devices_w + power.hosts_w + power.network_w) * 1.5)
     hosts = asked(small(price={**small()["price"], "host_w": 0.0})).forecasts[0]
     assert hosts.energy_per_unit_j is not None
     assert found.energy_per_unit_j is not None

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 import click
 
 from taut.cli.common import announce_stdin, print_object, progress, show, shown_and_kept
-from taut.cli.options import HIGHEST, Target
+from taut.cli.options import HIGHEST, Target, price, watts
 
 if TYPE_CHECKING:
+    from taut.core.prices import Prices
     from taut.core.tables import Trace
     from taut.result.types import ControlResult
 
@@ -50,6 +51,13 @@ def control() -> None:
 @click.option(
     "-o", "--output", "folder", metavar="RUN", type=Target(file_okay=False), help="Also write a run folder."
 )  # fmt: skip
+@click.option("--gpu-hour", metavar="PRICE", callback=price, help="Price of one rank for one hour, for example 2.50EUR.")
+@click.option(
+    "--power",
+    metavar="WATTS",
+    callback=watts,
+    help="Watts per rank: LOAD[,STALL[,IDLE]]; one left out is as the one before.",
+)
 @click.option("--advice", is_flag=True, help="Also try in the simulator what would remove each relation.")
 @click.option(
     "--columns",
@@ -61,7 +69,15 @@ def control() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress and no hints on stderr.")
 def of_logs(
-    inputs: tuple[str, ...], folder: str | None, advice: bool, columns: str, seed: int, as_json: bool, quiet: bool
+    inputs: tuple[str, ...],
+    folder: str | None,
+    gpu_hour: tuple[str, str] | None,
+    power: list[float] | None,
+    advice: bool,
+    columns: str,
+    seed: int,
+    as_json: bool,
+    quiet: bool,
 ) -> None:
     """Say whether the controllers of a system work with each other or against each other.
 
@@ -73,10 +89,12 @@ def of_logs(
       taut control slurmctld.log rescuer.log
       sacct -j 1234 --json | taut control -
       taut control attempts.jsonl --advice
+      taut control slurmctld.log --gpu-hour 2.50EUR --power 550,150
       taut control review loops.toml changed.toml
     """
     from msgspec.structs import replace
 
+    from taut.control.relation_price import priced
     from taut.control.relations import control as relate
     from taut.core.errors import NotATrace
     from taut.core.folder import checked_target
@@ -92,12 +110,23 @@ def of_logs(
             raise NotATrace(trace.source, "nobody decides anything here", "give logs of controllers; see docs/control-logs.md")
         stage("relating")
         found = relate(trace, seed=seed)
+        found = replace(found, relations=[priced(one, _prices(gpu_hour, power)) for one in found.relations])
         if advice:
             found = _advised(trace, found, seed, stage)
         result = replace(found, name=trace.name, counts=dict(trace.counts))
-    save = None if folder is None else partial(_save, folder, trace, result, seed, advice)
+    save = None if folder is None else partial(_save, folder, trace, result, (seed, advice, gpu_hour, power))
     remedy = "give -o a folder that can be written"
     shown_and_kept(lambda: _show(result, as_json), save, "the run folder", remedy, quiet)
+
+
+def _prices(gpu_hour: tuple[str, str] | None, power: list[float] | None) -> Prices:
+    from decimal import Decimal
+
+    from taut.core.prices import Prices
+
+    load, stall, idle = (*(power or ()), None, None, None)[:3]
+    amount, currency = (Decimal(gpu_hour[0]), gpu_hour[1]) if gpu_hour else (None, None)
+    return Prices(amount, currency, load, stall, idle)
 
 
 def _show(result: ControlResult, as_json: bool) -> None:
@@ -145,7 +174,7 @@ def of_change(old: str, new: str, as_json: bool) -> None:
     show(render_review, result)
 
 
-def _save(folder: str, trace: Trace, result: ControlResult, seed: int, advice: bool) -> Path:
+def _save(folder: str, trace: Trace, result: ControlResult, options: tuple[object, ...]) -> Path:
     """A run folder: the actions and the attempts as tables, and the result."""
     import pyarrow.parquet as pq
 
@@ -155,6 +184,6 @@ def _save(folder: str, trace: Trace, result: ControlResult, seed: int, advice: b
         for name, table in (("actions", trace.actions), ("attempts", trace.attempts), ("metrics", trace.metrics)):
             if len(table):
                 pq.write_table(table.to_arrow(), scratch / f"{name}.parquet", compression="lz4")
-        return {"digest": digest(trace, seed, advice), "result": result, "graph": None}
+        return {"digest": digest(trace, *options), "result": result, "graph": None}
 
     return save_run(folder, "control", write)

@@ -16,6 +16,11 @@ LEVEL = (0.025, 0.975)
 """Quantiles of the resamples that are the ends of an interval: it covers 95 %."""
 Z = 1.96
 """The same in standard errors."""
+NORMAL_WIDTH = 3.29
+"""q95 − q05 of a normal distribution in standard deviations."""
+FALSE_ALARMS = 0.01
+"""Chance that a whole run of healthy, Gaussian jitter has any fault blamed: Bonferroni over its waits, and over the
+ranks, because the last arriver is chosen among them. Student's, because few steps tell a spread badly."""
 
 
 def drawn(count: int, block: int | None = None, draws: int = DRAWS, seed: int = 0) -> Ints:

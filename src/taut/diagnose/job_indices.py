@@ -9,7 +9,7 @@ import numpy as np
 from msgspec import Struct
 
 from taut.core.array_types import Floats, Ints, Mask
-from taut.core.interval import estimate, over, share
+from taut.core.interval import NORMAL_WIDTH, estimate, over, share
 from taut.replay.blame import Blame
 from taut.replay.excess import Excess, excess, reached
 from taut.replay.timeline import Timeline
@@ -18,8 +18,6 @@ from taut.result.types import Estimate, Indices
 
 LEAST_STEPS = 8
 """Fewer steps tell no quantiles."""
-NORMAL_WIDTH = 3.29
-"""q95 − q05 of a normal distribution in standard deviations."""
 RECURS = 2
 """Steps in which a rank must be beyond noise, where there are so many: an accident is no habit."""
 TICKS = 2

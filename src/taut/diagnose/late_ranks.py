@@ -16,6 +16,7 @@ import numpy as np
 from taut.core.array_types import Floats, Indices, Ints, Mask, Numbers
 from taut.core.change_points import LEAST_STEPS
 from taut.core.ids import weighed
+from taut.core.interval import FALSE_ALARMS
 from taut.core.rank_words import rank_label, rank_labels
 from taut.core.reporting import spell
 from taut.core.student import student_quantile
@@ -25,7 +26,6 @@ from taut.diagnose.finding import NOISE, Evidence, Finding, confidence, episodes
 from taut.diagnose.slow_sets import MORE_THAN_ALONE, Member, SlowSet, like_peers, shared_place, slow_sets
 from taut.diagnose.slowdowns import Place
 from taut.graph import Graph
-from taut.replay.blame import FALSE_ALARMS
 from taut.replay.timeline import Change
 
 OUT_OF_STEP = "partial synchronisation loss"

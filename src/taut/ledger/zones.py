@@ -10,6 +10,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from taut.control.on_graph import LONGEST_NS, axis_ns
+from taut.control.relation_price import joules
 from taut.core.array_types import Ints
 from taut.core.ids import total
 from taut.diagnose.discarded_calls import thrown_away
@@ -53,6 +54,7 @@ def _placed(graph: Graph, ledger: Ledger, taken: Overhead, one: RelationResult) 
         currency=None if money is None else prices.currency,
         token_money=token_money,
         token_currency=None if token_money is None else prices.token_currency,
+        joules=joules(one.kind, rank_ns, prices),
     )
     return replace(one, zone=zone, cost=priced)
 

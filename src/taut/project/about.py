@@ -28,3 +28,7 @@ class About(Strict, frozen=True):
     """What the literature declares for an index, before and after: printed beside what is computed, never used."""
     declared_regime: tuple[str, ...] = ()
     """Regime that the literature declares, before and after."""
+
+    def __hash__(self) -> int:
+        """Of what is not a table; scenarios are keys of what was computed of them."""
+        return hash((self.pattern, self.computes, self.decision, self.policies))

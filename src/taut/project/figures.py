@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, TypedDict
 
 import numpy as np
 
 from taut.core.array_types import Floats
-from taut.diagnose.job_indices import NORMAL_WIDTH
+from taut.core.interval import NORMAL_WIDTH
 from taut.result.types import PowerAtLoad
 
 AT = {"p10": 0.1, "p50": 0.5, "p90": 0.9, "p99": 0.99}
@@ -37,6 +37,24 @@ def variance_index(took: Floats) -> float | None:
         return None
     low, middle, high = np.quantile(took, (0.05, 0.5, 0.95))
     return float((high - low) / (NORMAL_WIDTH * middle))
+
+
+class NetworkEnergy(TypedDict):
+    """What the network takes of a unit of work."""
+
+    network_energy_per_unit_j: float | None
+    movement_share: float | None
+
+
+def network_energy(all_j: float | None, ports_j: float | None, moved_j: float | None, pue: float) -> NetworkEnergy:
+    """Energy of ports and of bytes moved, cooling included, and its share of all: the tax on moving data.
+
+    What bytes take lies inside the power of devices and hosts, so it is a part of all energy and not added to it.
+    """
+    if ports_j is None or moved_j is None:
+        return NetworkEnergy(network_energy_per_unit_j=None, movement_share=None)
+    found = (ports_j + moved_j) * pue
+    return NetworkEnergy(network_energy_per_unit_j=found, movement_share=None if not all_j else min(found / all_j, 1.0))
 
 
 class Site(Protocol):

@@ -26,9 +26,9 @@ def with_prices(table: Mapping[str, Any], prices: Prices, named: str = "--prices
     price = table.get("price")
     price = dict(price) if isinstance(price, dict) else {}
     loops, device = "loops" in table, table.get("device")
-    given = _given({"currency": prices.currency} if loops else _site(prices))
+    given = _given(_pool(prices) if loops else _site(prices))
     before, currency = price.get("currency"), prices.currency
-    other = next((key for key in _money(table) if key not in {f"price.{one}" for one in given}), None)
+    other = next((key for key in _money(_in_scenario(table)) if key not in {f"price.{one}" for one in given}), None)
     if other and before and currency and before != currency:
         raise UsageError(f"{named} in {currency}, {other} of the scenario in {before}: give both in one currency")
     hour = _number(prices.base_rate)
@@ -45,6 +45,21 @@ def _site(prices: Prices) -> dict[str, object]:
         "currency": prices.currency, "kwh": _number(prices.kwh), "kg_co2e_per_kwh": prices.kg_co2e_per_kwh,
         "pue": prices.pue, "host_w": prices.host_w,
     }  # fmt: skip
+
+
+def _pool(prices: Prices) -> dict[str, object]:
+    """The same of a scenario of control loops."""
+    return {
+        "currency": prices.currency, "pue": prices.pue, "host_w": prices.host_w, "load_w": prices.load_w,
+        "stall_w": prices.stall_w,
+    }  # fmt: skip
+
+
+def _in_scenario(table: Mapping[str, Any]) -> dict[str, Any]:
+    """The table without ports that name their own currency: beside another one they lose their price, nothing is added up."""
+    fabric = table.get("fabric")
+    own = isinstance(fabric, dict) and fabric.get("currency")
+    return {key: one for key, one in table.items() if not (own and key == "fabric")}
 
 
 def _given(values: Mapping[str, object]) -> dict[str, object]:

@@ -227,16 +227,9 @@ class Slowness:
     drift: Floats | None = field(init=False)
 
     def __post_init__(self) -> None:
-        rng, n = np.random.default_rng((self.seed, 1, self.draw)), self.noise
-        self.lasting = 1 + n.ranks_spread * rng.standard_normal(self.shape)
-        if n.slow_share:
-            self.lasting *= np.where(rng.random(self.shape) < n.slow_share, n.slow_factor, 1.0)
-        self.drift = rng.standard_normal(self.shape) if n.drift_share else None
-        if self.by_speed:
-            self.lasting = np.sort(self.lasting, axis=None).reshape(self.shape)
-            pace = self.lasting.max(axis=(1, 2), keepdims=True)
-            # Work by speed: the harmonic mean keeps the total work of all replicas.
-            self.lasting /= pace * (1 / pace).mean()
+        n = self.noise
+        of_devices = n.ranks_spread, n.slow_share, n.slow_factor, n.drift_share > 0
+        self.lasting, self.drift = _lasting(of_devices, self.shape, (self.seed, 1, self.draw), self.by_speed)
 
     def __call__(self, step: int) -> Floats:
         """Replicas × stages: the factor of a step."""
@@ -250,3 +243,22 @@ class Slowness:
             self.drift = left * self.drift + sqrt(1 - left * left) * rng.standard_normal(self.shape)
             factor = factor * (1 + n.drift_share * self.drift)
         return np.ascontiguousarray(np.maximum(factor, 0.0).max(axis=2))
+
+
+# A search asks the same devices at every scale, with every policy and mechanism.
+@lru_cache(maxsize=8)
+def _lasting(
+    of_devices: tuple[float, float, float, bool], shape: tuple[int, int, int], seed: tuple[int, int, int], by_speed: bool
+) -> tuple[Floats, Floats | None]:
+    """(how many times as long as usual each device takes for good, where its drift begins if it drifts)."""
+    rng, (spread, slow_share, slow_factor, drifts) = np.random.default_rng(seed), of_devices
+    lasting = 1 + spread * rng.standard_normal(shape)
+    if slow_share:
+        lasting *= np.where(rng.random(shape) < slow_share, slow_factor, 1.0)
+    drift = rng.standard_normal(shape) if drifts else None
+    if by_speed:
+        lasting = np.sort(lasting, axis=None).reshape(shape)
+        pace = lasting.max(axis=(1, 2), keepdims=True)
+        # Work by speed: the harmonic mean keeps the total work of all replicas.
+        lasting /= pace * (1 / pace).mean()
+    return lasting, drift

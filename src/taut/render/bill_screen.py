@@ -145,6 +145,8 @@ def _kwh(joules: float | None) -> str:
 def _lines(result: BillResult, screen: Screen) -> ConsoleRenderable | None:
     """The largest lines that are neither useful nor services, with what they are traced to."""
     lost = [one for one in result.lines if one.kind != "useful"]
+    if any(one.money is not None for one in lost):
+        lost = [one for one in lost if one.money is not None]
     rows = sorted(lost, key=lambda one: (-abs(Decimal(one.money or 0)), -(one.rank_ns or 0)))[:LINES]
     if not rows:
         return None
@@ -154,7 +156,8 @@ def _lines(result: BillResult, screen: Screen) -> ConsoleRenderable | None:
     table = _table("line", "cause", "money" if priced else "time", ("how", "left"), *source)
     for one in rows:
         amount = money(one.money, "") if priced else duration(one.rank_ns)
-        table.add_row(_in(safe(one.fate or one.item)), _in(_cause(one, result)), amount, one.source,
+        what = one.fate if one.fate and one.item == "accelerator time" else one.item
+        table.add_row(_in(safe(what)), _in(_cause(one, result)), amount, one.source,
                       *([_in(safe(one.origin))] if wide else []))  # fmt: skip
     more = f", {len(rows)} of {len(lost)}" if len(lost) > len(rows) else ""
     return Group(_heading(f"The largest lines that are no useful work{more}"), Padding(table, (0, 0, 0, 1)))
@@ -209,7 +212,8 @@ def _energy(result: BillResult) -> ConsoleRenderable | None:
     energy = result.energy
     if energy.joules is None:
         return None
-    words = [f"{_range(energy.joules, 3.6e6)} kWh by {safe(energy.source or 'nobody')}"]
+    alone = " alone" if len(energy.sources) == 1 else ""
+    words = [f"{_range(energy.joules, 3.6e6)} kWh by {safe(energy.source or 'nobody')}{alone}"]
     words += (
         [f"{percent(energy.stall_joules / max(energy.joules.value, 1e-9))} of it while nothing useful was done"]
         if energy.stall_joules is not None
@@ -251,7 +255,7 @@ def _each(found: Estimate | None) -> str:
 
 
 def _shares(found: Estimate) -> str:
-    if found.lo is None or found.hi is None:
+    if found.lo is None or found.hi is None or found.lo == found.hi:
         return percent(found.value)
     return f"{100 * found.value:.1f} % ({100 * found.lo:.0f}–{100 * found.hi:.0f})"
 

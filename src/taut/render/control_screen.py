@@ -12,6 +12,8 @@ from taut.render.analysis_screen import Screen, _heading, _in, _print, _table
 from taut.render.text import count, duration, money, safe, span, three
 from taut.result.types import ControlResult, Estimate, RelationCost, RelationResult
 
+KWH_J = 3.6e6
+
 STYLE = {"coherent": "bold green", "oscillating": "bold yellow", "amplifying": "bold red", "incoherent": "bold magenta"}
 RELATIONS, CONTROLLERS, NOTES = 12, 6, 8
 """Lines at most; the rest stands in the JSON."""
@@ -147,6 +149,8 @@ def _cost(cost: RelationCost) -> str:
     time, tokens = cost.rank_ns, cost.tokens
     words = [] if time is None else [duration(time)]
     words += [] if tokens is None else [count(tokens, "token")]
+    words += [_money(cost)] if _money(cost) else []
+    words += [f"{three(cost.joules / KWH_J)} kWh"] if cost.joules else []
     return " · ".join(words) or "–"
 
 

@@ -12,7 +12,7 @@ from taut.render.advice_screen import render_advice, render_sweep
 from taut.render.analysis_screen import Screen, _print
 from taut.render.figure_table import aligned, amount, cell, digits, in_blocks, number, price
 from taut.render.gains_screen import policy_parts
-from taut.render.text import count, duration, percent, safe
+from taut.render.text import count, duration, money, percent, safe, three
 from taut.render.threshold_screen import what_makes_it
 from taut.render.workload_words import Words, middle_of, words_of
 from taut.result.types import Estimate, Forecast, Part, ProjectResult, Regime, Threshold, TokenBudget
@@ -30,7 +30,7 @@ def render_forecasts(result: ProjectResult, screen: Screen) -> str:
     limit, found = what_makes_it(result.threshold), result.threshold and result.threshold.ranks is not None
     parts += [] if found else limit
     parts += [_bound(rows, screen, words), _times_at(rows, screen, words)]
-    parts += [*_takes(rows, screen, words), *_budget(rows, screen)]
+    parts += [*_takes(rows, screen, words), *_losses(rows, screen), *_budget(rows, screen)]
     parts += [_terms(rows, screen, words)]
     parts += [Text("What makes the limit", style="bold"), *limit] if limit and found else []
     parts += policy_parts(result, words, screen)
@@ -224,6 +224,7 @@ def _takes(rows: Sequence[Forecast], screen: Screen, words: Words) -> list[Conso
         "kg CO2e": [number(_known(row.kg_co2e_per_unit)) for row in rows],
         f"energy{_in(rows)}": [number(_known(row.energy_cost_per_unit)) for row in rows],
         f"network{_in(rows)}": [number(_known(row.network_cost_per_unit)) for row in rows],
+        "moving data, of energy": ["–" if not row.movement_share else percent(row.movement_share) for row in rows],
     }
     known = {name: found for name, found in columns.items() if set(found) != {"–"}}
     if not known:
@@ -234,6 +235,25 @@ def _takes(rows: Sequence[Forecast], screen: Screen, words: Words) -> list[Conso
         Text(f"What it takes: power at load; cost, energy and carbon of {words.unit}", style="bold"),
         in_blocks(cells, screen.width, [ranks]),
     ]
+
+
+def _losses(rows: Sequence[Forecast], screen: Screen) -> list[ConsoleRenderable]:
+    """What control loops hold accelerators for and nobody keeps, an hour, with its money and its energy."""
+    found = [(row, one) for row in rows for one in row.losses or ()]
+    if not found:
+        return []
+    cells = {
+        "accelerators": [_scale(row) for row, _ in found],
+        "held for": [safe(one.term) for _, one in found],
+        "of them": [three(one.accelerators) for _, one in found],
+        "money an hour": [money(one.money_per_hour, one.currency) for _, one in found],
+        "kWh an hour": [number(_over(one.joules_per_hour, KWH_J)) for _, one in found],
+    }
+    if all(one.money_per_hour is None for _, one in found):
+        del cells["money an hour"]
+    if all(one.joules_per_hour is None for _, one in found):
+        del cells["kWh an hour"]
+    return [Text("What the loops lose", style="bold"), in_blocks(cells, screen.width, ["accelerators", "held for"])]
 
 
 def _ends(found: Estimate | None) -> str:

@@ -42,7 +42,7 @@ def middle(text: str, width: int) -> str:
 def three(value: float) -> str:
     """A number with three significant digits and no exponent."""
     digits = 0 if abs(value) >= 99.95 else 1 if abs(value) >= 9.995 else 2
-    return f"{value:.{digits}f}"
+    return f"{value:,.{digits}f}"
 
 
 def duration(ns: float | None) -> str:

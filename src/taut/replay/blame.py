@@ -16,16 +16,13 @@ from msgspec import Struct
 
 from taut.core.array_types import Floats, Ints, Mask
 from taut.core.ids import sums, total
+from taut.core.interval import FALSE_ALARMS
 from taut.core.student import student_quantile
 from taut.core.tables import Table, col
 from taut.graph import Graph
 from taut.graph.joined import Joined
 from taut.replay import reference
 from taut.replay.timeline import Change, Timeline, replay
-
-FALSE_ALARMS = 0.01
-"""Chance that a whole run of healthy, Gaussian jitter has any fault blamed: Bonferroni over its waits, and over the
-ranks, because the last arriver is chosen among them. Student's, because few steps tell a spread badly."""
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,9 @@ import numpy as np
 from msgspec import Struct
 
 from taut.core.array_types import Floats, Indices, Ints
+from taut.core.interval import FALSE_ALARMS
 from taut.core.jit import kernel
-from taut.replay.blame import FALSE_ALARMS, Blame
+from taut.replay.blame import Blame
 from taut.replay.timeline import Timeline
 
 

@@ -23,10 +23,11 @@ def clos(k: int, **topology: Any) -> Fabric:
     return Fabric("clos", tiers, **topology)
 
 
-def leaf_spine(devices: int = 4096, **leaf: Any) -> Fabric:
+def leaf_spine(devices: int = 4096, spine: dict[str, Any] | None = None, **leaf: Any) -> Fabric:
     """Nodes of 8, leaves of 256 devices and a spine, 2 money and 3 W a port."""
     priced: dict[str, Any] = {"port_price": 2.0, "port_w": 3.0}
-    tiers = (Tier("node", 8, 400.0), Tier("leaf", 256, 50.0, **{**priced, **leaf}), Tier("spine", devices, 50.0, **priced))
+    above = priced if spine is None else spine
+    tiers = (Tier("node", 8, 400.0), Tier("leaf", 256, 50.0, **{**priced, **leaf}), Tier("spine", devices, 50.0, **above))
     return Fabric("leaf-spine", tiers)
 
 
@@ -86,7 +87,7 @@ def gpt() -> Scenario:
 
 
 def test_a_network_is_paid_off_and_draws_power(gpt: Scenario) -> None:
-    bare = forecast(gpt, count=3).entry()
+    bare = forecast(replace(gpt, fabric=leaf_spine(port_price=None, port_w=None, spine={})), count=3).entry()
     assert bare["network_cost_per_unit"] is bare["network_w"] is None
     wired = replace(gpt, fabric=leaf_spine(), price=Price(amortisation_years=5.0, pue=1.5))
     made = forecast(wired, count=3)
@@ -119,3 +120,38 @@ def test_jitter_of_the_network_is_scaled_too(gpt: Scenario) -> None:
     shaky = replace(gpt, fabric=leaf_spine(jitter_us=5.0))
     assert WORKLOAD.scale_jitter(shaky, 3.0).fabric.tiers[1].jitter_us == 15.0
     assert WORKLOAD.scale_jitter(shaky, 0.0).fabric == replace(shaky.fabric, tiers=leaf_spine().tiers)
+
+
+@pytest.mark.parametrize(("devices", "price", "switches"), [(1_024, 4_349_440, 48), (32_768, 216_678_400, 2_560)])
+def test_the_shipped_fabric_costs_what_the_sheet_says(devices: int, price: float, switches: int) -> None:
+    """A public cost sheet of H100 clusters (validation/network.py): 8.6 % of all at 1,024 devices, 12.8 % at 32,768."""
+    table, text = load("large-training")
+    built = parts(parse(table, "large-training", text)[0].fabric, devices)
+    assert sum(part.price or 0.0 for part in built) == pytest.approx(price)
+    assert sum(part.switches or 0 for part in built) == switches
+
+
+def test_prices_of_ports_in_another_currency_are_not_added(gpt: Scenario) -> None:
+    def price(own: str, ports: str) -> float | None:
+        s = replace(gpt, fabric=replace(leaf_spine(), currency=ports), price=Price(currency=own))
+        return whole(s)[0]
+
+    assert price("EUR", "USD") is None
+    assert price("USD", "USD") == price("EUR", "") == price("", "USD") == 2.0 * 4 * 1536
+    alone = forecast(replace(gpt, fabric=replace(leaf_spine(), currency="USD")), count=3).entry()
+    assert alone.currency == "USD", "where nothing else has a price, it is that of the ports"
+
+
+def test_moving_data_takes_the_power_of_ports_and_the_energy_of_bits(gpt: Scenario) -> None:
+    bits = tuple(replace(tier, pj_per_bit=10.0) for tier in leaf_spine().tiers)
+    made = forecast(replace(gpt, fabric=replace(leaf_spine(), tiers=bits), price=Price(pue=1.5)), count=3)
+    found = made.entry()
+    seconds = float(made.step_ns.mean()) * 1e-9 / (1536 * 2048 / 1e6) / made.kept
+    moved, together = found.movement_energy_per_unit_j, found.network_energy_per_unit_j
+    assert moved
+    assert together
+    assert found.energy_per_unit_j
+    assert together == pytest.approx((3.0 * 4 * 1536 * seconds + moved) * 1.5)
+    assert found.movement_share == pytest.approx(together / found.energy_per_unit_j)
+    unknown = forecast(replace(gpt, fabric=leaf_spine()), count=3).entry()
+    assert unknown.movement_share is unknown.network_energy_per_unit_j is None, "no energy of a bit is not none"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taut.project.fabric.flow import fill, filled, rates
+from taut.project.fabric.flow import fill, filled, rates, slowest
 
 
 def solve(routes: list[list[int]], capacity: list[float]) -> list[float]:
@@ -67,6 +67,13 @@ def test_no_link_is_overfull_and_every_flow_has_its_bottleneck(problem: tuple[An
             if load[k] >= capacity[k] * (1 - 1e-9) and rate[f] >= rate[flow[link == k]].max() * (1 - 1e-9)
         ]
         assert bottleneck, f"flow {f} could have more without taking from a smaller one"
+
+
+@given(problems())
+def test_the_lowest_rate_is_where_the_first_link_is_full(problem: tuple[Any, Any, Any]) -> None:
+    start, link, capacity = problem
+    lowest = slowest(np.bincount(link, minlength=len(capacity)), capacity)
+    assert lowest == pytest.approx(rates(start, link, capacity).min(), rel=1e-12)
 
 
 @given(problems(), st.randoms(use_true_random=False))

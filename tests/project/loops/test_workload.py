@@ -164,3 +164,26 @@ def test_scenarios_without_loops_have_nothing_to_separate() -> None:
     result = CliRunner().invoke(main, ["project", "latency-inference", "--advice", "--steps", "20"])
     assert result.exit_code == 2
     assert "--advice separates control loops" in result.stderr
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_losses_of_shipped_loops_have_money_and_joules(name: str) -> None:
+    table, text = load(name)
+    found = forecast(WORKLOAD.parse(table, name, text)[0], count=1)
+    entry, horizon_s = found.entry(), found.scenario.loops.horizon_s
+    assert entry.currency == "USD"
+    assert entry.cost_per_unit
+    assert entry.energy_per_unit_j
+    assert entry.losses
+    held = sum(run.paid_s - run.useful_s for run in found.runs) / len(found.runs) / horizon_s
+    assert sum(one.accelerators for one in entry.losses) == pytest.approx(held)
+    for one in entry.losses:
+        watts = 550 if "in vain" in one.term else 150
+        assert float(one.money_per_hour or "nan") == pytest.approx(3.0 * one.accelerators, abs=1e-6)
+        assert one.joules_per_hour == pytest.approx(one.accelerators * (watts + 350) * 1.56 * 3600)
+
+
+def test_losses_without_prices_are_null() -> None:
+    losses = forecast(small(), count=1).entry().losses
+    assert losses
+    assert all(one.money_per_hour is None and one.joules_per_hour is None for one in losses)

@@ -16,9 +16,10 @@ from scipy.stats import ks_2samp
 
 from taut.project.noise import Slowness, table
 from taut.project.pauses import ALL, Law, Pauses
+from taut.project.training import forecast as forecasting
 from taut.project.training import full_graph
 from taut.project.training import policy_effects as effects
-from taut.project.training.forecast import forecast, with_noise
+from taut.project.training.forecast import forecast, is_replayed, with_noise
 from taut.project.training.grid import Grid, Sync, follow_gates, steps
 from taut.project.training.scenario import Device, Fabric, Job, Model, Noise, Policies, Scenario, Tier
 from taut.project.training.step_plan import Plan, plan
@@ -130,8 +131,8 @@ def test_with_its_own_draws_for_every_rank_and_layer_a_graph_has_the_same_spread
 def test_a_small_forecast_is_a_replay(monkeypatch: pytest.MonkeyPatch) -> None:
     s = change(random_job(np.random.default_rng(3)), noise=Noise(hiccups_per_1000_steps=50.0, hiccup_ms=5.0))
     s = change(s, job=change(s.job, dp=2, global_batch=2 * s.job.pp))
-    assert full_graph.holds(s, plan(s), 20)
+    assert is_replayed(s, 20)
     replayed = forecast(s, count=20).step_ns
-    monkeypatch.setattr(full_graph, "MOST_REPLAYED", 0)
+    monkeypatch.setattr(forecasting, "MOST_REPLAYED", 0)
     assert replayed == pytest.approx(forecast(s, count=20).step_ns, abs=1000)
-    assert not full_graph.holds(change(s, policy=Policies(clones=2)), plan(s), 1)
+    assert not is_replayed(change(s, policy=Policies(clones=2)), 1)

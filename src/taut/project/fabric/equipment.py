@@ -9,10 +9,10 @@ reaches beyond the outermost tier is joined by a core whose ports cost what thos
 from __future__ import annotations
 
 from math import ceil, prod
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from taut.project.figures import times
-from taut.project.training.scenario import Fabric, Scenario, Tier
+from taut.project.training.scenario import Device, Fabric, Price, Scenario, Tier
 
 YEAR_S = 365 * 86400.0
 
@@ -118,15 +118,43 @@ def _torus(fabric: Fabric, devices: int) -> list[Part]:
     return [inside, _part(link, prod(fabric.torus) * len(sides) * each)]
 
 
+class Site(Protocol):
+    """A scenario, as far as its network is concerned."""
+
+    @property
+    def fabric(self) -> Fabric:
+        """What joins its devices."""
+
+    @property
+    def device(self) -> Device:
+        """What they are."""
+
+    @property
+    def price(self) -> Price:
+        """Its rates."""
+
+
+def currency(s: Site) -> str | None:
+    """The currency of all that a scenario prices; that of its network where it prices nothing else."""
+    unpriced = s.device.price_per_hour is None and s.price.kwh is None
+    return s.price.currency or (s.fabric.currency if unpriced else "") or None
+
+
 def whole(s: Scenario) -> tuple[float | None, float | None]:
     """(price, watts) of what the job has of the network: all of it, or its share of a larger machine's; None if unknown."""
-    nodes = max(-(-s.job.world // s.fabric.node), s.fabric.nodes)
-    built, share = parts(s.fabric, nodes * s.fabric.node), s.job.world / (nodes * s.fabric.node)
+    return share_of(s, s.job.world)
+
+
+def share_of(s: Site, ranks: int) -> tuple[float | None, float | None]:
+    """The same of so many ranks. A price in another currency than the scenario's is none that could be added to others."""
+    nodes = max(-(-ranks // s.fabric.node), s.fabric.nodes)
+    built, share = parts(s.fabric, nodes * s.fabric.node), ranks / (nodes * s.fabric.node)
     price, watts = ([x for x in column if x is not None] for column in zip(*((p.price, p.watts) for p in built), strict=True))
-    return (share * sum(price) if price else None), (share * sum(watts) if watts else None)
+    told = price and (not s.fabric.currency or s.fabric.currency == currency(s))
+    return (share * sum(price) if told else None), (share * sum(watts) if watts else None)
 
 
-def per_s(s: Scenario) -> float | None:
-    """What the job's share of the network costs in a second of its life."""
-    price = whole(s)[0]
+def per_s(s: Site, ranks: int) -> float | None:
+    """What the ranks' share of the network costs in a second of its life."""
+    price = share_of(s, ranks)[0]
     return None if price is None else price / (s.price.amortisation_years * YEAR_S)

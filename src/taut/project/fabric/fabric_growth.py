@@ -44,7 +44,7 @@ def priced(s: Scenario) -> Priced:
     seconds = took * 1e-9 / (s.job.global_batch * s.model.sequence / UNIT_TOKENS)
     price, watts = network.whole(s)
     device = priced_at(s.job.world * seconds / 3600, s.device.price_per_hour)
-    wires = priced_at(seconds, network.per_s(s))
+    wires = priced_at(seconds, network.per_s(s, s.job.world))
     return Priced(
         ranks=s.job.world,
         step_ns=took,

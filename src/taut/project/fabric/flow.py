@@ -30,6 +30,12 @@ def rates(start: Ints, link: Ints, capacity: Floats) -> Floats:
     return found
 
 
+def slowest(crossings: Ints, capacity: Floats) -> float:
+    """The lowest of all rates, of how many flows cross each link: the level at which the first link is full."""
+    level = np.full(len(capacity), np.inf)
+    return float(np.divide(capacity, crossings, out=level, where=crossings > 0).min(initial=np.inf))
+
+
 def filled(start: Ints, link: Ints, capacity: Floats) -> Floats:
     """The same without a compiler: one pass over what still grows for every level at which links fill."""
     known, link = np.unique(link, return_inverse=True)

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from taut.core.array_types import Floats, Ints
 from taut.project.fabric import topology
 from taut.project.fabric.collective_time import ALGORITHMS, last_of, rounds, time_ns
-from taut.project.fabric.flow import rates
+from taut.project.fabric.flow import rates, slowest
 from taut.project.training.scenario import Fabric, Job, Protocol, Scenario, Tier, state_shards
 
 # Packed groups repeat: those of so many ranks stand for all, if no group is larger.
@@ -103,10 +103,12 @@ class Net:
         self._devices: dict[str, Ints] = {}
         self._here: dict[str, int] = {}
         self._paces: dict[tuple[str, str], Pace] = {}
+        self._shares: dict[tuple[str, str], Floats] = {}
 
     def sharing_routes(self, other: Net) -> Net:
         """The same net, which keeps what it solves together with another one, of the same job and links."""
-        self._devices, self._here, self._paces = other._devices, other._here, other._paces
+        self._devices, self._here = other._devices, other._here
+        self._paces, self._shares = other._paces, other._shares
         return self
 
     def members(self, axis: str) -> int:
@@ -169,9 +171,8 @@ class Net:
 
     def bytes_per_tier(self, verb: str, axis: str, size: float) -> Floats:
         """Bytes that a collective of all groups of an axis sends, per tier: the outermost that they cross."""
-        out = np.zeros(self.topology.depth)
         if self.members(axis) <= 1:
-            return out
+            return np.zeros(self.topology.depth)
         algorithm, here = self._quickest(verb, axis, size)[1], self.members_per_node(axis)
         if verb in ("send", "all-to-all"):
             algorithm = verb
@@ -183,16 +184,22 @@ class Net:
         kind = "ring" if algorithm in ("hierarchical", "in-switch") else algorithm
         # A tree moves what a ring does: a member sends all it has once, most of them to their neighbours.
         sent = rounds(verb, "in-switch" if algorithm == "in-switch" else "ring", self.members(axis), size)[1]
-        whole = 0.0
-        for k, one in enumerate(self._rounds(axis, kind)):
-            share = 0.5 ** (k + 1) if kind == "tree" else one.share
-            level = np.minimum(self._flows(one.src, one.dst)[1].level, self.topology.depth - 1)
-            out += share * np.bincount(level, minlength=self.topology.depth) / len(level)
-            whole += share
         senders = self.groups(axis).size
         if verb == "send" and self.job.virtual_pp == 1:
             senders -= len(self.groups(axis))
-        return out / whole * senders * sent
+        return self._tier_shares(axis, kind) * senders * sent
+
+    def _tier_shares(self, axis: str, kind: str) -> Floats:
+        """Share of the bytes of an algorithm whose outermost tier is each, found once."""
+        if (axis, kind) not in self._shares:
+            out, whole = np.zeros(self.topology.depth), 0.0
+            for k, one in enumerate(self._rounds(axis, kind)):
+                share = 0.5 ** (k + 1) if kind == "tree" else one.share
+                level = np.minimum(self._ways(one).level, self.topology.depth - 1)
+                out += share * np.bincount(level, minlength=self.topology.depth) / len(level)
+                whole += share
+            self._shares[axis, kind] = out / whole
+        return self._shares[axis, kind]
 
     def _algorithm_ns(self, verb: str, axis: str, size: float, algorithm: str) -> float:
         if algorithm == "hierarchical" and verb not in ("send", "all-to-all"):
@@ -257,7 +264,8 @@ class Net:
         if not rounds:
             return {}
         src, dst = (np.concatenate([getattr(one, side).ravel() for one in rounds]) for side in ("src", "dst"))
-        found, _ = self._flows(src, dst)
+        routes = self.topology.route(src, dst)
+        found = rates(routes.start, routes.link, self.topology.capacity)
         parts = np.split(found, np.cumsum([one.src.size for one in rounds])[:-1])
         return {demand: float(part.min()) for demand, part in zip(active, parts, strict=True)}
 
@@ -266,33 +274,31 @@ class Net:
         return verb if verb in ("send", "all-to-all") else algorithm if algorithm in ALGORITHMS else "ring"
 
     def _slowest(self, axis: str, kind: str) -> Round:
-        slowest = self.pace(axis, kind).slowest
-        return next(one for k, one in enumerate(self._rounds(axis, kind, whole=True)) if k == slowest)
+        at = self.pace(axis, kind).slowest
+        return next(one for k, one in enumerate(self._rounds(axis, kind, whole=True)) if k == at)
 
     def _solved(self, axis: str, kind: str) -> Pace:
         level, rate, latency, shares, times = 0, [], [], [], []
         capacity = self.topology.capacity
         crossed = np.zeros(len(capacity), np.int64)
         for one in self._rounds(axis, kind):
-            found, routes = self._flows(one.src, one.dst)
+            ways = self._ways(one)
+            here = ways.crossings(len(capacity))
             # A chunk goes round a ring and so meets every one of its hops; other rounds wait for their last message.
-            took = routes.latency_us.reshape(one.src.shape)
+            took = ways.latency_us.reshape(one.src.shape)
             latency.append(float((took.mean(axis=1) if kind == "ring" else took).max()))
-            rate.append(float(found.min()))
+            rate.append(slowest(here, capacity))
             shares.append(one.share)
             times.append(one.times)
-            level = max(level, int(routes.level.max()))
-            if kind == "all-to-all":
-                crossed += np.bincount(routes.link, minlength=len(capacity))
+            level = max(level, int(ways.level.max()))
+            crossed += here
         share = np.array(shares) / sum(shares)
-        slowest = int(np.argmin(rate))
         # A byte from every member in every round keeps a link busy for as many as cross it.
         whole = len(rate) / (crossed / capacity).max() if kind == "all-to-all" else 1 / (share / rate).sum()
-        return Pace(level, float(whole), float(np.average(latency, weights=times)), slowest)
+        return Pace(level, float(whole), float(np.average(latency, weights=times)), int(np.argmin(rate)))
 
-    def _flows(self, src: Ints, dst: Ints) -> tuple[Floats, topology.Routes]:
-        routes = self.topology.route(src.ravel(), dst.ravel())
-        return rates(routes.start, routes.link, self.topology.capacity), routes
+    def _ways(self, one: Round) -> topology.Ways:
+        return self.topology.ways(one.src.ravel(), one.dst.ravel())
 
     def _rounds(self, axis: str, kind: str, whole: bool = False) -> Iterator[Round]:
         """The patterns of a transfer one after the other."""

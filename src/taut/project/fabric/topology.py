@@ -36,6 +36,34 @@ class Routes:
     latency_us: Floats
 
 
+@dataclass(frozen=True)
+class Ways:
+    """The same, column by column."""
+
+    near: Columns
+    """Links that all flows cross …"""
+    far: Ints
+    """… the flows that leave their node …"""
+    beyond: Columns
+    """… and what those cross after that."""
+    level: Ints
+    latency_us: Floats
+
+    def crossings(self, links: int) -> Ints:
+        """How often flows cross each of so many links; that of the first is dropped, which stands for none."""
+        return np.bincount(np.concatenate([*self.near, *self.beyond]) + 1, minlength=links + 1)[1:]
+
+    def routes(self) -> Routes:
+        """The same, flow by flow."""
+        table = np.full((len(self.level), len(self.near) + len(self.beyond)), -1)
+        table[:, : len(self.near)] = np.stack(self.near, axis=1)
+        if self.beyond:
+            table[self.far, len(self.near) :] = np.stack(self.beyond, axis=1)
+        used = table >= 0
+        start = np.concatenate([[0], np.cumsum(used.sum(axis=1))])
+        return Routes(start, table[used], self.level, self.latency_us)
+
+
 class Topology(ABC):
     """Links with their capacity, and routes between devices; this one joins no nodes."""
 
@@ -84,6 +112,10 @@ class Topology(ABC):
 
     def route(self, src: Ints, dst: Ints) -> Routes:
         """The ways from devices to as many others."""
+        return self.ways(src, dst).routes()
+
+    def ways(self, src: Ints, dst: Ints) -> Ways:
+        """The same, column by column: enough to count who crosses what."""
         src, dst = np.atleast_1d(np.asarray(src, np.int64)), np.atleast_1d(np.asarray(dst, np.int64))
         away = src // self.node != dst // self.node
         level, latency = np.zeros(len(src), np.int64), np.full(len(src), self.tiers[0].latency_us)
@@ -93,7 +125,7 @@ class Topology(ABC):
         beyond: Columns = []
         if len(far):
             beyond, level[far], latency[far] = self._beyond(src[far], dst[far])
-        return _routes(columns, far, beyond, level, latency)
+        return Ways(columns, far, beyond, level, latency)
 
     def _beyond(self, src: Ints, dst: Ints) -> tuple[Columns, Ints, Floats]:
         """What a flow crosses between leaving its node and entering the receiver's."""
@@ -151,7 +183,8 @@ class FatTree(Topology):
 
     def switch(self, device: Ints, level: int) -> Ints:
         """Number of the switch of a tier above a device."""
-        return device // self.tiers[level].devices * self.split[level] + device % self.node % self.split[level]
+        island, split = device // self.tiers[level].devices, self.split[level]
+        return island if split == 1 else island * split + device % self.node % split
 
     def across(self, src: Ints, dst: Ints) -> tuple[Columns, Ints, Floats]:
         """Up to the first switch above both, and down."""
@@ -275,17 +308,6 @@ def lay(fabric: Fabric, devices: int) -> Topology:
 
 def _where(there: Mask, link: Ints) -> Ints:
     return np.where(there, link, -1)
-
-
-def _routes(inside: Columns, far: Ints, beyond: Columns, level: Ints, latency_us: Floats) -> Routes:
-    """Routes from what all flows cross, and what those do that go far."""
-    table = np.full((len(level), len(inside) + len(beyond)), -1)
-    table[:, : len(inside)] = np.stack(inside, axis=1)
-    if beyond:
-        table[far, len(inside) :] = np.stack(beyond, axis=1)
-    used = table >= 0
-    start = np.concatenate([[0], np.cumsum(used.sum(axis=1))])
-    return Routes(start, table[used], level, latency_us)
 
 
 def _hash(src: Ints, dst: Ints, stripe: int, level: int) -> Ints:

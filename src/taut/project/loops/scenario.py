@@ -226,6 +226,14 @@ class Price(Strict, frozen=True):
     """Of all prices."""
     per_hour: NotNegative | None = None
     """Money for an hour of an accelerator; none: unpriced."""
+    load_w: NotNegative | None = None
+    """Power of an accelerator that serves or trains; none: no energy is told."""
+    stall_w: NotNegative | None = None
+    """Power of one that is held and does neither; none: as under load."""
+    host_w: NotNegative = 350.0
+    """Power of a node without its accelerators, for each of them. Default: as of training scenarios."""
+    pue: Annotated[float, Meta(ge=1, le=100)] = 1.56
+    """Energy of the site over energy of what computes. Default: mean of the industry (Uptime Institute, survey of 2024)."""
 
 
 class Scenario(Strict, frozen=True):

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
+from functools import lru_cache
 from math import sqrt
 from typing import Any
 
@@ -18,7 +20,9 @@ from taut.control.action_log import prepare, series
 from taut.control.control_indices import NAMES, indices
 from taut.control.relations import control
 from taut.core.errors import UsageError
+from taut.core.prices import amount
 from taut.core.student import student_quantile
+from taut.project.figures import times
 from taut.project.loops.policies import POLICIES
 from taut.project.loops.scenario import Scenario, parse
 from taut.project.loops.simulated_run import SimulatedRun, simulate
@@ -30,6 +34,10 @@ COUNT, COUNT_PER_RUN, LEAST_RUNS, MOST_RUNS = 150, 50, 3, 50
 """Steps that a forecast is asked for: so many of them are one run."""
 UNIT = 1000
 """A unit of delivered work is a thousand requests answered in time."""
+KEPT = ("served", "trained")
+"""Terms whose result somebody kept; the others are losses."""
+AT_LOAD = (*KEPT, "served in vain", "trained in vain")
+"""Terms in which accelerators compute."""
 TOLERANCE = 0.1
 """A plan within this share of what came is one that could be relied on."""
 TRUE = ("effective_throughput_ratio", "effective_capacity", "visible_success_rate", "planning_confidence")
@@ -72,6 +80,40 @@ class Forecast:
         total = sum(run.paid_s for run in self.runs) or 1.0
         return {name: sum(run.terms_s[name] for run in self.runs) / total for name in self.runs[0].terms_s}
 
+    def watts(self, term: str) -> float | None:
+        """Power that the site supplies for an accelerator while it does this; None where none is given."""
+        p = self.scenario.price
+        drawn = p.load_w if term in AT_LOAD or p.stall_w is None else p.stall_w
+        return None if drawn is None or p.load_w is None else (drawn + p.host_w) * p.pue
+
+    @property
+    def losses(self) -> list[types.LoopLoss]:
+        """What accelerators were held for and nobody kept, an hour of the system, the largest first."""
+        p, held_s = self.scenario.price, len(self.runs) * self.scenario.loops.horizon_s
+        out = []
+        for term in self.runs[0].terms_s:
+            held = sum(run.terms_s[term] for run in self.runs) / held_s
+            watts = self.watts(term)
+            if term not in KEPT and held > 0:
+                money = None if p.per_hour is None else amount(Decimal(str(p.per_hour)) * Decimal(held))
+                out.append(
+                    types.LoopLoss(
+                        term=term,
+                        accelerators=held,
+                        money_per_hour=money,
+                        currency=p.currency or None,
+                        joules_per_hour=times(held * 3600, watts),
+                    )
+                )
+        return sorted(out, key=lambda one: -one.accelerators)
+
+    @property
+    def joules(self) -> float | None:
+        """Energy of all runs; None where no power is given."""
+        parts = [times(s, self.watts(term)) for run in self.runs for term, s in run.terms_s.items()]
+        known = [one for one in parts if one is not None]
+        return sum(known) if len(known) == len(parts) else None
+
     @property
     def dominant(self) -> str:
         """The largest share of the group that the system is bound by."""
@@ -98,7 +140,8 @@ class Forecast:
             availability=None,
             cost_per_unit=None if price is None or not answered else price * paid / 3600 / answered * UNIT,
             currency=self.scenario.price.currency or None,
-            energy_per_unit_j=None,
+            energy_per_unit_j=times(self.joules, UNIT / answered) if answered else None,
+            losses=self.losses,
             requests_per_s=answered / len(self.runs) / self.scenario.loops.horizon_s,
             terms=self.terms,
             dominant=self.dominant,
@@ -144,9 +187,15 @@ def run_indices(run: SimulatedRun) -> dict[str, float | None]:
     }
 
 
+# The regime is read from the log of a run that a forecast has simulated too.
+@lru_cache(maxsize=4)
+def _run(s: Scenario, seed: int) -> SimulatedRun:
+    return simulate(s, seed)
+
+
 def forecast(s: Scenario, *, count: int | None = None, seed: int = 0) -> Forecast:
     """Simulate a scenario from several seeds, one for every so many steps asked for."""
-    runs = [simulate(s, seed + k) for k in range(min(max((count or COUNT) // COUNT_PER_RUN, LEAST_RUNS), MOST_RUNS))]
+    runs = [_run(s, seed + k) for k in range(min(max((count or COUNT) // COUNT_PER_RUN, LEAST_RUNS), MOST_RUNS))]
     rows = [run_indices(run) for run in runs]
     found = {name: spread([row[name] for row in rows], name in SHARES) for name in (*TRUE, *NAMES)}
     return Forecast(s, runs, found)
@@ -193,7 +242,7 @@ class LoopsWorkload(Workload[Scenario]):
 
     def regime(self, s: Scenario, seed: int) -> types.Regime:
         """Coherent, oscillating, amplifying or incoherent, as the log of one run tells; jitter is not what it is about."""
-        return types.Regime(kind=control(simulate(s, seed).trace, seed=seed).regime.kind, reserve=None)
+        return types.Regime(kind=control(_run(s, seed).trace, seed=seed).regime.kind, reserve=None)
 
     def advice(self, s: Scenario, seed: int, stage: Callable[[str], None]) -> tuple[list[types.Advice], list[types.Swept]]:
         """What separates the loops, tried, and what more accelerators make worse."""

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from taut.core.array_types import Mask
+from taut.project.fabric import equipment as network
 from taut.project.figures import over, power_at_load, quantiles, times
 from taut.project.requests.queue_simulation import Outcome
 from taut.project.requests.replica_pool import PoolScenario
@@ -70,12 +71,14 @@ class PoolForecast:
     def watts(self, outcome: Outcome) -> float:
         """Power of all nodes, cooling included: accelerators under load while their server works, else stalled."""
         s, busy = self.scenario, outcome.busy
-        return (s.device.load_w * busy + s.device.stall_w * (1 - busy) + s.price.host_w) * s.ranks * s.price.pue
+        devices = s.device.load_w * busy + s.device.stall_w * (1 - busy)
+        return ((devices + s.price.host_w) * s.ranks + (network.share_of(s, s.ranks)[1] or 0.0)) * s.price.pue
 
     def entry(self) -> Forecast:
         """Its part of the result."""
         s, o, units = self.scenario, self.outcome, self.units_per_s
         joules = over(self.watts(o), units)
+        held, wires = network.per_s(s, s.ranks), network.share_of(s, s.ranks)[1]
         price, missed = s.device.price_per_hour, 1 - o.attained
         mean = o.blocks.mean(np.where(o.answered, o.took_ns, np.nan))
         return Forecast(
@@ -85,8 +88,10 @@ class PoolForecast:
             mfu=self.own_figures["tflops_per_device"] / s.device.peak_tflops,
             effective_throughput_ratio=self.throughput_ratio,
             cost_per_unit=None if price is None else over(price / 3600 * self.ranks, units),
-            currency=s.price.currency or None,
+            currency=network.currency(s),
             energy_per_unit_j=joules,
+            network_cost_per_unit=over(held, units) if held is not None else None,
+            network_w=wires,
             energy_cost_per_unit=times(joules, s.price.kwh, 1 / JOULES_PER_KWH),
             kg_co2e_per_unit=times(joules, s.price.kg_co2e_per_kwh, 1 / JOULES_PER_KWH),
             late_share=missed,
@@ -100,7 +105,7 @@ class PoolForecast:
             in_range=self.ranks <= s.fabric.tiers[-1].devices,
             groups=grouped(self.terms),
             bound=bound_by(grouped(self.terms)),
-            power_at_load=power_at_load(self.ranks, s.device.load_w, None, s.price),
+            power_at_load=power_at_load(self.ranks, s.device.load_w, wires, s.price),
             **self.own_figures,
         )
 

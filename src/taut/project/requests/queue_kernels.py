@@ -81,7 +81,7 @@ def next_event(arrive: Floats, arrived: int, when: Floats, what: Ints, size: int
     return arrive[arrived], -1, size
 
 
-@kernel()
+@kernel(inline="always")
 def append(item: int, queue: int, items: Ints, queues: Ints) -> int:
     """Put an item at the end of a queue, a linked list through NEXT; returns how many wait there."""
     items[item, STATE], items[item, NEXT] = WAITING, -1
@@ -94,7 +94,7 @@ def append(item: int, queue: int, items: Ints, queues: Ints) -> int:
     return int(queues[queue, QUEUED])
 
 
-@kernel()
+@kernel(inline="always")
 def take_first(queue: int, items: Ints, queues: Ints) -> int:
     """Take the first item out of a queue that has one."""
     item = queues[queue, HEAD]
@@ -103,7 +103,7 @@ def take_first(queue: int, items: Ints, queues: Ints) -> int:
     return int(item)
 
 
-@kernel()
+@kernel(inline="always")
 def retry_pause_ns(settings: Floats, attempt: int, retried: float, submitted: int) -> float:
     """Pause before another attempt after this one (counted from 0); -1 where attempts or the budget of retries are used up."""
     if attempt + 1 < settings[ATTEMPTS] and retried + 1 <= settings[RETRY_BUDGET] * submitted:
@@ -111,25 +111,25 @@ def retry_pause_ns(settings: Floats, attempt: int, retried: float, submitted: in
     return -1.0
 
 
-@kernel()
+@kernel(inline="always")
 def stall_left_ns(settings: Floats, now: float) -> float:
     """How long the stall goes on for what begins now; 0 outside it."""
     return float(max(settings[STALL_TO_NS] - now, 0.0)) if now >= settings[STALL_FROM_NS] else 0.0
 
 
-@kernel()
+@kernel(inline="always")
 def draw_quantile(table: Floats, u: float) -> float:
     """A draw from a table of quantiles."""
     return at_log_odds(table, log(u / (1 - u)))
 
 
-@kernel()
+@kernel(inline="always")
 def noise_factor(factor: float, tables: Floats, key: int, draw: int) -> float:
     """A factor times the noise of one piece of work: of its own (first table) and of its devices' step (second)."""
     return float(factor * draw_quantile(tables[0], chance(key, draw)) * draw_quantile(tables[1], chance(key, draw + 1)))
 
 
-@kernel()
+@kernel(inline="always")
 def iteration_ns(base: Floats, tokens: int) -> float:
     """Time of an iteration over a number of tokens: linear between powers of two, at which ``base`` has it."""
     k, top = 0, 1

@@ -15,12 +15,12 @@ from taut.core.array_types import Floats
 from taut.core.errors import InputRefused, UsageError
 from taut.project.fabric import equipment as network
 from taut.project.fabric.traffic import joules as joules_moved
-from taut.project.figures import over, power_at_load, times
+from taut.project.figures import network_energy, over, power_at_load, times
 from taut.project.noise import Slowness, table
 from taut.project.pauses import Pauses
 from taut.project.time_groups import bound_by, grouped, largest_term
 from taut.project.training import device_work as work
-from taut.project.training import full_graph, model_shape
+from taut.project.training import model_shape
 from taut.project.training import policy_effects as effects
 from taut.project.training import training_indices as indices
 from taut.project.training.failures import (
@@ -46,6 +46,8 @@ from taut.result import types
 STEPS, SEED = 200, 0
 # Draws that a forecast takes if nobody says how many steps, about a tenth of a second; and steps whatever that says.
 MOST_OPS, FEWEST_STEPS = 12_000_000, 24
+# Ops of a job whose forecast replays its graph: some hundredths of a second. The grid is the same sweep without edges.
+MOST_REPLAYED = 30_000
 # Histories drawn.
 HISTORIES = 60
 # A unit of delivered work is a million tokens.
@@ -149,6 +151,7 @@ class Forecast:
         cost = None if price is None else price / 3600 * seconds * self._paid()
         watts = network.whole(s)[1]
         joules = ((self._watts() + s.price.host_w) * self.ranks + (watts or 0.0)) * s.price.pue * seconds
+        moved = times(1 / units / self.useful, joules_moved(s))
         late, penalty, per_day = self._late(), s.price.penalty, interruptions_per_day(s)
         return types.Forecast(
             ranks=self.ranks,
@@ -161,11 +164,12 @@ class Forecast:
             availability=None if self.histories is None else self._availability(self.histories, given.share),
             cost_per_unit=cost,
             cost_per_unit_interval=None if cost is None else delivered.of(cost),
-            currency=s.price.currency or None,
+            currency=network.currency(s),
             energy_per_unit_j=joules,
-            network_cost_per_unit=times(seconds, network.per_s(s)),
+            network_cost_per_unit=times(seconds, network.per_s(s, self.ranks)),
             network_w=watts,
-            movement_energy_per_unit_j=times(1 / units / self.useful, joules_moved(s)),
+            movement_energy_per_unit_j=moved,
+            **network_energy(joules, times(watts, seconds), moved, s.price.pue),
             energy_cost_per_unit=times(joules / 3.6e6, s.price.kwh),
             kg_co2e_per_unit=times(joules / 3.6e6, s.price.kg_co2e_per_kwh),
             late_share=late,
@@ -274,13 +278,22 @@ def forecast(
     every = s.job.steps_between_syncs
     record = indices.StepRecord(grid, Sync(effects.gate(s), every, p.sync_ns * every, p.optimiser_ns), seed, [])
     drawn = record.simulate(count, cores)
-    if full_graph.holds(s, p, count):
+    if is_replayed(s, count):
+        from taut.project.training import full_graph  # with it graph and replay, which larger jobs do not need
+
         drawn = full_graph.step_lengths(s, with_noise(s, p, seed, measured), count, seed, p)
     alone = pipeline_ns(s, p)
     terms = step_terms(s, p, alone, float(drawn.mean()))
     return Forecast(
         s.job.world, drawn, alone + p.sync_ns + p.optimiser_ns, terms, s, _job_histories(s, float(drawn.mean()), seed), record
     )
+
+
+def is_replayed(s: Scenario, steps: int) -> bool:
+    """Whether a job is replayed as a graph: a small one, whose gates wait for somebody and not for the fastest."""
+    waits = s.policy.gate != "fastest" and s.policy.clones == 1 and s.policy.copy_after == 0
+    ops = steps * s.job.world * (6 * s.job.micro_batches * s.job.virtual_pp + 3)
+    return waits and ops <= MOST_REPLAYED
 
 
 def _job_histories(s: Scenario, step_ns: float, seed: int) -> JobHistories | None:

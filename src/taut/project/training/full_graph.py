@@ -36,8 +36,6 @@ from taut.replay.timeline import replay
 
 MOST_ROWS = 20_000_000
 """Ops of a graph; what is larger is played on the grid."""
-MOST_REPLAYED = 30_000
-"""Ops of a job whose forecast replays its graph: some hundredths of a second. The grid is the same sweep without edges."""
 RECEIVE, WORK, MEET, SEND, SYNC, NORM, UPDATE = range(7)
 LANES = ("main", "receive forward", "receive backward")
 KINDS = np.array(
@@ -79,13 +77,6 @@ def graph(
         took = _layers(shape, grid, steps, seed, table(s.noise) if one is None else one)
     work_ns = np.rint(_works(s, shape, grid, p, rows, took)).astype(np.int64)
     return _assembled(s, p, shape, grid, rows, work_ns, steps)
-
-
-def holds(s: Scenario, p: Plan, steps: int) -> bool:
-    """Whether a job is replayed as a graph: a small one, whose gates wait for somebody and not for the fastest."""
-    waits = s.policy.gate != "fastest" and s.policy.clones == 1 and s.policy.copy_after == 0
-    ops = steps * s.job.world * (6 * s.job.micro_batches * s.job.virtual_pp + 3)
-    return waits and ops <= MOST_REPLAYED
 
 
 def replica_ends(s: Scenario, made: Graph) -> Floats:

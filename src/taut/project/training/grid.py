@@ -25,6 +25,9 @@ from taut.core.jit import expect, kernel
 from taut.project.noise import at_even_chances, at_log_odds
 from taut.project.training.pipeline import Program
 
+TOGETHER = 32
+"""Replicas whose ops are simulated side by side."""
+
 
 @kernel()
 def mix(x: int) -> int:
@@ -68,6 +71,25 @@ def look_up(bits: int, row: int, tables: Floats, even: Floats) -> float:
 
 
 @kernel()
+def draw_ratios(keys: Ints, op: int, many: int, row: int, tables: Floats, even: Floats, at: Floats, out: Floats) -> int:
+    """``look_up`` of an op's draws of so many replicas, into ``out``; ``at`` is room. Returns how many."""
+    cells, mark = even.shape[1] - 1, (op * 0xC2B2AE35) & 0xFFFFFFFF
+    for b in range(many):
+        # ``op_key`` written out, and apart from what reads tables: so the compiler does several at a time.
+        x = int(keys[b]) ^ mark
+        x = ((x ^ (x >> 16)) * 0x7FEB352D) & 0xFFFFFFFF
+        x = ((x ^ (x >> 15)) * 0x846CA68B) & 0xFFFFFFFF
+        at[b] = ((x ^ (x >> 16)) + 0.5) / 4294967296.0 * cells
+    for b in range(many):
+        k = int(at[b])
+        if 0 < k < cells - 1:
+            out[b] = even[row, k] + (at[b] - k) * (even[row, k + 1] - even[row, k])
+        else:
+            out[b] = look_up(op_key(int(keys[b]), op), row, tables, even)
+    return many
+
+
+@kernel()
 def simulate_step(
     before: Ints,
     needs: Ints,
@@ -100,47 +122,66 @@ def simulate_step(
     that one's end and ``hop``. Pauses of a stage are ``added`` to the op whose turn is ``hit``; where there are none, both
     are empty. One that takes more than ``late`` times its mean is begun again by the same stage of the
     next replica, and whoever is first counts.
+
+    Replicas go op by op, TOGETHER of them side by side: what is the same for all is looked up once, and their hashes are
+    computed several at a time.
     """
-    n, cells = len(before), even.shape[1] - 1
-    end = np.empty(n)
+    n, stages = len(before), ends.shape[1]
     key = step_key(seed, step)
     copies, pauses = 0, len(added) > 0
-    for r in range(first, last):
-        mine = replica_key(key, r)
+    keys, last_op = np.empty(TOGETHER, np.int64), np.zeros(stages, np.int64)
+    # Ops or stages × replicas that go side by side.
+    end, drew, pace = np.empty((n, TOGETHER)), np.empty((stages, TOGETHER)), np.empty((stages, TOGETHER))
+    begins, took, at = np.empty(TOGETHER), np.empty(TOGETHER), np.empty(TOGETHER)
+    for r in range(first, last, TOGETHER):
+        many = min(TOGETHER, last - r)
+        for b in range(many):
+            keys[b] = replica_key(key, r + b)
+            for st in range(stages):
+                drew[st, b], pace[st, b] = 0.0, slow[r + b, st]
         for i in range(n):
+            c, st, p, u = cell[i], stage[i], before[i], needs[i]
+            mean, sure = drawn[c], fixed[c]
             # Max-plus recurrence: an op begins when the op before it on its stage and the op it needs have ended.
-            t = begin[r]
-            if before[i] >= 0:
-                t = end[before[i]]
-            u = needs[i]
+            if p >= 0:
+                for b in range(many):
+                    begins[b] = end[p, b]
+            else:
+                for b in range(many):
+                    begins[b] = begin[r + b]
             if u >= 0:
-                t = max(t, end[u] + hop[i])
-            c, st = cell[i], stage[i]
-            took, more = fixed[c], 0.0
-            if pauses and turn[i] == hit[r, st]:
-                more = added[r, st]
-            if drawn[c] > 0:
-                # ``look_up`` written out where it needs no logarithm: a call would take longer than all the rest.
-                bits, row = op_key(mine, i), which[c]
-                at = (bits + 0.5) / 4294967296.0 * cells
-                k = int(at)
-                if 0 < k < cells - 1:
-                    ratio = even[row, k] + (at - k) * (even[row, k + 1] - even[row, k])
-                else:
-                    ratio = look_up(bits, row, tables, even)
-                ratio = ratio * slow[r, st] + more / drawn[c]
-                # Speculative execution: the copy starts when the op is late, and the earlier end counts.
-                if ratio > late:
-                    again = look_up(op_key(mine, n + i), which[c], tables, even)
-                    again = min(again * slow[(r + 1) % len(slow), st], ratio - late)
-                    ratio = late + again
-                    copied[r, st] += drawn[c] * again
-                    copies += 1
-                more = drawn[c] * ratio
-            work[r, st] += more
-            took += more
-            end[i] = t + took
-            ends[r, st] = end[i]
+                for b in range(many):
+                    begins[b] = max(begins[b], end[u, b] + hop[i])
+            if mean > 0:
+                draw_ratios(keys, i, many, which[c], tables, even, at, took)
+                for b in range(many):
+                    took[b] *= pace[st, b]
+                if pauses:
+                    for b in range(many):
+                        if turn[i] == hit[r + b, st]:
+                            took[b] += added[r + b, st] / mean
+                if late < np.inf:
+                    for b in range(many):
+                        # Speculative execution: the copy starts when the op is late, and the earlier end counts.
+                        if took[b] > late:
+                            again = look_up(op_key(int(keys[b]), n + i), which[c], tables, even)
+                            again = min(again * slow[(r + b + 1) % len(slow), st], took[b] - late)
+                            took[b] = late + again
+                            copied[r + b, st] += mean * again
+                            copies += 1
+                for b in range(many):
+                    took[b] *= mean
+            else:
+                for b in range(many):
+                    took[b] = added[r + b, st] if pauses and turn[i] == hit[r + b, st] else 0.0
+            for b in range(many):
+                drew[st, b] += took[b]
+                end[i, b] = begins[b] + (sure + took[b])
+            last_op[st] = i
+        for b in range(many):
+            for st in range(stages):
+                work[r + b, st] += drew[st, b]
+                ends[r + b, st] = end[last_op[st], b]
     return copies
 
 
@@ -261,7 +302,7 @@ class Gate:
     opens: Callable[[Sequence[Floats]], Floats]
     """Arrivals (replicas × stages) at the last ``past`` meetings, the latest last → when each may go on."""
     past: int = 1
-    counts: Callable[[Floats], float] = np.max
+    counts: Callable[[Floats], float] = np.ndarray.max
     """When a step counts as done, of when the replicas have done it."""
 
 

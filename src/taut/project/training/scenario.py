@@ -272,7 +272,7 @@ class Tier(Strict, frozen=True):
     radix: Some = 0
     """Ports of one of its switches, which is bought whole; 0 to count only ports in use."""
     pj_per_bit: NotNegative | None = None
-    """Energy of moving a bit through this tier and those inside it."""
+    """Energy that devices and hosts spend on a bit whose outermost tier this is, beside what its ports draw."""
 
 
 class Fabric(Strict, frozen=True):
@@ -293,6 +293,8 @@ class Fabric(Strict, frozen=True):
     """Whether a weak cable is taken out, and its flows go over the others."""
     nodes: Some = 0
     """Nodes that scattered ones are drawn from; 0 for as many as the job has."""
+    currency: str = ""
+    """Of the prices of ports; none: that of the scenario. In another one than the scenario's the network has no price."""
     growth: NotNegative = 1.0
     """Share that counts of what transfers take longer than in a replica that is alone; 0 as if others were no further away."""
 

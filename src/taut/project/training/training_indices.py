@@ -14,15 +14,13 @@ from statistics import NormalDist
 import numpy as np
 
 from taut.core.array_types import Floats, Ints
-from taut.core.interval import DRAWS, LEVEL, Z, drawn, estimate, over, share
-from taut.diagnose.job_indices import NORMAL_WIDTH
+from taut.core.interval import DRAWS, FALSE_ALARMS, LEVEL, NORMAL_WIDTH, Z, drawn, estimate, over, share
 from taut.project.noise import Slowness
 from taut.project.pauses import Pauses
 from taut.project.training.failures import JobHistories
 from taut.project.training.grid import Grid, SimulatedStep, Strays, Sync, follow_gates, steps
 from taut.project.training.job_history import DISCARDED, HOLD, PRODUCTIVE, RECOVER, RESTORE, SAVE, SLOW
 from taut.project.workload import Estimate
-from taut.replay.blame import FALSE_ALARMS
 from taut.result import types
 
 # Steps × groups whose making is kept, and the steps that are kept at least and at most: the first ones.

@@ -76,7 +76,7 @@ DONE_NS, READ, MADE, IN_CALL, IN_QUEUE, IN_TOOLS, IN_VAIN, LAST_CALL = range(8)
 PROMPT, GENERATED, SHARE = range(2, 5)
 
 
-@kernel()
+@kernel(inline="always")
 def call_tool(settings: Floats, table: Floats, key: int, draw: int) -> tuple[float, int, int, int]:
     """A tool call with its retries: (ns it takes, 1 if it answered, calls made, calls whose result nobody took)."""
     if chance(key, draw) < settings[TOOL_CACHED]:
@@ -97,7 +97,7 @@ def call_tool(settings: Floats, table: Floats, key: int, draw: int) -> tuple[flo
     return float(total + 1.0), 0, made, discarded  # a nanosecond more: a tool that fails at once has taken some time too
 
 
-@kernel()
+@kernel(inline="always")
 def call_tools(
     settings: Floats, table: Floats, key: int, draw: int, spans: Floats, counts: Floats, inside: int
 ) -> tuple[float, int, int]:
@@ -132,7 +132,7 @@ def call_tools(
     return longest, answered, made
 
 
-@kernel()
+@kernel(inline="always")
 def call_ns(settings: Floats, base: Floats, prompt: float, generated: float, running: int) -> float:
     """Time of a call that begins beside others that run: all prompts are read one after the other, tokens are made together."""
     batch = ceil((running + 1) / settings[REPLICAS])
@@ -142,7 +142,7 @@ def call_ns(settings: Floats, base: Floats, prompt: float, generated: float, run
     return float(batch * read + (generated - 1) * token)
 
 
-@kernel()
+@kernel(inline="always")
 def phase_after(phase: int, turns: int, settings: Floats, sizes: Floats) -> int:
     """The phase after a call that went well, by the turns that are done; calls that generate nothing are left out."""
     if phase <= ACT:
@@ -263,15 +263,31 @@ def simulate(
     pool: Ints,
     when: Floats,
     what: Ints,
+    line: Floats,
+    marks: Ints,
     spans: Floats,
     counts: Floats,
 ) -> int:
-    """Simulate all tasks; returns the calls made, or -1 where there was no room for more."""
+    """Simulate all tasks; returns the calls made, or -1 where there was no room for more.
+
+    Timeouts come a fixed time after their calls, so they wait in a ``line`` (with their ``marks``): most come long after their
+    call has ended, and would fill the heap.
+    """
+    first, end = 0, 0
     total, size, n, r, draw, running, before = len(arrive), 0, 0, 0, 0, 0, 0.0
     # Draws of one event: eight, and those of all attempts of all tools. Every event has its own, used or not.
     stride = int(settings[TOOL_COUNT]) * (4 * int(settings[TOOL_ATTEMPTS]) + 4) + 8
-    while r < total or size > 0:
-        now, event, size = next_event(arrive, r, when, what, size)
+    while r < total or size > 0 or first < end:
+        # As ``next_event`` would order them: events before an arrival of the same time, by their numbers.
+        if (
+            first < end
+            and (r >= total or line[first] <= arrive[r])
+            and (size == 0 or line[first] < when[0] or (line[first] == when[0] and marks[first] < what[0]))
+        ):
+            now, event = line[first], marks[first]
+            first += 1
+        else:
+            now, event, size = next_event(arrive, r, when, what, size)
         if now > settings[UNTIL_NS]:
             break
         # The pool's load is constant between two events; what of that time lies in the window counts.
@@ -355,7 +371,12 @@ def simulate(
                 n += 1
                 if settings[TIMEOUT_NS] > 0:
                     mark = KINDS * (go + total * tasks[go, EPOCH])
-                    size = push(when, what, size, now + settings[TIMEOUT_NS], TIMEOUT + mark)
+                    time, at = now + settings[TIMEOUT_NS], end
+                    while at > first and line[at - 1] == time and marks[at - 1] > TIMEOUT + mark:
+                        line[at], marks[at] = line[at - 1], marks[at - 1]
+                        at -= 1
+                    line[at], marks[at] = time, TIMEOUT + mark
+                    end += 1
         # Free places go to the calls that have waited longest; those given up meanwhile are passed over.
         while pool[0, QUEUED] > 0 and running < settings[PLACES]:
             c = take_first(0, calls, pool)

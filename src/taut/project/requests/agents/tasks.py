@@ -98,7 +98,7 @@ def simulate(s: AgentScenario, tasks: int, seed: int) -> AgentOutcome:
     while True:
         state, sums, counts = np.zeros((count, 11), np.int64), np.zeros((count, 8)), np.zeros(len(COUNTS))
         state[:, at.CALL] = -1
-        heap = 4 * rooms + (s.agents.redos + 4) * count + 16
+        heap = 3 * rooms + (s.agents.redos + 4) * count + 16
         made = at.simulate(
             came,
             key_of(seed, 0xA6E7),
@@ -115,6 +115,8 @@ def simulate(s: AgentScenario, tasks: int, seed: int) -> AgentOutcome:
             np.zeros((1, 3), np.int64),
             np.zeros(heap),
             np.zeros(heap, np.int64),
+            np.zeros(rooms),
+            np.zeros(rooms, np.int64),
             np.zeros(max(s.tools.count, 1)),
             counts,
         )

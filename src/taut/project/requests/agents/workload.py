@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 from msgspec.structs import replace
 
-from taut.control.metastability import fixed_points
+from taut.control.metastability import System
 from taut.project.figures import over, variance_index
 from taut.project.noise import scaled
 from taut.project.requests.agents import task_kernels as at
@@ -61,13 +63,19 @@ def metastable(s: AgentScenario) -> bool | None:
     # The budget is a share of all calls: of those made first it is more.
     share = np.inf if a.retry_budget is None else a.retry_budget
     budget = share / (1 - share) if share < 1 else np.inf
-    points = fixed_points(s.per_s * len(calls), places / call_s, a.call_timeout_s, s.attempts - 1, budget)
-    return sum(point.stable for point in points) > 1
+    return System(s.per_s * len(calls), places / call_s, a.call_timeout_s, s.attempts - 1, budget).stable() > 1
 
 
 def expected_attempts(failure: float, attempts: int) -> float:
     """Mean attempts if each fails with this chance and their number is limited: a geometric sum."""
     return float(attempts) if failure >= 1 else (1 - failure**attempts) / (1 - failure)
+
+
+# Searches ask for the same again, and policies have in common what they are without jitter.
+@lru_cache(maxsize=64)
+def _quick(s: AgentScenario, seed: int) -> AgentOutcome:
+    """A few tasks."""
+    return simulate(s, QUICK, seed)
 
 
 class AgentWorkload(PoolWorkload[AgentScenario]):
@@ -90,11 +98,11 @@ class AgentWorkload(PoolWorkload[AgentScenario]):
     def forecast(self, s: AgentScenario, how: Sampling) -> PoolForecast:
         """The scenario's tasks, and those without jitter."""
         many = max(how.count or 0, TASKS)
-        return forecast_of(s, simulate(s, many, how.seed), simulate(without_jitter(s), QUICK, how.seed))
+        return forecast_of(s, simulate(s, many, how.seed), _quick(without_jitter(s), how.seed))
 
     def sketch(self, s: AgentScenario, how: Sampling) -> PoolForecast:
         """A forecast of fewer tasks."""
-        return forecast_of(s, simulate(s, QUICK, how.seed), simulate(without_jitter(s), QUICK, how.seed))
+        return forecast_of(s, _quick(s, how.seed), _quick(without_jitter(s), how.seed))
 
     def scale_jitter(self, s: AgentScenario, factor: float) -> AgentScenario:
         """Jitter of calls, tools and arrivals."""
@@ -104,7 +112,7 @@ class AgentWorkload(PoolWorkload[AgentScenario]):
 
     def rate(self, s: AgentScenario, how: Sampling) -> float:
         """Tasks done rightly and in time a second."""
-        return simulate(s, QUICK, how.seed).good_share * s.per_s
+        return _quick(s, how.seed).good_share * s.per_s
 
 
 WORKLOAD = AgentWorkload()

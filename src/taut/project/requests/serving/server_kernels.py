@@ -62,14 +62,16 @@ BUSY, EXCESS, DELAYED, COPIES, TURNED_AWAY, LOADED_NS = range(len(COUNTS))
 RANDOM, ROUND_ROBIN, SHORTEST = range(3)
 # Columns of the requests' tokens; fresh are those of the prompt that no cache has.
 PROMPT, FRESH, OUTPUT = range(3)
-# Columns of the copies after those of items: server, prompt tokens to read, tokens so far, tokens made, its twin.
-SERVER, LEFT, CONTEXT, MADE, OTHER = range(4, 9)
+# Columns of the copies after those of items: server, prompt tokens to read, tokens so far, tokens made, its twin, tokens that
+# it is to make.
+SERVER, LEFT, CONTEXT, MADE, OTHER, GOAL = range(4, 10)
 # Columns of the copies' times after those of items: what noise added, most of it in one iteration, time between servers.
 NOISE_NS, WORST_NS, SENT_NS = range(2, 5)
 # Columns of the parts: attempt now, winning copy, newest copy, whether given up.
 ATTEMPT, WINNER, NEWEST, FAILED = range(4)
-# Columns of the servers after those of queues: copies running, tokens held, whether busy, whether it reads prompts only.
+# Columns of the servers after those of queues: copies running, tokens held, whether busy, what of its iteration reads prompts.
 LOADED, HELD, AT_WORK, READS = range(3, 7)
+NOTHING, SOME, ALL = range(3)
 # Columns of the servers' pace: lasting factor, drift now, the iteration at work without noise and with it.
 HABIT, DRIFTED, QUIET_NS, LASTS_NS = range(4)
 
@@ -163,19 +165,20 @@ def begin_iteration(
     chunked = settings[CHUNK] > 0
     if reading > 0 and not chunked:
         decoding, context = 0, 0.0
-    room = reading
-    if chunked:
-        room = max(int(settings[CHUNK]) - decoding, 1)
     tokens, scores = decoding, 0.0
-    for i in range(servers[s, LOADED]):
-        c = slots[s, i]
-        take = min(copies[c, LEFT], room)
-        takes[s, i] = take
-        if take > 0:
-            room -= take
-            tokens += take
-            scores += take * (copies[c, CONTEXT] - copies[c, LEFT] + 0.5 * take)
-    servers[s, READS] = 1 if reading > 0 and not chunked else 0
+    if reading > 0:
+        room = reading
+        if chunked:
+            room = max(int(settings[CHUNK]) - decoding, 1)
+        for i in range(servers[s, LOADED]):
+            c = slots[s, i]
+            take = min(copies[c, LEFT], room)
+            takes[s, i] = take
+            if take > 0:
+                room -= take
+                tokens += take
+                scores += take * (copies[c, CONTEXT] - copies[c, LEFT] + 0.5 * take)
+    servers[s, READS] = NOTHING if reading == 0 else SOME if chunked else ALL
     servers[s, AT_WORK] = 1
     quiet = iteration_ns(base, tokens) + settings[KV_NS] * context + settings[SCORE_NS] * scores
     factor = noise_factor(pace[s, HABIT], tables, key, draw)
@@ -212,36 +215,37 @@ def end_iteration(
 ) -> int:
     """End an iteration of a server: what its copies have made, and which of them leave; returns the heap's size."""
     kept = 0  # copies that stay move to the front of the batch
-    noise = pace[s, LASTS_NS] - pace[s, QUIET_NS]
+    noise, reads = pace[s, LASTS_NS] - pace[s, QUIET_NS], servers[s, READS]
     for i in range(servers[s, LOADED]):
         c = slots[s, i]
-        p = copies[c, OWNER]
-        r = p // fan_out
-        worked = takes[s, i] > 0 or (copies[c, LEFT] == 0 and servers[s, READS] == 0)
         times[c, NOISE_NS] += noise
         times[c, WORST_NS] = max(times[c, WORST_NS], noise)
-        leaves = copies[c, STATE] == DEAD
-        if not leaves and worked:
+        leaves, makes = copies[c, STATE] == DEAD, reads == NOTHING
+        if not leaves and not makes and (takes[s, i] > 0 or (copies[c, LEFT] == 0 and reads == SOME)):
             copies[c, LEFT] -= takes[s, i]
-            if copies[c, LEFT] == 0:
-                copies[c, MADE] += 1
-                copies[c, CONTEXT] += 1
-                ours = wanted(c, copies, parts)
-                if copies[c, MADE] == 1 and ours:
+            makes = copies[c, LEFT] == 0
+        if not leaves and makes:
+            copies[c, MADE] += 1
+            copies[c, CONTEXT] += 1
+            first, last = copies[c, MADE] == 1, copies[c, MADE] >= copies[c, GOAL]
+            # Most tokens are neither: who waits for them need not be asked.
+            if first or last:
+                p, ours = copies[c, OWNER], wanted(c, copies, parts)
+                if first and ours:
                     answered[p, 0], parts[p, WINNER] = now, c
                     cancel(copies[c, OTHER], copies)
-                if copies[c, MADE] >= tokens[r, OUTPUT]:
+                if last:
                     copies[c, STATE] = DONE if ours else DEAD
                     leaves = True
                     if ours:
                         answered[p, 1] = now
-                elif s < settings[READERS]:
-                    copies[c, STATE] = SENDING
-                    leaves = True
-                    times[c, SENT_NS] = settings[HOP_NS] + settings[SEND_NS] * tokens[r, PROMPT]
-                    size = push(when, what, size, now + times[c, SENT_NS], SENT + KINDS * MOST_ATTEMPTS * c)
+            if s < settings[READERS] and not last:
+                copies[c, STATE] = SENDING
+                leaves = True
+                times[c, SENT_NS] = settings[HOP_NS] + settings[SEND_NS] * tokens[copies[c, OWNER] // fan_out, PROMPT]
+                size = push(when, what, size, now + times[c, SENT_NS], SENT + KINDS * MOST_ATTEMPTS * c)
         if leaves:
-            servers[s, HELD] -= tokens[r, PROMPT] + tokens[r, OUTPUT]
+            servers[s, HELD] -= tokens[copies[c, OWNER] // fan_out, PROMPT] + copies[c, GOAL]
         else:
             slots[s, kept] = c
             kept += 1
@@ -285,6 +289,7 @@ def submit(
     r = p // fan_out
     copies[n, OWNER], copies[n, MARK], copies[n, SERVER] = p, parts[p, ATTEMPT], s
     copies[n, LEFT], copies[n, CONTEXT], copies[n, MADE] = tokens[r, FRESH], tokens[r, PROMPT], 0
+    copies[n, GOAL] = tokens[r, OUTPUT]
     if hedge == 1 and lead >= 0:
         copies[n, OTHER], copies[lead, OTHER] = lead, n
     times[n, SUBMITTED], times[n, STARTED] = now, -1.0

@@ -82,7 +82,7 @@ def simulate(s: ServingScenario, requests: int, seed: int, hedge_ns: float = -1.
     drawn = draw(s, count, servers / s.servers, seed)
     parts = count * v.fan_out
     most = parts * (v.retries + 1) * (2 if hedge_ns >= 0 else 1)
-    copies, times = np.full((most, 9), -1, np.int64), np.zeros((most, 5))
+    copies, times = np.full((most, 10), -1, np.int64), np.zeros((most, 5))
     state = np.full((parts, 4), -1, np.int64)
     state[:, [at.ATTEMPT, at.FAILED]] = 0
     answered, counts = np.full((parts, 2), -1.0), np.zeros(len(COUNTS))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 from msgspec.structs import replace
 
@@ -60,8 +62,20 @@ def _terms(o: ServingOutcome) -> dict[str, float]:
 
 def forecast(s: ServingScenario, requests: int, seed: int) -> PoolForecast:
     """Simulate a number of requests, and fewer without jitter."""
+    made, hedge_ns = _quick(s, seed) if requests == QUICK else _simulated(s, requests, seed)
+    return forecast_of(s, made, _quick(without_jitter(s), seed)[0], hedge_ns)
+
+
+# Searches ask for the same again, and policies have in common what they are without jitter.
+@lru_cache(maxsize=64)
+def _quick(s: ServingScenario, seed: int) -> tuple[ServingOutcome, float]:
+    """A few requests, and when another server is asked."""
+    return _simulated(s, QUICK, seed)
+
+
+def _simulated(s: ServingScenario, requests: int, seed: int) -> tuple[ServingOutcome, float]:
     hedge_ns = hedge_ns_of(s, requests // 2, seed)
-    return forecast_of(s, simulate(s, requests, seed, hedge_ns), simulate(without_jitter(s), QUICK, seed), hedge_ns)
+    return simulate(s, requests, seed, hedge_ns), hedge_ns
 
 
 class ServingWorkload(PoolWorkload[ServingScenario]):
@@ -95,7 +109,7 @@ class ServingWorkload(PoolWorkload[ServingScenario]):
 
     def rate(self, s: ServingScenario, how: Sampling) -> float:
         """Answers as promised a second."""
-        return simulate(s, QUICK, how.seed, hedge_ns_of(s, QUICK // 2, how.seed)).good_share * s.per_s
+        return _quick(s, how.seed)[0].good_share * s.per_s
 
 
 WORKLOAD = ServingWorkload()
