@@ -73,7 +73,7 @@ class Bill:
         from taut.ledger.bill.cost_over_time import cost_over_time
         from taut.render.bill_charts import BillPlots
 
-        return BillPlots(self.result, lambda: cost_over_time(self.held, self.booked))
+        return BillPlots(self.result, lambda: cost_over_time(self.held, self.booked, unit=self.result.money_units))
 
     def to_json(self) -> str:
         """The result as JSON text; the same input gives the same bytes."""
@@ -202,7 +202,20 @@ def _energy(held: Table, prices: Prices, found: Opened, period: Period | None, u
     drawn = energy_of(some, prices, found.meters, seconds, steps, unit, places)
     whole = max(float(some.rank_ns.sum(dtype=np.float64)), 1.0)
     undated = [(one.energy, one.wall_ns * len(one.run.ranks) / whole) for one in found.runs if one.energy and not one.run.dated]
+    drawn = _divided(drawn, some, found)
     return replace(drawn, told=beside(drawn.told, undated)) if undated else drawn
+
+
+def _divided(drawn: Energy, held: Table, found: Opened) -> Energy:
+    """With the watts that were fitted to a run's own power; where all held time has its joules from such, no default counts."""
+    fitted = [one for one in found.runs if one.energy and one.energy.watts and one.energy.divided_by == "measured"]
+    said = []
+    for one in fitted:
+        told = one.energy.watts if one.energy else None
+        watts = "/".join(f"{found.value:.0f}" for found in (told.load, told.stall, told.idle)) if told else ""
+        said.append(f"{one.run.name}: measured energy is divided among fates by {watts} W (load, stall, idle), fitted to it")
+    whole = len(fitted) == len(found.runs) and bool((held.joules_by != "").all())
+    return replace(drawn, notes=[*drawn.notes, *said], defaults=[] if whole else drawn.defaults)
 
 
 def _unit(held: Table, found: Opened) -> str:

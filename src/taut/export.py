@@ -14,7 +14,6 @@ from taut.core.array_types import Ints
 from taut.core.errors import UsageError
 from taut.core.tables import NULL, Action, Table
 from taut.graph import Graph
-from taut.ledger.bill.rows import UNIT
 from taut.render.perfetto import Picture, render
 from taut.replay import reference
 from taut.replay.timeline import Change, Timeline, replay
@@ -63,7 +62,7 @@ def focus(bill: StoredBill, out: BinaryIO, version: str = "1.4", *, columnar: bo
     if bill.result.currency is None:
         raise UsageError(f"{bill.folder}: no money to export; make the bill with --prices, --gpu-hour or --focus")
     booked, charges = (bill.booked, bill.charges) if bill.charges is not None else _internal(bill, bill.result.currency)
-    parts = allocated_parts(bill.held, booked, charges)
+    parts = allocated_parts(bill.held, booked, charges, bill.result.money_units)
     render_parts(parts.blocks(), parts.filled, out, version, parquet=columnar)
     return _left_out(bill)
 
@@ -74,7 +73,7 @@ def _internal(bill: StoredBill, currency: str) -> tuple[Table, pa.Table]:
     edges = [None if one is None else _moment_ns(one) for one in (bill.result.period.start, bill.result.period.end)]
     period = None if edges[0] is None or edges[1] is None else Period(edges[0], edges[1])
     try:
-        return internal_charges(bill.booked, currency, period)
+        return internal_charges(bill.booked, currency, period, bill.result.money_units)
     except ValueError as error:
         raise UsageError(f"{bill.folder}: {error}, and FOCUS wants them; make the bill again with --period") from None
 
@@ -86,7 +85,7 @@ def _moment_ns(text: str) -> int:
 def _left_out(bill: StoredBill) -> list[str]:
     """What a bill has and its charges have not."""
     said = []
-    accrued = Decimal(bill.result.accrual.ledger or 0) - Decimal(int(bill.booked.effective.sum())) / UNIT
+    accrued = Decimal(bill.result.accrual.ledger or 0) - Decimal(int(bill.booked.effective.sum())) / bill.result.money_units
     if accrued > 0:
         said.append(f"{accrued:,.2f} {bill.result.currency} were used without a charge: not written")
     booked = set(bill.booked.item.tolist())

@@ -14,6 +14,7 @@ from taut.core.errors import RunError
 from taut.core.folder import read_listed, read_steadily
 from taut.core.tables import Table
 from taut.ledger.bill.categories import ITEMS
+from taut.ledger.bill.exact_parts import UNITS
 from taut.ledger.bill.rows import Booked, Held
 from taut.read.focus.focus_columns import KINDS
 from taut.read.focus.focus_reader import column_type
@@ -55,6 +56,8 @@ def _opened(root: Path, stored: Stored) -> StoredBill:
         result = msgspec.json.decode(stored.result, type=BillResult)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise _damaged(root, str(error)) from None
+    if result.money_units not in UNITS:
+        raise _damaged(root, f"money_units is {result.money_units}, not one of {', '.join(map(str, UNITS))}")
     held, booked = (
         Table(row, read_columns(root, stored.files, name, schema_of(row))) for row, name in ((Held, "held"), (Booked, "booked"))
     )

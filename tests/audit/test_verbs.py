@@ -21,16 +21,19 @@ def taut_(*args: object, **env: str) -> Result:
     return runner.invoke(main, [str(arg) for arg in args], prog_name="taut")
 
 
-def ops(slow_ms: float) -> str:
-    """Four ranks, eight steps: computes of 10 ms and a collective of 1 ms; the last rank is slower by ``slow_ms``."""
+def ops(slow_ms: float, every: int = 1) -> str:
+    """Four ranks, eight steps: computes of 10 ms and a collective of 1 ms; the last rank is slower by ``slow_ms``, or only
+    in every so many steps."""
     lines = ["rank,step,class,start_ms,duration_ms"]
-    took_ms = 11.1 + slow_ms
+    start = 0.0
     for step in range(8):
+        late_ms = slow_ms * (step % every == every - 1)
+        took_ms = 11.1 + late_ms
         for rank in range(4):
-            work = 10 + 0.01 * ((rank * 7 + step * 3) % 5) + slow_ms * (rank == 3)
-            start = step * took_ms
+            work = 10 + 0.01 * ((rank * 7 + step * 3) % 5) + late_ms * (rank == 3)
             lines.append(f"{rank},{step},compute,{start:.3f},{work:.3f}")
             lines.append(f"{rank},{step},all-reduce,{start + work:.3f},{took_ms - work:.3f}")
+        start += took_ms
     return "\n".join(lines) + "\n"
 
 
@@ -138,18 +141,19 @@ def test_a_damaged_log_is_exit_5_and_stops_no_verb(run: Path) -> None:
     assert taut_("audit", "verify").exit_code == 5
     done = taut_("compare", run, run)
     assert done.exit_code == 2
-    done = taut_("project", "--list")
+    done = taut_("export", "--to", "schema", "-o", "schema.json")
     assert done.exit_code == 0
-    (line,) = done.stderr.splitlines()
+    line = done.stderr.splitlines()[-1]
     assert line.startswith("taut: not recorded: taut-runs/audit.db: the audit log is damaged")
 
 
 def test_what_cannot_be_recorded_is_one_line_and_stops_nothing(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    done = taut_("--audit", tmp_path / "file" / "audit.db", "project", "--list")
+    schema = tmp_path / "schema.json"
+    done = taut_("--audit", tmp_path / "file" / "audit.db", "export", "--to", "schema", "-o", schema)
     assert done.exit_code == 0
-    assert done.stdout
-    (line,) = done.stderr.splitlines()
+    assert schema.stat().st_size
+    _, line = done.stderr.splitlines()
     assert line.startswith("taut: not recorded: ")
     assert "TAUT_AUDIT=off" in line
 
@@ -157,7 +161,7 @@ def test_what_cannot_be_recorded_is_one_line_and_stops_nothing(tmp_path: Path) -
 @pytest.mark.parametrize("place", ["before", "behind"])
 def test_the_log_may_lie_elsewhere(tmp_path: Path, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    where, verb = ["--audit", "elsewhere.db"], ["project", "--list"]
+    where, verb = ["--audit", "elsewhere.db"], ["export", "--to", "schema", "-o", "schema.json"]
     assert taut_(*(where + verb if place == "before" else verb + where)).exit_code == 0
     assert answer("audit", "log", "--audit", "elsewhere.db")["size"] == 2
     assert not Path("taut-runs").exists()
@@ -165,7 +169,16 @@ def test_the_log_may_lie_elsewhere(tmp_path: Path, place: str, monkeypatch: pyte
 
 def test_records_are_switched_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert taut_("project", "--list", TAUT_AUDIT="off").exit_code == 0
+    assert taut_("export", "--to", "schema", "-o", "schema.json", TAUT_AUDIT="off").exit_code == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["schema.json"]
+
+
+@pytest.mark.parametrize("verb", [["project", "--list"], ["project", "--show", "gpt-175b"], ["export", "--to", "schema"]])
+def test_a_verb_that_reads_and_writes_nothing_leaves_no_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert taut_(*verb).exit_code == 0
     assert list(tmp_path.iterdir()) == []
 
 
@@ -206,7 +219,7 @@ def test_without_an_expectation_the_finding_gives_one_and_is_named(run: Path) ->
     details = answer("audit", "why", decided(run))["chain"][0]["record"]["details"]
     assert details["expected_from"] == "finding"
     assert 0 < details["expected"]["value"] < 1
-    assert details["expected"]["lo"] is None
+    assert details["expected"]["lo"] < details["expected"]["value"] < details["expected"]["hi"]
 
 
 def test_a_finding_that_is_not_there_is_named(run: Path) -> None:
@@ -225,6 +238,14 @@ def test_a_job_that_is_as_slow_as_before_missed_what_was_expected(run: Path) -> 
     decision = decided(run, "--expect", "60 % ± 15")
     assert taut_("analyze", "ops.csv", "-q", "-o", "later", "--pays", "0.4").exit_code == 0
     assert answer("audit", "outcome", decision, "later")["says"] == "missed"
+
+
+def test_what_is_left_in_every_fourth_step_counts_as_well(run: Path) -> None:
+    decision = decided(run)
+    Path("often.csv").write_text(ops(30, every=4))
+    assert taut_("analyze", "often.csv", "-q", "-o", "often").exit_code == 0
+    told = answer("audit", "outcome", decision, "often")
+    assert told["measured_saving"]["value"] == pytest.approx(1 - (11.1 + 30 / 4) / 41.1, abs=0.01)
 
 
 def test_a_run_of_another_job_is_no_outcome(run: Path) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taut.core.ids import numbered
+from taut.core.ids import dense, distinct, numbered
 
 values = st.sampled_from([-(2**63), -(2**62), -1, 0, 1, 2**31, 2**62, 2**63 - 1])
 
@@ -16,3 +16,11 @@ def test_combinations_are_numbered_in_their_order(rows: list[tuple[int, int, int
     ids, count = numbered(*(np.array(column, dtype=np.int64) for column in zip(*rows, strict=True)))
     ordered = sorted(set(rows))
     assert (ids.tolist(), count) == ([ordered.index(row) for row in rows], len(ordered))
+
+
+@given(st.lists(st.integers(-(1 << 62), 1 << 62) | st.integers(-5, 5)))
+def test_distinct_values_and_which_of_them_each_row_holds(rows: list[int]) -> None:
+    values = np.array(rows, dtype=np.int64)
+    found, ids = dense(values)
+    assert found.tolist() == distinct(values).tolist() == sorted(set(rows))
+    assert found[ids].tolist() == rows

@@ -70,6 +70,11 @@ def test_the_counter_counts_before_samples_and_both_make_the_interval() -> None:
     assert told.sources[2].joules == pytest.approx(700 * seconds)
 
 
+def test_sources_that_agree_leave_no_interval() -> None:
+    told = analyze(sampled(job(), energy_j={0: 400.0, 1: 400.0}, power_w={0: 400.0, 1: 400.0})).result.ledger.energy
+    assert (len(told.sources), told.joules.lo, told.joules.hi) == (2, None, None)
+
+
 def test_ranks_that_nobody_measured_take_the_watts_that_were_given() -> None:
     done = analyze(sampled(job(), power_w={0: 400.0}), prices=Prices(load_w=500, stall_w=500))
     told, seconds = done.result.ledger.energy, done.ledger.total_rank_ns / RANKS / 1e9
@@ -107,3 +112,48 @@ def test_without_sensors_watts_that_were_given_count_as_before() -> None:
     assert done.result.ledger.energy.source == "states"
     assert done.ledger.cells.joules.sum() == pytest.approx(sum(joules(done).values()))
     assert analyze(job()).result.ledger.energy is None
+
+
+def drawn_by_state(watts: dict[str, float], waits: int) -> Analysis:
+    """A job whose ranks wait for one another, each rank in turn longer, sampled exactly."""
+    draw = np.random.default_rng(3)
+    took = (100 * MS * np.clip(draw.normal(1.0, 0.1, (400, 4)), 0.5, 2)).astype(np.int64)
+    took[:, 1] //= waits
+    took[200:, 2] //= waits
+    trace = barriers(took, MS)
+    ledger = analyze(trace).ledger
+    cells = ledger.cells
+    power = np.array([watts[one.power] for one in ledger.categories])[cells.fate]
+    steps = np.unique(cells.step)
+    rows: dict[str, list[object]] = {"time_ns": [], "component": [], "rank": [], "metric": [], "value": []}
+    first = np.array([trace.ops.start_ns[trace.ops.step == step].min() for step in steps.tolist()])
+    edges = np.append(first, trace.ops.end_ns.max())
+    for rank in range(4):
+        mine = cells.rank == rank
+        joules = np.bincount(np.searchsorted(steps, cells.step[mine]), (power * cells.rank_ns)[mine] * 1e-9, len(steps))
+        rows["time_ns"] += edges.tolist()
+        rows["value"] += (1 + np.append(0.0, np.cumsum(joules))).tolist()
+        for key, word in (("component", f"rank {rank}"), ("rank", rank), ("metric", "energy_j")):
+            rows[key] += [word] * len(edges)
+    return analyze(replace(trace, metrics=Table(Metric, rows)))
+
+
+def test_watts_of_states_are_found_in_what_was_measured() -> None:
+    done = drawn_by_state({"load": 610.0, "stall": 390.0, "idle": 120.0}, 2)
+    told = done.result.ledger.energy
+    assert told.divided_by == "measured"
+    assert told.watts.load.value == pytest.approx(610, rel=0.05)
+    assert told.watts.stall.value == pytest.approx(390, rel=0.05)
+    assert told.watts.blocks > 100
+    spent = {one.fate: one.joules / (one.rank_ns * 1e-9) for one in done.ledger.entries() if one.joules}
+    assert spent["productive"] == pytest.approx(610, rel=0.05)
+    waits = [power for fate, power in spent.items() if fate.endswith(" wait")]
+    assert waits == [pytest.approx(390, rel=0.05)] * len(waits)
+    assert waits
+
+
+def test_watts_that_are_not_told_apart_stay_the_default() -> None:
+    """Every block of every rank spends the same share of its time waiting, so that any watts would do."""
+    trace = barriers(np.tile([100 * MS, 100 * MS], (400, 1)), 50 * MS)
+    told = analyze(sampled(trace, power_w={0: 400.0, 1: 400.0})).result.ledger.energy
+    assert (told.divided_by, told.watts.blocks, told.watts.load.value) == ("default", None, 690)

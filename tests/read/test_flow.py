@@ -19,6 +19,7 @@ from taut.core.tables import Trace
 from taut.read import files
 from taut.read.kineto import json_events as kineto_json
 from taut.read.kineto import reader as kineto
+from taut.read.kineto.event_columns import shows_device
 from taut.read.trace import read
 
 Write = Any
@@ -37,7 +38,10 @@ def shrink(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def flowing(data: bytes, piece: int = 100) -> Trace:
-    return kineto.flow(iter([data[at : at + piece] for at in range(0, len(data), piece)]), "t", list)
+    """The trace of a file whose bytes come in pieces, after a first one as large as may be held."""
+    first = kineto.WHOLE_BYTES + 1
+    pieces = [memoryview(data[:first]), *(data[at : at + piece] for at in range(first, len(data), piece))]
+    return kineto.flow(iter(pieces), "t", shows_device(pieces[:1]))
 
 
 def same(a: Trace, b: Trace) -> None:
@@ -168,3 +172,20 @@ def test_more_than_the_cap_is_refused_while_it_flows(tiny: Any, write: Write, mo
     path = write("a.json", job(tiny, device=True))
     with pytest.raises(TooLarge, match="MiB when read"):
         read([path])
+
+
+@pytest.mark.parametrize("claim", ["all of it", "the last of two parts", "nothing"])
+def test_a_held_file_is_read_whole_whatever_gzip_claims(tmp_path: Path, claim: str) -> None:
+    content = bytes(range(256)) * 2048
+    cut = 300_000 if claim == "the last of two parts" else len(content)
+    packed = b"".join(gzip.compress(part) for part in (content[:cut], content[cut:]) if part)
+    path = tmp_path / "a.gz"
+    path.write_bytes(packed + (bytes(4) if claim == "nothing" else b""))  # padding, which is allowed
+    assert [bytes(member.front(1 << 20)) for member in files.members(str(path))] == [content]
+
+
+def test_no_more_is_held_than_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(bytes(200_000))
+    for member in files.members(str(path)):
+        assert (len(member.front(150_000)), sum(map(len, member.chunks()))) == (150_000, 50_000)

@@ -83,6 +83,14 @@ def test_what_inflates_like_no_table_is_refused_before_it_does(column: Any) -> N
         open_table(data, "t").read(["a"])
 
 
+def test_many_columns_of_the_same_cells_are_an_ordinary_table() -> None:
+    """A month of hourly charges of 60 hosts, as pyarrow writes it: nearly every column says the same in each row."""
+    rows, names = 43_500, [f"c{i}" for i in range(60)]
+    data = parquet({name: repeated("EUR", rows) for name in names})
+    assert len(data) * 200 < rows * len(names) * 8
+    assert open_table(data, "t").read(names).num_rows == rows
+
+
 def test_texts_that_repeat_the_one_before_are_counted_as_long_as_they_may_be() -> None:
     texts = ["a" * 100_000 + str(i) for i in range(500)]
     data = parquet({"a": texts}, compression="zstd", use_dictionary=False, column_encoding={"a": "DELTA_BYTE_ARRAY"})

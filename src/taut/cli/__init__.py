@@ -275,6 +275,8 @@ def _failures(failing: list[tuple[Finding, float]], fail_on: float | None) -> li
 
 def _hints(result: AnalysisResult, run: Path | None, carbon: bool = False) -> list[str]:
     """What is missing, and as the last line what to do next."""
+    from taut.render.remedy_lines import remedy_lines
+
     lines = [] if run is None else [f"written: {run}"]
     if result.ledger is None:
         return [*lines, "next: taut analyze LOGS TRACES, to see where the time of a traced attempt went"]
@@ -284,6 +286,9 @@ def _hints(result: AnalysisResult, run: Path | None, carbon: bool = False) -> li
             return [*lines, how, "next: taut analyze FOLDER/plugins/profile/TIME"]
         how = "one rank tells no culprit; how to record all ranks: taut analyze --help, at its end, or docs/recording.md"
         return [*lines, how, "next: taut analyze traces/"]
+    # Without a run folder, the next command is one that makes it.
+    where, before = (shlex.quote(str(run)), "") if run is not None else ("RUN", "the same with -o RUN, then ")
+    lines += remedy_lines(result, where, before)
     if result.ledger.energy is None or result.ledger.energy.joules is None:
         lines += ["energy is null: no power was measured beside the traces; --power 700,450,120 gives it"] if carbon else []
     if result.ledger.currency is None:
@@ -294,8 +299,6 @@ def _hints(result: AnalysisResult, run: Path | None, carbon: bool = False) -> li
 
         stopped = listed([who(result, rank).removeprefix("rank ") for rank in result.findings[0].ranks])
         return [*lines, f"next: stacks and logs of rank {stopped} (py-spy dump), then what its host says"]
-    # Without a run folder, the next command is one that makes it.
-    where, before = (shlex.quote(str(run)), "") if run is not None else ("RUN", "the same with -o RUN, then ")
     if result.verdict.kind == "control" and result.control is not None:
         taken = [one.zone.rank_ns if one.zone else -1 for one in result.control.relations]
         worst = taken.index(max(taken))

@@ -26,6 +26,8 @@ PATIENCE_S = 5.0
 FAILED, USAGE, FINDINGS, INTERRUPTED = 1, 2, 3, 130
 LONGEST = 600
 """Characters of a line on stderr: more is a value that somebody made long."""
+ARGUMENTS = "taut.arguments"
+"""Key of the context's notes: the words of the command line."""
 Result = TypeVar("Result")
 
 
@@ -87,7 +89,12 @@ def print_object(result: object) -> None:
     """A result as one JSON object in UTF-8."""
     from taut.core.json_text import json_text
 
-    write_out(f"{json_text(result)}\n".encode())
+    data = f"{json_text(result)}\n".encode()
+    write_out(data)
+    if (done := _watched.get()) is not None:
+        import hashlib
+
+        done.printed = hashlib.sha256(data).hexdigest()
 
 
 def show(render: Callable[[Result, Screen], str], result: Result) -> None:
@@ -145,6 +152,8 @@ class Watched:
 
     kept: list[Path] = field(default_factory=list)
     """Where answers were kept."""
+    printed: str | None = None
+    """SHA-256 of the JSON object on standard output; None of screens, which differ between terminals."""
 
 
 _watched: ContextVar[Watched | None] = ContextVar("watched verb", default=None)

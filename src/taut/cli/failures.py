@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 import click
 
-from taut.cli.common import FAILED, INTERRUPTED, USAGE, forget_output, reason, say
+from taut.cli.common import ARGUMENTS, FAILED, INTERRUPTED, USAGE, forget_output, reason, say
 from taut.core import memory, signals
 from taut.core.errors import TautError
 
@@ -44,8 +44,11 @@ class Commands(click.Group):
         **extra: Any,  # noqa: ANN401
     ) -> click.Context:
         """Parse; ``--help`` prints here."""
+        given = list(args)  # parsing takes it apart
         with _wrapped():
-            return super().make_context(info_name, args, parent, **extra)
+            context = super().make_context(info_name, args, parent, **extra)
+        context.meta[ARGUMENTS] = given
+        return context
 
     def invoke(self, ctx: click.Context) -> object:
         """Run a verb, unless it could only crash."""

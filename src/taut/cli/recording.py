@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import click
 
 from taut import __version__
-from taut.cli.common import FAILED, FINDINGS, reason, say, watched
+from taut.cli.common import ARGUMENTS, FAILED, FINDINGS, Watched, reason, say, watched
 from taut.cli.options import Target
 from taut.core import seen_inputs
 from taut.core.errors import TautError
@@ -75,20 +75,20 @@ def _recorded(verb: Callable[..., object]) -> Callable[..., object]:
                 answer = verb(*args, **options)
             except click.exceptions.Exit as ended:
                 if ended.exit_code in ANSWERED:
-                    _try(context, options, seen, done.kept, ended.exit_code)
+                    _try(context, options, seen, done, ended.exit_code)
                 raise
-        _try(context, options, seen, done.kept, 0)
+        _try(context, options, seen, done, 0)
         return answer
 
     return run
 
 
-def _try(
-    context: click.Context, options: dict[str, Value], seen: Sequence[seen_inputs.Seen], kept: Sequence[Path], code: int
-) -> None:
-    """Record, or say why not."""
+def _try(context: click.Context, options: dict[str, Value], seen: Sequence[seen_inputs.Seen], done: Watched, code: int) -> None:
+    """Record, or say why not; a verb that only prints what ships with taut leaves nothing."""
+    if not (seen or done.kept or _given(context, options)):
+        return
     try:
-        _record(context, options, seen, kept, code)
+        _record(context, options, seen, done, code)
     except Exception as error:
         if os.environ.get("TAUT_DEBUG"):
             raise
@@ -96,14 +96,15 @@ def _try(
 
 
 def _record(
-    context: click.Context, options: dict[str, Value], seen: Sequence[seen_inputs.Seen], kept: Sequence[Path], code: int
+    context: click.Context, options: dict[str, Value], seen: Sequence[seen_inputs.Seen], done: Watched, code: int
 ) -> None:
     from taut.audit.log import open_log
-    from taut.audit.record import VERB
+    from taut.audit.record import VERB, Text
     from taut.core.folder import PROOF, is_run_folder
     from taut.core.whole_file import whole_file
 
-    written = [*kept, *(Path(path) for path in _paths(context, options, outputs=True) if Path(path) not in kept)]
+    given = map(Path, _paths(context, options, outputs=True))
+    written = [*done.kept, *(path for path in given if path not in done.kept)]
     runs = [path for path in written if is_run_folder(path)]
     details: dict[str, Detail] = {
         "verb": " ".join(context.command_path.split()[1:]),
@@ -114,6 +115,8 @@ def _record(
         "outputs": [_output(path) for path in written if path.exists()],
         "seed": None if options.get("seed") is None else str(options["seed"]),
         "code": code,
+        "arguments": [Text(word) for word in context.meta.get(ARGUMENTS, ())],
+        "printed": done.printed,
     }
     with open_log(log_path(context), __version__, create=True) as log:
         appended = log.append(VERB, details, key=_key() if runs else None)
@@ -136,13 +139,23 @@ def _key() -> Ed25519PrivateKey | None:
         return None
 
 
+def _given(context: click.Context, options: dict[str, Value]) -> bool:
+    """Whether a verb was given anything to read, standard input among it, or a file to write."""
+    return any(_places(context, options, outputs=False)) or any(_paths(context, options, outputs=True))
+
+
 def _paths(context: click.Context, options: dict[str, Value], outputs: bool) -> Iterator[str]:
+    """Files and folders that a verb was given to read, or to write."""
+    return (place for place in _places(context, options, outputs) if place != "-")
+
+
+def _places(context: click.Context, options: dict[str, Value], outputs: bool) -> Iterator[str]:
     """What a verb was given to read, or to write, judged by the types of its options."""
     for param in context.command.params:
         if isinstance(param.type, click.Path) and isinstance(param.type, Target) == outputs:
             given = options.get(param.name or "")
             values = given if isinstance(given, (list, tuple)) else [given]
-            yield from (value for value in values if isinstance(value, str) and value != "-")
+            yield from (value for value in values if isinstance(value, str))
 
 
 def _settings(context: click.Context, options: dict[str, Value]) -> dict[str, Detail]:
@@ -171,7 +184,7 @@ def _input(path: str) -> dict[str, Detail]:
 
     place = Path(path)
     what = "run" if is_run_folder(place) else "file" if place.is_file() else "folder" if place.is_dir() else "name"
-    digest = sealed(place)[RUN] if what == "run" else _sha256(place) if what == "file" else None
+    digest = sealed(place)[RUN] if what == "run" else file_digest(place) if what == "file" else None
     return {"name": Text(path), "what": what, "sha256": digest}
 
 
@@ -192,10 +205,10 @@ def _output(path: Path) -> dict[str, Detail]:
     from taut.core.folder import is_run_folder, sealed
 
     files: dict[str, Detail] = dict(sealed(path)) if is_run_folder(path) else {}
-    return {"name": Text(str(path)), "files": files} if files else {"name": Text(str(path)), "sha256": _sha256(path)}
+    return {"name": Text(str(path)), "files": files} if files else {"name": Text(str(path)), "sha256": file_digest(path)}
 
 
-def _sha256(path: Path) -> str | None:
+def file_digest(path: Path) -> str | None:
     """Of a file that is not too large; None of what is unknown."""
     import hashlib
 

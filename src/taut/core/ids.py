@@ -52,10 +52,20 @@ def distinct(values: Indices) -> Ints:
         return np.zeros(0, dtype=np.int64)
     low, high = int(values.min()), int(values.max())
     if high - low > 16 * len(values) + 1024:
-        return np.unique(values)
+        ordered: Ints = np.sort(values).astype(np.int64, copy=False)
+        begins: Mask = np.append(True, ordered[1:] != ordered[:-1])
+        return ordered[begins]
     present = np.zeros(high - low + 1, dtype=bool)
     present[values - low] = True
     return np.flatnonzero(present) + low
+
+
+def dense(values: Indices) -> tuple[Ints, Ints]:
+    """The distinct values of an integer column, ascending, and for each row which of them it holds."""
+    ids, count = numbered(values)
+    found = np.zeros(count, dtype=np.int64)
+    found[ids] = values
+    return found, ids
 
 
 def occurrence(*keys: Indices | Mask) -> Ints:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import time
 from collections.abc import Sequence
@@ -28,6 +29,9 @@ _DEVICE = click.option(
     help="cpu, or cuda: all ranks on one GPU, without root (docs/lab.md).",
 )
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print the rows and their summary as one JSON object.")
+
+DECIDED = ("slow", "link", "stall", "checkpoint", "loader", "drift")
+"""Faults of ``lab decide``."""
 
 
 class _About(TypedDict):
@@ -179,6 +183,34 @@ def control(output: str, experiments: tuple[str, ...], seed: int, short: bool) -
             click.echo(report, err=True)
     if rows:
         show(rows, Console())
+
+
+@lab.command(short_help="Mend real faults, and hold what was expected against what came of it.")
+@click.option(
+    "-o", "--output", type=click.Path(file_okay=False), required=True, help="Folder for jobs, runs and their audit log."
+)
+@click.option("--faults", default=",".join(DECIDED), show_default=True, help="Faults, with commas between them.")
+@click.option("--job", default="ddp", show_default=True, help="ddp, fsdp, tp-fsdp, pipeline or hsdp.")
+@_SEED
+@click.option("--steps", type=click.IntRange(1, 1_000_000), default=30, show_default=True, help="Steps of each recorded part.")
+@_JSON
+def decide(output: str, faults: str, job: str, seed: int, steps: int, as_json: bool) -> None:
+    """Run a job with a fault, decide on its first finding, run the job mended, and say whether the expected saving came true.
+
+    The decision expects what the finding says that its repair saves. Everything is recorded in DIR/taut-runs/audit.db as
+    taut analyze, audit decide and audit outcome record it; taut audit log and why show it, and audit verify checks it.
+    """
+    from taut.lab.decision_lab import chains, decide_all, show
+
+    rows = []
+    for row in decide_all(chains(Path(output), faults.split(","), job, seed, steps)):
+        rows.append(row)
+        click.echo(f"{row.fault}: {row.says}", err=True)
+    if as_json:
+        click.echo(f"{json_text({'rows': rows})}\n".encode(), nl=False)
+    else:
+        show(rows)
+    click.echo(f"next: taut audit log --audit {shlex.quote(str(Path(output, 'taut-runs', 'audit.db')))}", err=True)
 
 
 def _run_all(specs: Sequence[Spec]) -> list[Row]:

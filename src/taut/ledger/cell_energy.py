@@ -1,13 +1,15 @@
 """Joules of the ledger's cells: what was measured beside the run, step by step, divided among the fates of the step.
 
 Samples come ten times a second, or once; fates take milliseconds. So a step's measured joules go to its fates in proportion
-to watts of their state × time: the sums are the measured ones, the division is a model's.
+to watts of their state × time: the sums are the measured ones, the division is a model's. Its watts are those that the job's
+own accelerators drew in each state, where that can be told.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
@@ -17,10 +19,18 @@ from taut.core.prices import Prices
 from taut.diagnose.metric_steps import extent
 from taut.graph import Graph
 from taut.ledger.bill.meters import SOURCES, Meter, Metered, Source, metered
+from taut.ledger.bill.sources import STATES as MODEL
 from taut.ledger.bill.sources import Joules, best, filled
+from taut.ledger.fitted_watts import STATES, Drawn, Fit, fit_watts
 from taut.ledger.state_power import split_watts
 from taut.read.metrics.rank_metrics import host_in
-from taut.result.types import LedgerEnergy
+from taut.result.types import Estimate, LedgerEnergy, StateWatts
+
+OWN: tuple[Source, ...] = ("counter", "samples")
+"""Sources that are the accelerator's own: a node's share tells nothing of a rank's states."""
+Z = 1.96
+"""Standard errors to each side of an interval of 95 %."""
+_Of: TypeAlias = tuple[Metered, list[int]]
 
 
 @dataclass(frozen=True)
@@ -45,39 +55,78 @@ def cell_energy(
     """
     watts, given = split_watts(prices)
     took_s = rank_ns.astype(np.float64) * 1e-9
-    ratios: Floats = took_s * np.array([watts[one] for one in power], np.float64)[fate]
-    places = len(graph.ranks) * len(graph.steps)
-    seconds, weight = weighed(place, took_s, places), weighed(place, ratios, places)
-    found = _measured(graph, seconds, prices.host_w or 0.0)
+    places, state = len(graph.ranks) * len(graph.steps), np.array([STATES.index(one) for one in power], np.int64)[fate]
+    each: Floats = weighed(place * len(STATES) + state, took_s, places * len(STATES)).reshape(places, len(STATES))
+    seconds, modelled = each.sum(axis=1), each @ _by_state(watts)
+    meters = _meters(graph)
+    found = _measured(graph, meters, seconds, prices.host_w or 0.0)
     if not found and not given:
         return None
-    pieces = best(seconds, found, weight if given else np.where(seconds > 0, np.nan, 0.0))
+    pieces = best(seconds, found, modelled if given else np.where(seconds > 0, np.nan, 0.0))
+    fit = _fitted(graph, meters, each, pieces, watts)
+    used = watts if fit is None else watts | fit.watts
+    weight = each @ _by_state(used)
     if not given:
         pieces = filled(pieces, seconds, weight)
+    ratios = took_s * _by_state(used)[state]
     # A place whose fates draw nothing by the model is divided by time.
     share = np.where(weight[place] > 0, ratios / np.where(weight > 0, weight, 1)[place],
                      took_s / np.where(seconds > 0, seconds, 1)[place])  # fmt: skip
-    return CellEnergy(pieces.joules[place] * share, _result(pieces, given))
+    return CellEnergy(pieces.joules[place] * share, _result(pieces, given, used, fit))
 
 
-def _result(pieces: Joules, given: bool) -> LedgerEnergy:
+def _by_state(watts: Mapping[str, float]) -> Floats:
+    return np.array([watts[one] for one in STATES], np.float64)
+
+
+def _fitted(graph: Graph, meters: Sequence[_Of], each: Floats, pieces: Joules, watts: dict[str, float]) -> Fit | None:
+    """Watts of the states by the accelerators' own sensors; None where these do not tell."""
+    own = [meter for one, _ in meters for source, meter in one.meters.items() if source in OWN]
+    if not own or pieces.source not in OWN or any(one.name not in OWN for one in pieces.sources if one.name != MODEL):
+        return None
+    shape = len(graph.ranks), len(graph.steps)
+    apart_s = float(np.median([np.median(np.diff(meter.time_ns)) for meter in own])) / 1e9
+    return fit_watts(
+        Drawn(
+            each.reshape(*shape, len(STATES)), pieces.joules.reshape(shape), pieces.measured.reshape(shape), apart_s
+        ), watts,
+    )  # fmt: skip
+
+
+def _result(pieces: Joules, given: bool, used: Mapping[str, float], fit: Fit | None) -> LedgerEnergy:
     return LedgerEnergy(
         joules=pieces.total,
         source=pieces.source,
         coverage=pieces.coverage,
         sources=list(pieces.sources),
-        divided_by="given" if given else "default",
+        divided_by="measured" if fit is not None else "given" if given else "default",
+        watts=_told(used, fit),
     )
 
 
-def _measured(graph: Graph, seconds: Floats, host_w: float) -> dict[Source, tuple[Floats, Floats]]:
-    """Joules and known seconds of every rank in every window, by source; empty without metrics, or without times."""
+def _told(used: Mapping[str, float], fit: Fit | None) -> StateWatts:
+    """The watts that divide, with intervals where they were fitted."""
+    off = {} if fit is None else {state: Z * error for state, error in fit.error_w.items()}
+    load, stall, idle = (
+        Estimate(value=used[one], lo=max(used[one] - off[one], 0.0), hi=used[one] + off[one])
+        if one in off else Estimate(value=used[one])
+        for one in STATES
+    )  # fmt: skip
+    return StateWatts(load=load, stall=stall, idle=idle, blocks=None if fit is None else fit.blocks)
+
+
+def _meters(graph: Graph) -> list[_Of]:
+    """Meters with the ranks (by their place) that they are of; none without metrics, or without times."""
     table = graph.trace.metrics
     if not len(table) or (graph.trace.relative and not len(graph.trace.marks)):
-        return {}
+        return []
+    return [(one, of) for one in metered(table) if (of := _ranks(graph, one))]
+
+
+def _measured(graph: Graph, there: Sequence[_Of], seconds: Floats, host_w: float) -> dict[Source, tuple[Floats, Floats]]:
+    """Joules and known seconds of every rank in every window, by source; empty without meters."""
     ranks, windows = len(graph.ranks), len(graph.steps)
     out: dict[Source, tuple[Floats, Floats]] = {}
-    there = [(one, of) for one in metered(table) if (of := _ranks(graph, one))]
     start, end = _windows(graph) if there else (graph.steps, graph.steps)
     took = seconds.reshape(ranks, windows)
     for one, of in there:

@@ -165,22 +165,33 @@ def containing(group: Ints, start: Ints, end: Ints, in_group: Ints, at: Ints) ->
     found = np.full(queries, -1, dtype=np.int64)
     if not n or not queries:
         return found
-    both_group, both_at = np.concatenate([group, in_group]), np.concatenate([start, at])
-    inner_last = np.concatenate([-end, np.full(queries, np.iinfo(np.int64).max)])
-    order = np.lexsort((inner_last, both_at, both_group))
-    is_interval = order < n
-    intervals = order[is_interval]
-    rank = np.cumsum(is_interval) - 1
-    place = np.empty(queries, dtype=np.int64)
-    place[order[~is_interval] - n] = rank[~is_interval]
+    intervals = np.lexsort((-end, start, group))
+    group, start, end = group[intervals], start[intervals], end[intervals]
+    first, last = _last_begun(group, start, in_group, at)
+    left = np.flatnonzero(last >= first)
     # Walking back passes siblings that ended earlier; deeper nesting than this does not occur around a launch.
     for _ in range(8):
-        candidate = intervals[np.maximum(place, 0)]
-        fits = (found < 0) & (place >= 0) & (group[candidate] == in_group) & (start[candidate] <= at)
-        fits &= end[candidate] >= at
-        found[fits] = candidate[fits]
-        place -= 1
+        fits = end[last[left]] >= at[left]
+        found[left[fits]] = intervals[last[left[fits]]]
+        last[left] -= 1
+        left = left[~fits & (last[left] >= first[left])]
     return found
+
+
+def _last_begun(group: Ints, start: Ints, in_group: Ints, at: Ints) -> tuple[Ints, Ints]:
+    """For each query (in_group, at) its group's first interval, and the last that began by then; that is before it if none did.
+
+    Intervals are in order of group and start.
+    """
+    first, last = np.zeros(len(at), dtype=np.int64), np.full(len(at), -1, dtype=np.int64)
+    begins = np.flatnonzero(np.append(True, group[1:] != group[:-1]))
+    order = np.argsort(in_group, kind="stable")
+    low, high = (np.searchsorted(in_group[order], group[begins], side).tolist() for side in ("left", "right"))
+    for begin, stop, a, b in zip(begins.tolist(), np.append(begins[1:], len(group)).tolist(), low, high, strict=True):
+        rows = order[a:b]
+        first[rows] = begin
+        last[rows] = begin + np.searchsorted(start[begin:stop], at[rows], "right") - 1
+    return first, last
 
 
 def serialise(lane: Ints, start: Ints, end: Ints, lanes: Codes) -> tuple[Ints, Ints, dict[str, int]]:
@@ -209,15 +220,26 @@ def _spill(lane: Ints, start: Ints, end: Ints, order: Ints, crowded: Ints, lanes
     sorted_lane = lane[order]
     for code in crowded.tolist():
         rows = order[np.searchsorted(sorted_lane, code, "left") : np.searchsorted(sorted_lane, code, "right")]
-        track = _tracks(start[rows].tolist(), end[rows].tolist())
+        track = _tracks(start[rows], end[rows])
         spilled = np.flatnonzero(track)
         lane[rows[spilled]] = lanes.of(f"{names[code]}/{track[i]}" for i in spilled.tolist())
         moved += len(spilled)
     return moved
 
 
-def _tracks(start: list[int], end: list[int]) -> list[int]:
+def _tracks(start: Ints, end: Ints) -> Ints:
     """The lowest free track for each interval, in order of start."""
+    # What begins when all before it have ended finds every track free; only intervals that touch others are walked through.
+    begins = np.flatnonzero(np.append(True, start[1:] >= np.maximum.accumulate(end)[:-1]))
+    size = np.diff(np.append(begins, len(start)))
+    rows = np.flatnonzero(np.repeat(size > 1, size))
+    track = np.zeros(len(start), dtype=np.int64)
+    track[rows] = _walked(start[rows].tolist(), end[rows].tolist())
+    return track
+
+
+def _walked(start: list[int], end: list[int]) -> list[int]:
+    """The same, one interval after the other."""
     busy: list[tuple[int, int]] = []
     free: list[int] = []
     tracks: list[int] = []

@@ -58,20 +58,46 @@ class Member(Struct):
     stream: IO[bytes]
     path: str | None = None
     """Where it lies on disk as it is, neither compressed nor inside an archive."""
+    size: int = 0
+    """How many bytes it claims to have; 0 where nothing tells."""
 
     @property
     def name(self) -> str:
         """The base name, without the compression suffix."""
         return re.split(r"[/\\:]", self.label)[-1].removesuffix(".gz")
 
-    def chunks(self, step: int = CHUNK_BYTES) -> Iterator[bytes]:
-        """Its bytes as they come, for a reader that does not hold them."""
-        size = 0
+    def front(self, most: int) -> memoryview:
+        """Its first bytes, up to so many, for a reader that holds them; ``chunks`` has the rest.
+
+        They are read into memory of numpy's, which asks the system for large pages: to touch every small page of a growing
+        buffer takes as long as to inflate what is put there.
+        """
+        stream = self.stream
+        if len(self.head) < HEAD_BYTES - len(windows_text.BOM) or not isinstance(stream, io.BufferedIOBase):
+            return memoryview(b"".join(self.chunks()))
+        import numpy as np  # what lists and names files starts without it
+
+        # One byte more than it claims, so that a full room shows a wrong claim.
+        room, size = np.empty(min(self.size + 1, most) if self.size else most, dtype=np.uint8), 0
+        while found := stream.readinto(room.data[size : size + CHUNK_BYTES]):
+            size += found
+            self._check(size)
+            if size == len(room) < most:
+                filled, room = room, np.empty(most, dtype=np.uint8)
+                room[:size] = filled
+        return room.data[:size]
+
+    def chunks(self, step: int = CHUNK_BYTES, already: int = 0) -> Iterator[bytes]:
+        """Its bytes as they come, for a reader that does not hold them, after those that were read ``already``."""
+        size = already
         while chunk := self.stream.read(step):
             size += len(chunk)
-            if size > SIZE_BYTES:
-                raise TooLarge(self.label, f"more than {SIZE_BYTES >> 20:,} MiB when read", "profile fewer steps")
+            self._check(size)
             yield chunk
+
+    def _check(self, size: int) -> None:
+        if size > SIZE_BYTES:
+            raise TooLarge(self.label, f"more than {SIZE_BYTES >> 20:,} MiB when read", "profile fewer steps")
 
     def samples(self) -> list[bytes]:
         """Some bytes from all over it, where it is a file that can be read anywhere; else none."""
@@ -271,12 +297,13 @@ def peek(stream: IO[bytes]) -> bytes:
     return head
 
 
-def _unwrap(stream: IO[bytes], label: str, archive: bool, path: str | None = None) -> Iterator[Member]:
-    """Look through at most two layers of gzip and one of tar, going by content."""
+def _unwrap(stream: IO[bytes], label: str, archive: bool, path: str | None = None, size: int = 0) -> Iterator[Member]:
+    """Look through at most two layers of gzip and one of tar, going by content; ``size`` is that of a member of an archive."""
+    size = size_of(path) if path else size
     for _ in range(2):
         if peek(stream)[:2] != b"\x1f\x8b":
             break
-        stream, path = _buffered(Inflating(stream, label)), None
+        stream, path, size = _buffered(Inflating(stream, label)), None, _claimed(path) if path else 0
     head = peek(stream)
     if head[257:262] == b"ustar":
         if archive:
@@ -291,7 +318,19 @@ def _unwrap(stream: IO[bytes], label: str, archive: bool, path: str | None = Non
     elif head[:3] == windows_text.BOM:
         yield Member(label, _without_bom(stream), stream)
     else:
-        yield Member(label, head, stream, path)
+        yield Member(label, head, stream, path, size)
+
+
+def _claimed(path: str) -> int:
+    """The bytes that a gzip file claims to inflate to, in its last four; 0 if they cannot be read."""
+    if not os.path.isfile(path):  # a pipe opened anew might wait for ever
+        return 0
+    try:
+        with open(path, "rb") as stream:
+            stream.seek(-4, os.SEEK_END)
+            return int.from_bytes(stream.read(4), "little")
+    except OSError:  # shorter than that
+        return 0
 
 
 def _without_bom(stream: IO[bytes]) -> bytes:
@@ -313,7 +352,7 @@ def _tar(stream: IO[bytes], label: str) -> Iterator[Member]:
                 continue
             inner = tar.extractfile(entry)
             if inner is not None:
-                yield from _unwrap(_buffered(inner), f"{label}:{as_text(name)}", archive=False)
+                yield from _unwrap(_buffered(inner), f"{label}:{as_text(name)}", archive=False, size=entry.size)
 
 
 class _Once:

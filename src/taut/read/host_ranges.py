@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from taut.core.array_types import Ints
+from taut.core.ids import dense
 from taut.core.tables import HostRange, Table
 
 MOST_RANGES = 100_000
@@ -25,10 +26,10 @@ def range_name(name: str) -> str:
 
 def host_ranges(names: Sequence[str], name: Ints, start: Ints, end: Ints, marks: Table) -> Table:
     """Ranges of one rank that are no steps; ``names`` are what the codes in ``name`` stand for."""
-    used, inverse = np.unique(name, return_inverse=True)
+    used, ids = dense(name)
     words = np.array([range_name(names[code]) for code in used.tolist()], dtype=object)
     rows = np.flatnonzero((end > start) & ~np.isin(start, marks.start_ns))
     if len(rows) > MOST_RANGES:
         rows = np.sort(rows[np.argsort(start[rows] - end[rows], kind="stable")[:MOST_RANGES]])
-    columns = {"name": words[inverse[rows]], "start_ns": start[rows], "end_ns": end[rows]}
+    columns = {"name": words[ids[rows]], "start_ns": start[rows], "end_ns": end[rows]}
     return Table(HostRange, columns if len(rows) else {}, len(rows))

@@ -20,6 +20,8 @@ def integer(value: object, default: int = -1) -> int:
     """A whole number out of a number or a string of digits, if it fits 64 bits."""
     if value is None:
         return default
+    if type(value) is int:  # what nearly all fields hold
+        return value if -(2**63) < value < 2**63 else default
     if isinstance(value, str) and value[:20].strip().removeprefix("-").isdecimal():
         value = int(value[:20])
     if isinstance(value, bool) or not isinstance(value, int | float):

@@ -11,6 +11,7 @@ import numpy as np
 
 from taut.core.array_types import Column, Ints, Mask
 from taut.core.device_words import LAUNCHES, on_device
+from taut.core.ids import dense
 from taut.core.tables import NULL, Kind, Op, Table, Verb
 from taut.read.columns import Codes, serialise
 from taut.read.limits import RANKS
@@ -133,8 +134,8 @@ def _first_of_interval(columns: dict[str, Ints]) -> Ints:
 
 def coded(codes: Codes, keys: Ints, text: Callable[[int], str]) -> Ints:
     """Codes of the texts that stand for some keys; each text is made once."""
-    used, inverse = np.unique(keys, return_inverse=True)
-    return np.append(codes.of(map(text, used.tolist())), NULL)[inverse]
+    used, ids = dense(keys)
+    return codes.of(map(text, used.tolist()))[ids]
 
 
 def steps_at(at: Ints, marks: Table) -> Ints:
@@ -175,5 +176,6 @@ def issuer(calls: Ints, work: Ints) -> Ints:
     if not len(calls):
         return np.full(len(work), -1, dtype=np.int64)
     order = np.argsort(calls, kind="stable")
-    at = np.minimum(np.searchsorted(calls[order], work, "left"), len(calls) - 1)
-    return np.where((calls[order][at] == work) & (work > 0), order[at], -1)
+    ordered = calls[order]
+    at = np.minimum(np.searchsorted(ordered, work, "left"), len(calls) - 1)
+    return np.where((ordered[at] == work) & (work > 0), order[at], -1)

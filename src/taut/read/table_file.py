@@ -36,6 +36,10 @@ FOOTER_BYTES, FOOTER_SHARE = 1 << 20, 16
 LISTED = 100_000
 # A table may inflate to this, whatever its size on disk; beyond that the ratio counts.
 FREE_BYTES = 16 << 20
+# Beside that, the cells of so many rows: of codes and runs hourly rows are a hundred times as short on disk …
+FREE_ROWS = 1_000_000
+# … but no more than this, however many columns there are.
+MOST_FREE_BYTES = 1 << 30
 # Bytes of the shortest page, its header included.
 LEAST_PAGE = 8
 # No text of a table is longer.
@@ -204,9 +208,10 @@ class ParquetTable:
     def _check_size(self, wanted: Sequence[str]) -> list[str]:
         """The paths of texts; refuses columns that inflate to far more than a table of that size does, before they do."""
         schema, decoded = self._file.metadata.schema, 0
-        cap = min(size_cap(), max(FREE_BYTES, RATIO * len(self.data)))
         abouts = [schema.column(i) for i in range(len(schema))]
         leaves = [i for i, about in enumerate(abouts) if _selected(about.path, wanted)]
+        cells = min(self.rows, FREE_ROWS) * sum(max(8, abouts[i].length) for i in leaves)
+        cap = min(size_cap(), max(min(FREE_BYTES + cells, MOST_FREE_BYTES), RATIO * len(self.data)))
         try:
             for group in chunks(self.data):
                 for leaf in leaves:

@@ -293,15 +293,16 @@ def _finding(finding: Finding, result: AnalysisResult, ledger: LedgerResult) -> 
     head.append("".join(f" · {word}" for word in words if word), style="not bold")
     lost = f"lost {duration(finding.lost_rank_ns)} rank time"
     because = Text(f"because {safe(finding.because)}")
+    todo = [(Text(f"now: {safe(finding.remedy.do)}"), 3)] if finding.remedy else []
     if finding.mode == "hang":  # what it goes on to cost is not in the dumps
         so_far = filter(None, [lost, _priced(finding.lost_rank_ns, ledger)])
-        return [(head, 1), (Text(f"at least {' · '.join(so_far)}"), 3), (because, 3)]
+        return [(head, 1), (Text(f"at least {' · '.join(so_far)}"), 3), (because, 3), *todo]
     gain = Text(f"recoverable {duration(recoverable)} = {percent(recoverable / wall)} of wall", style="bold")
     if finding.loss_share is not None:  # nobody's: a policy recovers it, where one can be replayed
         by = f", {safe(finding.policy.name)} recovers {percent(recoverable / wall)}" if finding.policy else ""
         gain = Text(f"costs {percent(finding.loss_share.value)} of wall{by}", style="bold")
     gain.append(f" · {' · '.join([*_costs(finding), lost])}", style="not bold")
-    return [(head, 1), (gain, 3), (because, 3)]
+    return [(head, 1), (gain, 3), (because, 3), *todo]
 
 
 def _costs(finding: Finding) -> list[str]:
@@ -490,8 +491,11 @@ def _told(energy: LedgerEnergy | None) -> str:
         return ""
     rest = "" if energy.coverage > 0.995 else f", {100 * energy.coverage:.0f} % of the time"
     apart = energy.joules
-    ends = "" if apart is None or apart.lo is None or apart.hi is None else f", {apart.lo / 3.6e6:.3g}-{apart.hi / 3.6e6:.3g}"
-    return f" (by {energy.source}{rest}{ends})"
+    both = (None, None) if apart is None else (apart.lo, apart.hi)
+    low, high = ("" if end is None else f"{end / 3.6e6:.3g}" for end in both)
+    ends = "" if low == high else f", {low}-{high}"
+    alone = " alone" if len(energy.sources) == 1 else ""
+    return f" (by {energy.source}{alone}{rest}{ends})"
 
 
 def _bar(

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from taut.render.analysis_screen import Screen, _print
 from taut.render.text import UNKNOWN, count, middle, percent, safe
-from taut.result.types import AuditLogResult, AuditOutcome, AuditRecord, AuditVerification, AuditWhyResult, Estimate
+from taut.result.types import AuditAgain, AuditLogResult, AuditOutcome, AuditRecord, AuditVerification, AuditWhyResult, Estimate
 
 if TYPE_CHECKING:
     from taut.core.array_types import Json
@@ -34,7 +34,16 @@ def render_why(result: AuditWhyResult, screen: Screen) -> str:
         rests = "because of " if link.depth else ""
         parts.append(Text(f"{indent}{rests}record {link.record.index}: {_line(link.record)}", style="bold"))
         parts += [Text(f"{indent}  {line}") for line in _body(link.record)]
-    return _print(parts, screen)
+    return _print([*parts, *_again(result.again)], screen)
+
+
+def _again(found: AuditAgain | None) -> list[Text]:
+    if found is None:
+        return []
+    if found.same:
+        return [Text(f"run again, record {found.record} gives the same bytes: {count(len(found.compared), 'file')}", "bold")]
+    names = ", ".join(map(safe, found.differs[:MOST]))
+    return [Text(f"run again, record {found.record} differs in {count(len(found.differs), 'file')}: {names}", "bold red")]
 
 
 def render_verification(result: AuditVerification, screen: Screen) -> str:

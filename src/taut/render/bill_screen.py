@@ -212,7 +212,8 @@ def _energy(result: BillResult) -> ConsoleRenderable | None:
     energy = result.energy
     if energy.joules is None:
         return None
-    words = [f"{_range(energy.joules, 3.6e6)} kWh by {safe(energy.source or 'nobody')}"]
+    alone = " alone" if len(energy.sources) == 1 else ""
+    words = [f"{_range(energy.joules, 3.6e6)} kWh by {safe(energy.source or 'nobody')}{alone}"]
     words += (
         [f"{percent(energy.stall_joules / max(energy.joules.value, 1e-9))} of it while nothing useful was done"]
         if energy.stall_joules is not None
@@ -254,7 +255,7 @@ def _each(found: Estimate | None) -> str:
 
 
 def _shares(found: Estimate) -> str:
-    if found.lo is None or found.hi is None:
+    if found.lo is None or found.hi is None or found.lo == found.hi:
         return percent(found.value)
     return f"{100 * found.value:.1f} % ({100 * found.lo:.0f}–{100 * found.hi:.0f})"
 

@@ -36,7 +36,7 @@ def number(found: Estimate | float | None) -> str:
     if not isinstance(found, Estimate):
         return digits(found)
     low, high = found.lo, found.hi
-    if low is None or high is None:
+    if low is None or high is None or digits(low) == digits(high):
         return digits(found.value)
     return f"{digits(found.value)} ({digits(low)}{' to ' if low < 0 else '–'}{digits(high)})"
 
@@ -63,7 +63,7 @@ def amount(found: Estimate | float | None) -> str:
     def said(one: float) -> str:
         return f"{one / times:.4g}{letter}" if letter else digits(one)
 
-    if not isinstance(found, Estimate) or found.lo is None or found.hi is None:
+    if not isinstance(found, Estimate) or found.lo is None or found.hi is None or said(found.lo) == said(found.hi):
         return said(value)
     return f"{said(value)} ({said(found.lo)}–{said(found.hi)})"
 

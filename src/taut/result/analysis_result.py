@@ -29,6 +29,7 @@ from taut.result.no_gate import why_no_gate
 from taut.result.nominal_share import utilised_and_productive
 from taut.result.rank_rows import rank_rows
 from taut.result.risk_profile import risk_profile
+from taut.result.savings import saved_share
 from taut.result.types import (
     AnalysisResult,
     AttemptsResult,
@@ -230,7 +231,8 @@ def _waits(a: Computed) -> Waits:
 
 
 def _finding(f: Diagnosed, a: Computed) -> Finding:
-    return finding_result(f, _money(f, a), a.graph.members)
+    replayed = f.saved_ns is not None and f.structure is None
+    return finding_result(f, _money(f, a), a.graph.members, saved_share(a, f) if replayed else None)
 
 
 def _money(f: Diagnosed, a: Computed) -> Money | None:

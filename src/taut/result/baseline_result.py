@@ -8,7 +8,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from taut.core.array_types import Ints
-from taut.core.differences import ratio
+from taut.core.differences import TRIMMED, ratio
 from taut.diagnose.against_baseline import WHOLE_RUNS
 from taut.ledger import Prices
 from taut.ledger.charge import AVOIDABLE, CATEGORIES
@@ -22,7 +22,7 @@ def baseline_result(past: AnalysisResult, step_ns: Ints, prices: Prices, run: st
         run=run,
         digest=digest,
         step_ns=BeforeAfter(before=float(np.median(before)), after=float(np.median(step_ns))),
-        step_ratio=_ratio(before, step_ns),
+        step_ratio=step_ratio(before, step_ns),
         indices=_indices(past, prices),
         turnover=past.coupling.turnover.value if past.coupling else None,
         nominal_share=past.verdict.nominal_share,
@@ -30,9 +30,9 @@ def baseline_result(past: AnalysisResult, step_ns: Ints, prices: Prices, run: st
     )
 
 
-def _ratio(before: Sequence[int], after: Ints) -> Estimate | None:
+def step_ratio(before: Sequence[int], after: Ints, trimmed: float = TRIMMED) -> Estimate | None:
     """Step time after over before; a healthy job as a whole is assumed to vary by WHOLE_RUNS from run to run."""
-    found = ratio(np.array(before, dtype=np.float64), after.astype(np.float64))
+    found = ratio(np.array(before, dtype=np.float64), after.astype(np.float64), trimmed)
     if found is None:
         return None
     from scipy.special import stdtrit

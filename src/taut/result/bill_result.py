@@ -56,7 +56,7 @@ def bill_result(parts: Parts) -> BillResult:
     when = period_words(parts.period) if parts.period else parts.name
     verdict = bill_verdict(when, currency, sums, found, closing, parts.causes, parts.unit)
     return BillResult(
-        currency=currency, unit=parts.unit, period=_period(parts), verdict=verdict,
+        currency=currency, money_units=booking.unit, unit=parts.unit, period=_period(parts), verdict=verdict,
         accrual=accrual, invoices=booking.invoices, categories=sums, lines=found,
         by={one: drill(coded, one, booking.unit) for one in DRILLS}, unmatched=booking.unmatched, defects=booking.defects,
         rules=list(parts.rules), energy=parts.energy, recoverable=parts.recoverable, budget=_budget(parts, accrual),

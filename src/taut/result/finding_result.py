@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from taut.core.tables import Table
 from taut.diagnose.finding import Finding as Diagnosed
-from taut.result.types import Finding, Money
+from taut.result.remedy import remedy
+from taut.result.types import Estimate, Finding, Money
 
 
-def finding_result(f: Diagnosed, money: Money | None = None, members: Table | None = None) -> Finding:
-    """A finding without the changes that mend it; ``members`` tell where its ranks are."""
+def finding_result(
+    f: Diagnosed, money: Money | None = None, members: Table | None = None, share: Estimate | None = None
+) -> Finding:
+    """A finding without the changes that mend it; ``members`` tell where its ranks are, ``share`` what mending saves."""
     hosts, gpus = _places(f.ranks, members) if members is not None else ([], [])
     nobody = f.structure
-    return Finding(
+    found = Finding(
         id=f.id,
         mode=f.mode,
         ranks=list(f.ranks),
@@ -26,6 +31,7 @@ def finding_result(f: Diagnosed, money: Money | None = None, members: Table | No
         steps=f.steps,
         lost_rank_ns=f.lost_rank_ns,
         recoverable_wall_ns=f.recoverable_wall_ns,
+        recoverable_share=share,
         confidence=f.confidence,
         because=f.because,
         alternatives=list(f.alternatives),
@@ -37,6 +43,7 @@ def finding_result(f: Diagnosed, money: Money | None = None, members: Table | No
         origins=None if nobody is None else nobody.origins,
         policy=None if nobody is None else nobody.policy,
     )
+    return found if members is None else replace(found, remedy=remedy(found, members))
 
 
 def _places(ranks: Sequence[int], members: Table) -> tuple[list[str | None], list[int | None]]:

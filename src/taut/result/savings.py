@@ -45,7 +45,7 @@ class Saving(Struct, frozen=True):
 
 def savings(a: Computed) -> list[Saving]:
     """What findings and controllers would save, the largest first; those surely worth listing before all others."""
-    found = [Saving(class_of(f, len(a.graph.ranks)), _share(a, f), f) for f in a.findings]
+    found = [Saving(class_of(f, len(a.graph.ranks)), saved_share(a, f), f) for f in a.findings]
     held = _controllers(a)
     found += [] if held is None else [Saving("control", held)]
     found.sort(key=lambda s: (s.least < LISTED_SHARE, -s.share.value))
@@ -68,7 +68,7 @@ def class_of(finding: Finding, ranks: int) -> VerdictClass:
     return "component" if located and finding.mode not in REASSIGNED else "structural"
 
 
-def _share(a: Computed, finding: Finding) -> Estimate:
+def saved_share(a: Computed, finding: Finding) -> Estimate:
     """What a finding saves, with the interval that its steps give."""
     if finding.structure is not None:
         return _by_policy(a, finding, finding.structure)

@@ -384,6 +384,8 @@ class Finding(Part, frozen=True, kw_only=True):
     lost_rank_ns: int
     recoverable_wall_ns: int
     """What the wall clock gains once it is mended, ns."""
+    recoverable_share: Estimate | None = None
+    """The same as a share of the wall, with the interval that its steps give; null where it was not replayed step by step."""
     confidence: float
     """One minus the chance of such evidence without the failure, 0–1."""
     because: str
@@ -402,6 +404,28 @@ class Finding(Part, frozen=True, kw_only=True):
     origins: Origins | None = None
     policy: StructuralPolicy | None = None
     """Null where no policy can be replayed exactly on this run."""
+    remedy: Remedy | None = None
+    """What to do about the hosts it names; null where none is known, or no host can be the cause."""
+
+
+class Remedy(Part, frozen=True, kw_only=True):
+    """What to do about a finding on known hosts."""
+
+    do: str
+    """In a sentence, for whoever is on call."""
+    drain: Drain | None
+    """Null where the trace's name of a host could mean more than one host to a scheduler."""
+    ticket: str
+    """Lines for a ticket: what, where, since when, how sure, why, at what cost."""
+
+
+class Drain(Part, frozen=True, kw_only=True):
+    """Shell commands after which no new job starts on the hosts; those that run go on."""
+
+    slurm: str
+    """The nodes by the first part of their names."""
+    kubernetes: str
+    """The nodes by their names as the trace has them."""
 
 
 class Grown(Part, frozen=True, kw_only=True):
@@ -665,6 +689,19 @@ class LedgerEntry(Part, frozen=True, kw_only=True):
     kg_co2e: float | None
 
 
+class StateWatts(Part, frozen=True, kw_only=True):
+    """Watts by which measured joules were divided among fates: their ratios count, and sums stay as measured."""
+
+    load: Estimate
+    stall: Estimate
+    idle: Estimate
+    """Intervals of 95 % where they were fitted; where stall and idle are not told apart, their ratio is the given one, else
+    the default."""
+    blocks: int | None = None
+    """Blocks of steps of one rank that they were fitted on; null where they are given or default: nobody measured, or the time
+    in each state varies too little to tell watts to a tenth."""
+
+
 class LedgerEnergy(Part, frozen=True, kw_only=True):
     """Who tells the joules of the ledger."""
 
@@ -677,8 +714,11 @@ class LedgerEnergy(Part, frozen=True, kw_only=True):
     """Share of the rank time that was measured."""
     sources: list[EnergySource]
     """All that are there, side by side."""
-    divided_by: Literal["given", "default"]
-    """Watts by whose ratios a step's measured joules were divided among its fates."""
+    divided_by: Literal["measured", "given", "default"]
+    """Watts by whose ratios a step's measured joules were divided among its fates: fitted to what was measured, those that
+    were given, or the default of an H200."""
+    watts: StateWatts | None = None
+    """Those watts; null in runs of before they were told."""
 
 
 class LedgerResult(Part, frozen=True, kw_only=True):
@@ -2220,6 +2260,9 @@ class BillResult(Part, frozen=True, kw_only=True):
 
     schema: int = SCHEMA
     currency: str | None
+    money_units: int = 1_000_000_000
+    """Units of money in one of the currency, in the tables of the run folder: billionths, or coarser ones where the sums of a
+    vast bill would not fit 64 bits."""
     unit: str = "accelerator"
     """What ``rank_ns`` counts: accelerators, or nodes, cpus, tasks or jobs where logs tell no better; those have no price."""
     period: BillPeriod
@@ -2455,6 +2498,21 @@ class AuditWhyResult(Part, frozen=True, kw_only=True):
     """Name of the log."""
     chain: list[AuditLink]
     """What was asked about first, then what it rests on."""
+    again: AuditAgain | None = None
+    """With ``--again``: whether the command gives the same bytes."""
+
+
+class AuditAgain(Part, frozen=True, kw_only=True):
+    """A recorded command, run again."""
+
+    record: int
+    """Its number in the log."""
+    same: bool
+    """Whether all that was compared has the recorded bytes."""
+    compared: list[str]
+    """Files that it wrote, and standard output where that was one JSON object."""
+    differs: list[str]
+    """Those of them that have other bytes now, or are not there."""
 
 
 class AuditOutcome(Part, frozen=True, kw_only=True):

@@ -125,6 +125,17 @@ def test_what_is_not_booked_is_a_part_of_its_own(tmp_path: Path) -> None:
     assert [bool(row["AllocatedMethodId"]) for row in rows] == [True, True, False]
 
 
+def test_a_vast_bill_is_booked_in_coarser_units(tmp_path: Path) -> None:
+    cost = Decimal("9000000000")
+    table = bill_of([usage(effective_cost=cost, billed_cost=cost)], tmp_path)
+    third = 3 * 10**15
+    rows = [(0, 0, "accelerator time", 1, third, third), (2, 0, "accelerator time", 1, 2 * third, 2 * third)]
+    found = written(allocated_parts(HELD, booked(rows), table, 1_000_000))
+    assert [(row["x_taut_item"], row["EffectiveCost"]) for row in found] == [
+        ("accelerator time", "3000000000"), ("accelerator time", "6000000000"),
+    ]  # fmt: skip
+
+
 def test_less_than_a_billionth_stays_with_the_charge(tmp_path: Path) -> None:
     cost = Decimal("1.000000000400000001")
     table = bill_of([usage(effective_cost=cost, billed_cost=cost)], tmp_path)

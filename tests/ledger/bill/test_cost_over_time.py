@@ -59,3 +59,9 @@ def test_what_has_no_time_is_told_apart() -> None:
 def test_every_kind_is_made_of_fates_that_a_bill_knows() -> None:
     known = {fate for category in CATEGORIES for fate in category.fates}
     assert {fate for fates in KINDS.values() for fate in fates} <= known
+
+
+def test_cost_of_a_vast_bill_is_in_its_own_units() -> None:
+    found = cost_over_time(HELD, booked([(0, 0, 3_600_000_000_000, 4000)]), points=2, unit=1000)
+    assert found is not None
+    assert found.money == {"compute": [0, 4]}

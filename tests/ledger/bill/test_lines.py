@@ -123,3 +123,28 @@ def test_sums_go_beyond_64_bits() -> None:
     values = np.full(8, (1 << 63) - 1)
     assert exact_sums(np.zeros(8, dtype=np.int64), values, 1) == [8 * ((1 << 63) - 1)]
     assert exact_sums(np.zeros(8, dtype=np.int64), -values, 1) == [-8 * ((1 << 63) - 1)]
+
+
+def test_charges_of_several_days_are_divided_by_time() -> None:
+    noon = DAY_NS // 2
+    stored = {"held": -1, "item": "storage", "start_ns": noon, "end_ns": 3 * DAY_NS}
+    rows = [stored | {"charge": i, "effective": 5 * 10**9, "billed": 10**9} for i in range(2)]
+    found = {one.name: one.money for one in drill(coded(rows), "day") if one.money}
+    assert found == {"1970-01-01": "2.00", "1970-01-02": "4.00", "1970-01-03": "4.00"}
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 10**16), st.integers(1, 10**16), st.integers(-(10**12), 10**12)), min_size=1, max_size=6)
+)
+@settings(max_examples=50)
+def test_days_add_up_to_the_charges(charges: list[tuple[int, int, int]]) -> None:
+    rows = [
+        {"held": -1, "charge": i, "item": "idle accelerators", "start_ns": start, "end_ns": start + took, "effective": cost,
+         "billed": cost, "rank_ns": took}
+        for i, (start, took, cost) in enumerate(charges)
+    ]  # fmt: skip
+    entries = entries_of(table(Held, HELD), table(Booked, rows), Table(Uncharged, {}, 0), "bill.csv", "prices")
+    idle = entries.take(entries.item == "idle accelerators")
+    assert int(idle.money.sum()) == sum(cost for *_, cost in charges)
+    assert int(idle.rank_ns.sum()) == sum(took for _, took, _ in charges)
+    assert (idle.day >= 0).all()

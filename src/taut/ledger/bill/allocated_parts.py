@@ -92,17 +92,17 @@ class Allocated(Struct, frozen=True):
         })  # fmt: skip
 
 
-def allocated_parts(held: Table, booked: Table, charges: pa.Table) -> Allocated:
+def allocated_parts(held: Table, booked: Table, charges: pa.Table, unit: int = UNIT) -> Allocated:
     """All charges of a bill in parts, as its booked rows divide them; what is not booked is a part of its own.
 
-    Parts carry what their charge has beyond billionths, so that booked rows of rounding, which have no charge, add nothing.
+    Parts carry what their charge has beyond units of money, so that booked rows of rounding, which have no charge, add nothing.
     """
     mine = booked.take(booked.charge >= 0)
     who, keys = _keys(held, mine)
     example, group = alike(joined(mine.charge, who))
     sums = {name: _sum(mine.columns[name], group, len(example)) for name in ("effective", "billed", "rank_ns")}
     charge, key = mine.charge[example], who[example]
-    rest = {name: _rest(charges[column], charge, sums[name]) for name, column in COSTS.items()}
+    rest = {name: _rest(charges[column], charge, sums[name], unit) for name, column in COSTS.items()}
     lacking = np.bincount(charge, minlength=charges.num_rows) == 0
     alone = np.flatnonzero((rest["effective"] != 0) | (rest["billed"] != 0) | lacking)
     charge, key = np.append(charge, alone), np.append(key, np.full(len(alone), keys.num_rows - 1))
@@ -178,11 +178,11 @@ def _sum(values: Ints, group: Ints, groups: int) -> Ints:
     return total
 
 
-def _rest(costs: pa.ChunkedArray, charge: Ints, booked: Ints) -> Ints:
-    """Of every charge what is not booked, billionths; less than one of them is none."""
+def _rest(costs: pa.ChunkedArray, charge: Ints, booked: Ints, unit: int) -> Ints:
+    """Of every charge what is not booked, in units of money; less than one of them is none."""
     units, _ = units_of(costs.combine_chunks())
-    left: Wholes = units - _sum(booked, charge, len(units)).astype(object) * (ONE // UNIT)
-    size: Ints = (abs(left) // (ONE // UNIT)).astype(np.int64)
+    left: Wholes = units - _sum(booked, charge, len(units)).astype(object) * (ONE // unit)
+    size: Ints = (abs(left) // (ONE // unit)).astype(np.int64)
     return np.where(left < 0, -size, size)
 
 

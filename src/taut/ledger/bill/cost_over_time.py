@@ -24,16 +24,16 @@ OTHER = "everything else"
 POINTS = 121
 
 
-def cost_over_time(held: Table, booked: Table, points: int = POINTS) -> CostOverTime | None:
+def cost_over_time(held: Table, booked: Table, points: int = POINTS, unit: int = UNIT) -> CostOverTime | None:
     """Cost so far at some moments, by kind; None where no booked row has a time."""
     timed = booked.take((booked.start_ns >= 0) & (booked.end_ns >= booked.start_ns))
-    undated = int(booked.effective.sum() - timed.effective.sum()) / UNIT
+    undated = int(booked.effective.sum() - timed.effective.sum()) / unit
     if not len(timed):
         return None
     first, last = int(timed.start_ns.min()), int((np.maximum(timed.end_ns, timed.start_ns + 1)).max())
     moments = np.linspace(0.0, float(last - first), points)
     names, kind = (*KINDS, OTHER), _kinds(held.fate, timed)
-    cost = _so_far(timed, kind, len(names), first, moments)
+    cost = _so_far(timed, kind, len(names), first, moments) / unit
     return CostOverTime(
         time_ns=[first + int(moment) for moment in moments], undated=undated,
         money={name: cost[:, code].tolist() for code, name in enumerate(names) if (kind == code).any()},
@@ -50,8 +50,8 @@ def _kinds(fates: Texts, booked: Table) -> Ints:
 
 
 def _so_far(booked: Table, kind: Ints, kinds: int, first: int, moments: Floats) -> Floats:
-    """Of every moment and kind the cost so far."""
-    start, money = (booked.start_ns - first).astype(np.float64), booked.effective / UNIT
+    """Of every moment and kind the cost so far, in units of money."""
+    start, money = (booked.start_ns - first).astype(np.float64), booked.effective.astype(np.float64)
     length = np.maximum(booked.end_ns - booked.start_ns, 1)
     done = (np.clip((moment - start) / length, 0, 1) for moment in moments)
     return np.array([np.bincount(kind, weights=money * share, minlength=kinds) for share in done])

@@ -19,9 +19,9 @@ from taut.ledger.bill.energy import bill_energy, held_energy, host_energy, netwo
 from taut.ledger.bill.entries import Entry, days_of
 from taut.ledger.bill.meters import SOURCES, Metered
 from taut.ledger.bill.rows import UNIT
-from taut.ledger.bill.sources import FILLED, Joules
+from taut.ledger.bill.sources import FILLED, Joules, between
 from taut.ledger.state_power import SPLIT_W, split_watts
-from taut.result.types import BillEnergy, EnergySource, Estimate, LedgerEnergy
+from taut.result.types import BillEnergy, EnergySource, LedgerEnergy
 
 SHARED = ("fate", "cause", "job", "team", "host", "rank")
 """What entries of energy have from the time that it was drawn in."""
@@ -90,8 +90,8 @@ def beside(told: BillEnergy, runs: Sequence[tuple[LedgerEnergy, float]]) -> Bill
     if told.joules is None or not whole:
         return replace(told, sources=[*more, *told.sources])
     value, low, high = told.joules.value, told.joules.lo, told.joules.hi
-    ends = [value, *whole, *(one for one in (low, high) if one is not None)]
-    return replace(told, sources=[*more, *told.sources], joules=Estimate(value=value, lo=min(ends), hi=max(ends)))
+    ends = [*whole, *(one for one in (low, high) if one is not None)]
+    return replace(told, sources=[*more, *told.sources], joules=between(value, ends))
 
 
 def _told(held: Table) -> Mapping[str, Floats]:

@@ -11,6 +11,7 @@ import numpy as np
 
 from taut.core.array_types import Ints, Mask, Texts
 from taut.core.tables import NULL, Table, col, concat
+from taut.ledger.bill.day_parts import in_days
 from taut.ledger.bill.period import DAY_NS
 
 TIME, IDLE = "accelerator time", "idle accelerators"
@@ -78,7 +79,7 @@ def _of_charges(booked: Table, told: str, teams: Texts | None) -> Table:
     team = np.full(len(booked), "", dtype=object)
     if teams is not None and len(teams):
         team = np.where(booked.charge >= 0, teams[np.maximum(booked.charge, 0)], "").astype(object)
-    return Table(
+    rows = Table(
         Entry,
         {
             "item": booked.item, "team": team, "host": booked.host, "day": days_of(booked.start_ns, booked.end_ns),
@@ -88,6 +89,7 @@ def _of_charges(booked: Table, told: str, teams: Texts | None) -> Table:
             "money": booked.effective, "billed": booked.billed, "priced": np.ones(len(booked), dtype=np.int8),
         }, len(booked),
     )  # fmt: skip
+    return in_days(rows, booked.start_ns, booked.end_ns)
 
 
 def _of_uncharged(held: Table, uncharged: Table) -> Table:
@@ -102,7 +104,7 @@ def _of_uncharged(held: Table, uncharged: Table) -> Table:
         name: np.where(used, held.columns[name][mine], empty) if len(held) else empty
         for name in ("fate", "cause", "job", "team")
     }
-    return Table(
+    rows = Table(
         Entry,
         whose | {
             "item": np.where(used, TIME, IDLE).astype(object), "host": some.host, "day": days_of(some.start_ns, some.end_ns),
@@ -110,6 +112,7 @@ def _of_uncharged(held: Table, uncharged: Table) -> Table:
             "rank_ns": np.where(used, NULL, some.rank_ns), "money": some.effective, "priced": np.ones(len(some), dtype=np.int8),
         }, len(some),
     )  # fmt: skip
+    return in_days(rows, some.start_ns, some.end_ns)
 
 
 def days_of(start: Ints, end: Ints) -> Ints:

@@ -40,7 +40,7 @@ class Period(Struct, frozen=True):
     end_ns: int
 
 
-def internal_charges(booked: Table, currency: str, period: Period | None) -> tuple[Table, pa.Table]:
+def internal_charges(booked: Table, currency: str, period: Period | None, unit: int = UNIT) -> tuple[Table, pa.Table]:
     """Booked rows cut by day, each with its charge, and the charges.
 
     Raises ValueError where rows have no time and the bill has no period.
@@ -54,7 +54,7 @@ def internal_charges(booked: Table, currency: str, period: Period | None) -> tup
     np.add.at(cost, charge, cut.effective)
     np.add.at(rank_ns, charge, cut.rank_ns)
     columns = _columns(cut.host[example], cut.item[example], currency)
-    columns |= _times(day[example], period) | _amounts(cost, rank_ns)
+    columns |= _times(day[example], period) | _amounts(cost, rank_ns, unit)
     import pyarrow as pa
 
     return cut.replace(charge=charge, billed=cut.effective), pa.table(columns)
@@ -113,19 +113,20 @@ def _moments(us: Ints) -> pa.Array:
     return pa.array(us).cast(pa.timestamp("us", "UTC"))
 
 
-def _amounts(cost: Ints, rank_ns: Ints) -> dict[str, pa.Array]:
+def _amounts(cost: Ints, rank_ns: Ints, unit: int) -> dict[str, pa.Array]:
     """Costs, hours, and the price that makes the ones of the others; what takes no time is one unit at its price."""
     import pyarrow as pa
 
     there = np.zeros(len(cost), dtype=np.bool_)
-    units = cost.astype(object) * (ONE // UNIT)
+    units = cost.astype(object) * (ONE // unit)
     hours = np.where(rank_ns > 0, _rounded(rank_ns.astype(object) * ONE, HOUR_NS), ONE)
     price = _rounded(units * ONE, np.maximum(hours, 1))
     given = dict.fromkeys(("ListUnitPrice", "ContractedUnitPrice", *PRICED), decimals_of(price, there))
-    quantity, unit = decimals_of(hours, there), pa.array(np.where(rank_ns > 0, "Accelerator-Hours", "Units"), pa.string())
+    quantity, counted = decimals_of(hours, there), pa.array(np.where(rank_ns > 0, "Accelerator-Hours", "Units"), pa.string())
     whole = dict.fromkeys((*COSTS, "PricingCurrencyEffectiveCost"), decimals_of(units, there))
     return {
-        **whole, **given, "PricingQuantity": quantity, "ConsumedQuantity": quantity, "PricingUnit": unit, "ConsumedUnit": unit,
+        **whole, **given, "PricingQuantity": quantity, "ConsumedQuantity": quantity, "PricingUnit": counted,
+        "ConsumedUnit": counted,
     }  # fmt: skip
 
 

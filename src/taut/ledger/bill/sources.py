@@ -6,7 +6,7 @@ and what the model of states says (NaN without watts).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +20,8 @@ KNOWN = 0.5
 FILLED = 0.9
 """Share of all time that must be measured for the rest to be taken at the same power, where no watts were given."""
 STATES = "states"
+ROUNDING = 1e-9
+"""Share by which sums of the same joules may differ."""
 
 
 @dataclass(frozen=True)
@@ -99,5 +101,10 @@ def _total(joules: Floats, told: Mapping[Source, Floats], known: Mask, modelled:
         scale = float(joules[both].sum() / modelled[both].sum())
         sums.append(float(joules[known].sum() + scale * joules[~known].sum()))
     value = float(joules.sum())
-    told_apart = len(sums) > 1 and max(sums) > min(sums)
-    return Estimate(value=value, lo=min(value, *sums), hi=max(value, *sums)) if told_apart else Estimate(value=value)
+    return between(value, sums) if len(sums) > 1 else Estimate(value=value)
+
+
+def between(value: float, ends: Sequence[float]) -> Estimate:
+    """A sum with the interval that others leave around it; without one where they differ by no more than rounding."""
+    low, high = min(value, *ends), max(value, *ends)
+    return Estimate(value=value, lo=low, hi=high) if high - low > ROUNDING * abs(value) else Estimate(value=value)

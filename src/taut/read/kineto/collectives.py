@@ -54,11 +54,9 @@ _SIZED = (Verb.ALL_REDUCE, Verb.REDUCE_SCATTER)
 
 def _message(events: Events, groups: Groups, kernel: Communication, calls: list[Call]) -> Message:
     """What all calls behind one rendezvous together record: their sizes add up, the rest is that of the first."""
-    first, names = [events.comm_args(source) for source in calls[0]], [_name(events, source) for source in calls[0]]
-    sizes = [
-        max((message_bytes(events.comm_args(source)) for source in call if _tells_size(_name(events, source))), default=NULL)
-        for call in calls
-    ]
+    described = [[(_name(events, source), events.comm_args(source)) for source in call] for call in calls]
+    names, first = [name for name, _ in described[0]], [args for _, args in described[0]]
+    sizes = [max([message_bytes(args) for name, args in call if _tells_size(name)], default=NULL) for call in described]
     if kernel.word:
         group = groups.of_library(first, kernel.family) if kernel.verb else ""
         sized = kernel.size == "call" or (kernel.size == "operator" and kernel.verb in _SIZED)
@@ -141,11 +139,15 @@ def _rendezvous(events: Events, work: Ints, call: Ints) -> Iterator[list[list[Ca
 
 def _by_external_id(events: Events, about: Ints, work: Ints, found: Ints) -> Ints:
     """Fill what containment left open; old traces repeat the correlation as External id, which links nothing."""
+    left = np.flatnonzero(found < 0)
+    if not len(left):
+        return found
     own, external = (
-        np.array([integer(events.comm_args(row).external) for row in rows.tolist()], dtype=np.int64) for rows in (work, about)
+        np.array([integer(events.comm_args(row).external) for row in rows.tolist()], dtype=np.int64)
+        for rows in (work[left], about)
     )
-    own = np.where(own == events.correlation[work], -1, own)
-    return np.where(found >= 0, found, issuer(external, own))
+    found[left] = issuer(external, np.where(own == events.correlation[work[left]], -1, own))
+    return found
 
 
 def _blocks(events: Events, work: Ints, param: Ints, note: Ints, params: Ints, ops: Ints) -> dict[int, list[list[Call]]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from array import array
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from itertools import compress, repeat
@@ -16,11 +15,13 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from taut.core.array_types import Ints, Json, Mask
+from taut.core.array_types import Floats, Ints, Mask
 from taut.core.errors import InputRefused, TooLarge
+from taut.core.tables import NULL
 from taut.read.columns import Codes, Flags
 from taut.read.copy_words import copy_class
 from taut.read.json_values import elements, integer, without_nan
+from taut.read.kineto.comm_table import CommTable
 from taut.read.kineto.event_kinds import (
     ANNOTATION,
     COPY,
@@ -28,6 +29,7 @@ from taut.read.kineto.event_kinds import (
     DEVICE,
     HOST,
     LANE,
+    MATRIX,
     RUNTIME,
     SHADOW,
     category,
@@ -64,6 +66,8 @@ DEVICES = 4096
 LIMIT_NS = 4.5e18
 # The text of a kernel's grid is shorter.
 SHAPE_BYTES = 64
+# Between the texts of grid and block: no JSON holds it.
+SEPARATOR = b"\0"
 
 
 class Events(Struct):
@@ -135,7 +139,7 @@ class Events(Struct):
         return rows[self.named(rows, test)]
 
 
-def decode(data: bytes | bytearray, label: str) -> Events:
+def decode(data: Piece, label: str) -> Events:
     """The usable events of a Kineto trace; refuses with one line what cannot be decoded."""
     # A trace with device events needs few of its host events; knowing that before saves most of the work.
     guess = _looks_like_device(data)
@@ -145,9 +149,13 @@ def decode(data: bytes | bytearray, label: str) -> Events:
     return events
 
 
-def decode_flow(chunks: Iterable[Piece], label: str, samples: Iterable[bytes | bytearray]) -> Events:
+def shows_device(samples: Iterable[Piece]) -> bool:
+    """Whether bytes from a file that is too large to hold show device events."""
+    return any(_DEVICE_EVENT.search(sample) for sample in samples)
+
+
+def decode_flow(chunks: Iterable[Piece], label: str, device: bool) -> Events:
     """The same of a file that is too large to hold; what is wrong in it cannot be tried again in another way."""
-    device = any(_DEVICE_EVENT.search(sample) for sample in samples)
     buffer = Buffer(chunks)
     try:
         return _columns(slices(buffer), device, shared=True)
@@ -158,10 +166,10 @@ def decode_flow(chunks: Iterable[Piece], label: str, samples: Iterable[bytes | b
         raise InputRefused(label, _malformed(error, size), "write the trace again, or leave this file out") from None
 
 
-def _looks_like_device(data: bytes | bytearray) -> bool:
+def _looks_like_device(data: Piece) -> bool:
     """Whether samples of the file show device events; a search through all of it would cost a tenth of decoding."""
     stride = max(len(data) // 32, 1 << 14)
-    samples = (data[at : at + (1 << 14)] for at in range(0, len(data), stride))
+    samples = (bytes(data[at : at + (1 << 14)]) for at in range(0, len(data), stride))
     return any(word in sample for sample in samples for word in _DEVICE_WORDS)
 
 
@@ -169,17 +177,17 @@ _DEVICE_EVENT = re.compile(rb'"cat"\s*:\s*"(?:[Kk]ernel|gpu_mem|Memcpy|Memset|mt
 _DEVICE_WORDS = (b'"kernel"', b'"gpu_mem', b'"Kernel"', b'"Memcpy"', b'"Memset"', b'"mtia_ccp')
 
 
-def _decode(data: bytes | bytearray, label: str, device: bool) -> Events:
+def _decode(data: Piece, label: str, device: bool) -> Events:
     try:
         return _columns(slices(Buffer([data])), device)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OverflowError):
-        pass
+        data = bytes(data)
     try:
         return _columns(whole(data), device)
     except RecursionError:
         raise TooLarge(label, "nested too deeply to be a trace") from None
     except UnicodeDecodeError:
-        return _decode(bytes(data).decode("utf-8", "replace").encode(), label, device)
+        return _decode(data.decode("utf-8", "replace").encode(), label, device)
     except msgspec.DecodeError as error:
         repaired = without_nan(data)
         if repaired is not None:
@@ -192,47 +200,10 @@ def _malformed(error: Exception, size: int) -> str:
     return f"the JSON breaks off at byte {size:,}" if broken else f"not valid trace JSON: {error}"
 
 
-_CAT, _PH, _TS, _DUR, _TID = map(attrgetter, ("cat", "ph", "ts", "dur", "tid"))
+_CAT, _NAME, _PH, _TS, _DUR, _TID = map(attrgetter, ("cat", "name", "ph", "ts", "dur", "tid"))
+_STREAM = attrgetter("device", "stream")
 # Of the columns of a part: kind, name, start, end, place, correlation, size, comm_row.
 _DTYPES = (np.int8, np.int32, np.int64, np.int64, np.int32, np.int64, np.int64, np.int32)
-
-
-class CommTable:
-    """What events record about collectives, one row each.
-
-    In a file too large to hold, equal records are kept once, and the three numbers in which they differ apart from them.
-    """
-
-    def __init__(self, shared: bool) -> None:
-        self._shared = shared
-        self._known: dict[bytes, int] = {}
-        self.distinct: list[CommArgs] = []
-        """Every record; if ``shared``, each once."""
-        self._code, self._external, self._seq = array("i"), array("q"), array("q")
-
-    def add(self, args: CommArgs) -> None:
-        """Append what one more event records."""
-        if not self._shared:
-            self.distinct.append(args)
-            return
-        external, seq = _whole(args.external), _whole(args.seq if args.Seq is None else args.Seq)
-        args.external = args.Seq = args.seq = None
-        code = self._known.setdefault(msgspec.json.encode(args), len(self.distinct))
-        if code == len(self.distinct):
-            self.distinct.append(args)
-        self._code.append(code)
-        self._external.append(external)
-        self._seq.append(seq)
-
-    def __len__(self) -> int:
-        return len(self._code) if self._shared else len(self.distinct)
-
-    def at(self, row: int) -> CommArgs:
-        """The record of one event."""
-        if not self._shared:
-            return self.distinct[row]
-        common = self.distinct[self._code[row]]
-        return msgspec.structs.replace(common, external=self._external[row], Seq=self._seq[row])
 
 
 class _Columns:
@@ -240,7 +211,7 @@ class _Columns:
 
     def __init__(self, device: bool, shared: bool) -> None:
         self.device = device
-        self.names, self.threads, self.streams = Codes(), Codes(), Codes()
+        self.names, self.threads, self.streams = _Names(), Codes(), Codes()
         self.parts: list[tuple[Ints, ...]] = []
         self.comm = CommTable(shared)
         self.counts: Counter[str] = Counter()
@@ -265,7 +236,7 @@ class _Columns:
         self._keep(_picked(events, usable), kind[usable])
 
     def _keep(self, events: list[Event], kind: Ints) -> None:
-        name = self.names.of([event.name or "" for event in events])
+        name = self.names.of(map(_NAME, events))
         kind = self._by_name(kind, name)
         complete = np.fromiter(map(eq, map(_PH, events), repeat("X")), dtype=np.bool_, count=len(events))
         self.counts["dropped: not an interval"] += int((~complete).sum())
@@ -273,22 +244,25 @@ class _Columns:
         self.counts["dropped: waits of a stream"] += int(waits.sum())
         complete &= ~waits
         if self.device:
-            self._add_matrix(events, complete & (kind == CPU_OP) & self._is_matrix(name))
+            kind = np.where((kind == CPU_OP) & self._is_matrix(name), MATRIX, kind)
             complete &= ~self._unused(kind, name, complete)
-        events, kind, name = _picked(events, complete), kind[complete], name[complete]
+        self._add_complete(_picked(events, complete), kind[complete], name[complete])
+
+    def _add_complete(self, events: list[Event], kind: Ints, name: Ints) -> None:
+        """Append events with a beginning and an end; operators of known FLOPs are no ops of a trace with device events."""
+        matrix = kind == MATRIX
         start, end, good = self._times(events)
-        self._append(_picked(events, good), kind[good], name[good], start, end)
-        if not self.device and np.isin(kind[good], (DEVICE, COPY)).any():
+        if not good.all():
+            events, kind, name = _picked(events, good), kind[good], name[good]
+        if matrix.any():
+            matrix = matrix[good]
+            picked, rest = _picked(events, matrix), ~matrix
+            self.matrix.add(picked, start[matrix], end[matrix], self.threads.of(map(_TID, picked)))
+            events, kind, name, start, end = _picked(events, rest), *(one[rest] for one in (kind, name, start, end))
+        self._append(events, kind, name, start, end)
+        if not self.device and np.isin(kind, (DEVICE, COPY)).any():
             self.device = True
             self.parts = [self._used(part) for part in self.parts]
-
-    def _add_matrix(self, events: list[Event], chosen: Mask) -> None:
-        """Keep what operators of known FLOPs compute; they are no ops of a trace with device events."""
-        if chosen.any():
-            picked = _picked(events, chosen)
-            start, end, good = self._times(picked)
-            picked = _picked(picked, good)
-            self.matrix.add(picked, start, end, self.threads.of(map(_TID, picked)))
 
     def _by_name(self, kind: Ints, name: Ints) -> Ints:
         """The kinds, with those that the category left open found by the name; -1 where one stream waits for another."""
@@ -303,7 +277,7 @@ class _Columns:
     def _unused(self, kind: Ints, name: Ints, among: Mask | bool = True) -> Mask:
         """Operators of the host that a trace with device events has no use for, and shadows of collectives; counted."""
         unused: Mask = among & (kind == CPU_OP) & ~self._is_comm(name) & ~self._is_save(name)
-        self.counts["dropped: cpu_op"] += int(unused.sum())
+        self.counts["dropped: cpu_op"] += int(unused.sum() + (among & (kind == MATRIX)).sum())
         shadows: Mask = among & (kind == SHADOW) & self._is_comm(name)
         self.counts["dropped: gpu_user_annotation"] += int(shadows.sum())
         return unused | shadows
@@ -316,17 +290,22 @@ class _Columns:
         """Start and end in ns of the events whose times can be used, and which those are."""
         ts, dur = (np.array(list(map(field, events)), dtype=np.float64) for field in (_TS, _DUR))
         with np.errstate(invalid="ignore", over="ignore"):
-            missing = ~(np.isfinite(ts) & np.isfinite(dur))
-            negative = ~missing & (dur < 0)
-            far = ~missing & ~negative & ~(np.abs(ts) * 1e3 + dur * 1e3 < LIMIT_NS)
+            # What is no number compares as false.
+            good: Mask = (dur >= 0) & (np.abs(ts) * 1e3 + dur * 1e3 < LIMIT_NS)
+        if not good.all():
+            self._count_bad_times(ts, dur, good)
+            ts, dur = ts[good], dur[good]
+        whole_us = np.floor(ts)
+        # ts·1000 of an epoch time exceeds 53 bits: scale the whole and the broken microseconds apart.
+        start = whole_us.astype(np.int64) * 1000 + np.rint((ts - whole_us) * 1000).astype(np.int64)
+        return start, start + np.rint(dur * 1000).astype(np.int64), good
+
+    def _count_bad_times(self, ts: Floats, dur: Floats, good: Mask) -> None:
+        missing = ~(np.isfinite(ts) & np.isfinite(dur))
+        negative = ~missing & (dur < 0)
         self.counts["dropped: no time or duration"] += int(missing.sum())
         self.counts["dropped: negative duration"] += int(negative.sum())
-        self.counts["dropped: time out of range"] += int(far.sum())
-        good: Mask = ~(missing | negative | far)
-        whole_us = np.floor(ts[good])
-        # ts·1000 of an epoch time exceeds 53 bits: scale the whole and the broken microseconds apart.
-        start = whole_us.astype(np.int64) * 1000 + np.rint((ts[good] - whole_us) * 1000).astype(np.int64)
-        return start, start + np.rint(dur[good] * 1000).astype(np.int64), good
+        self.counts["dropped: time out of range"] += int((~(missing | negative | good)).sum())
 
     def _append(self, events: list[Event], kind: Ints, name: Ints, start: Ints, end: Ints) -> None:
         place, correlation, size, comm_row = (np.full(len(events), -1, dtype=np.int64) for _ in range(4))
@@ -345,18 +324,26 @@ class _Columns:
         busy = _picked(events, work)
         args = args_of(busy, DeviceArgs)
         correlation[work] = _ints([a.correlation for a in args])
-        threads = self.threads_of
-        size[work] = _ints([threads[bytes(a.grid), bytes(a.block)] if a.bytes < 0 else a.bytes for a in args])
-        place[work] = self.streams.of(
+        threads, both = self.threads_of, SEPARATOR.join
+        size[work] = _ints([threads[both((a.grid, a.block))] if a.bytes < 0 else a.bytes for a in args])
+        place[work] = self._streams_of(busy, args)
+
+    def _streams_of(self, busy: list[Event], args: list[DeviceArgs]) -> Ints:
+        """Codes of device and stream: of the arguments, else of the process and thread that stand for them."""
+        pairs = Codes()
+        code = pairs.of(map(_STREAM, args))
+        if not any(None in pair for pair in pairs):
+            return np.append(self.streams.of(pairs), NULL)[code]
+        return self.streams.of(
             (e.pid if a.device is None else a.device, e.tid if a.stream is None else a.stream)
             for e, a in zip(busy, args, strict=True)
         )
 
     def _name_copies(self, events: list[Event], copies: Mask, name: Ints, size: Ints) -> None:
         """Give copies the name of their class, in place, and their bytes where another argument holds them."""
-        rows, words = np.flatnonzero(copies), list(self.names)
-        used, inverse = np.unique(name[rows], return_inverse=True)
-        known = [copy_class(words[code]) for code in used.tolist()]
+        rows = np.flatnonzero(copies)
+        _, first, inverse = np.unique(name[rows], return_index=True, return_inverse=True)
+        known = [copy_class(events[row].name or "") for row in rows[first].tolist()]
         name[rows] = self.names.of(known)[inverse]
         # Most copies tell direction and bytes as CUDA does; only the arguments of the others are looked at again.
         rows = rows[np.array([word == "copy" for word in known], dtype=np.bool_)[inverse] | (size[rows] < 0)]
@@ -398,14 +385,22 @@ class _Columns:
         )
 
 
-class _Threads(dict[tuple[bytes, bytes], int]):
-    """Threads of a kernel by the texts of its grid and block: its shape, as far as a trace tells; -1 where it does not."""
+class _Names(Codes):
+    """Codes of names; what has none is called nothing."""
 
-    def __missing__(self, key: tuple[bytes, bytes]) -> int:
-        if max(map(len, key)) >= SHAPE_BYTES:
+    def __missing__(self, key: Hashable) -> int:
+        return super().__missing__(key) if key is not None else self[""]
+
+
+class _Threads(dict[bytes, int]):
+    """Threads of a kernel by the joined texts of its grid and block: its shape, as far as a trace tells; else -1."""
+
+    def __missing__(self, key: bytes) -> int:
+        texts = key.split(SEPARATOR)
+        if max(map(len, texts)) >= SHAPE_BYTES:
             return -1
         try:
-            total = math.prod(math.prod(msgspec.json.decode(text, type=list[int])) for text in key)
+            total = math.prod(math.prod(msgspec.json.decode(text, type=list[int])) for text in texts)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             total = -1
         found = self[key] = total if 0 < total < 1 << 40 else -1
@@ -434,11 +429,6 @@ def _columns(batches: Iterator[Batch], device: bool, shared: bool = False) -> Ev
         for times in (*events.matrix.start, *events.matrix.end):
             times += base
     return events
-
-
-def _whole(value: Json) -> int:
-    """``integer``, quicker for what nearly all events hold."""
-    return -1 if value is None else value if type(value) is int and -1 <= value < 1 << 62 else integer(value)
 
 
 def _ints(values: list[int]) -> Ints:

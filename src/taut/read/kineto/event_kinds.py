@@ -13,6 +13,8 @@ DEVICE, RUNTIME, CPU_OP, ANNOTATION, COPY, SHADOW = range(6)
 # What is not known by the category alone: events of a device whose names tell copies and waits from work, and host
 # events of PyTorch before 1.10, which has one category for operators and annotations.
 LANE, HOST = 6, 7
+# An operator whose FLOPs are counted, in a trace with device events.
+MATRIX = 8
 
 # taut's own hook around point-to-point calls, for backends whose traces do not say who sends to whom.
 HOOKS = ("taut::send", "taut::recv")

@@ -8,6 +8,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from taut.core.array_types import Ints, Mask
+from taut.core.ids import dense, distinct
 from taut.core.tables import NULL, Kind, Table
 from taut.read.kineto.event_columns import Events
 from taut.read.kineto.event_kinds import ANNOTATION, COPY, CPU_OP, DEVICE, RUNTIME, SHADOW, is_comm
@@ -90,7 +91,7 @@ def _launches(events: Events) -> Ints:
     work = events.rows(DEVICE, COPY)
     if not len(work):
         return np.sort(events.start[np.concatenate([events.rows(CPU_OP), events.chosen(ANNOTATION, is_comm)])])
-    return np.unique(_launched_at(events, work))
+    return distinct(_launched_at(events, work))
 
 
 def _launched_at(events: Events, work: Ints) -> Ints:
@@ -135,5 +136,5 @@ def _phases(loop: Loop, inside: Loop | None) -> list[str]:
 
 
 def _codes(events: Events, rows: Ints) -> tuple[Ints, list[str]]:
-    used, inverse = np.unique(events.name[rows], return_inverse=True)
-    return inverse.astype(np.int64), [events.names[code][:NAME_LENGTH] for code in used.tolist()]
+    used, ids = dense(events.name[rows])
+    return ids, [events.names[code][:NAME_LENGTH] for code in used.tolist()]

@@ -136,7 +136,7 @@ class Buffer:
     def __init__(self, chunks: Iterable[Piece]) -> None:
         self._chunks = iter(chunks)
         first = next(self._chunks, b"")
-        self.bytes = first if isinstance(first, bytearray) else bytearray(first)
+        self.bytes: bytearray | memoryview = bytearray(first) if isinstance(first, bytes) else first
         self.at = self.stop = 0
         self._discarded, self._exhausted = 0, False
 
@@ -159,7 +159,10 @@ class Buffer:
             chunk = next(self._chunks, None)
             self._exhausted = chunk is None
             if chunk is not None:
-                del self.bytes[: self.at]
+                if isinstance(self.bytes, bytearray):
+                    del self.bytes[: self.at]
+                else:  # memory that cannot grow
+                    self.bytes = bytearray(self.bytes[self.at :])
                 self._discarded, self.at, self.stop = self.passed, 0, len(self)
                 self.bytes += chunk
         self.stop = max(self.stop, min(self.at + size, len(self.bytes)))

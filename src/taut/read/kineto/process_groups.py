@@ -24,6 +24,7 @@ class Groups:
         self.ranks: dict[str, list[int]] = {}
         config = distributed.get("pg_config")
         self._library: dict[str, str] = {}
+        self._unnamed: dict[str, str] = {}
         for entry in config if isinstance(config, list) else []:
             if isinstance(entry, dict) and entry.get("pg_name") is not None:
                 self.ranks[str(entry["pg_name"])] = rank_list(entry.get("ranks"))
@@ -42,6 +43,12 @@ class Groups:
             if ranks and not self.ranks.get(name):
                 self.ranks[name] = ranks
             return name
+        if library not in self._unnamed:
+            self._unnamed[library] = self._only_group(library)
+        return self._unnamed[library]
+
+    def _only_group(self, library: str) -> str:
+        """The group that a collective belongs to which names none."""
         # A group that runs on other libraries only cannot be meant.
         able = [
             group
@@ -89,4 +96,6 @@ class Groups:
 
 def _name_of(args: CommArgs) -> str:
     """The group that an event names."""
-    return next((str(name) for name in (args.group, args.group_id) if isinstance(name, str | int) and str(name)), "")
+    if args.group is None and args.group_id is None:  # most events name none
+        return ""
+    return next((str(name) for name in (args.group, args.group_id) if isinstance(name, (str, int)) and str(name)), "")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from itertools import chain
 
 import numpy as np
@@ -16,12 +16,12 @@ from taut.read.files import Member as File
 from taut.read.host_ranges import host_ranges
 from taut.read.json_values import integer
 from taut.read.kineto.device_side import add_device_side, is_input
-from taut.read.kineto.event_columns import Events, decode, decode_flow
+from taut.read.kineto.event_columns import Events, decode, decode_flow, shows_device
 from taut.read.kineto.event_kinds import ANNOTATION, DEVICE, RUNTIME, UNUSED, is_checkpoint, is_comm, is_launch
 from taut.read.kineto.event_ops import step_marks
 from taut.read.kineto.host_collectives import add_host_collectives
 from taut.read.kineto.host_side import add_host_side
-from taut.read.kineto.json_events import Header
+from taut.read.kineto.json_events import Header, Piece
 from taut.read.kineto.matrix_work import is_product_kernel
 from taut.read.kineto.process_groups import Groups
 from taut.read.limits import RANKS
@@ -42,31 +42,34 @@ def sniff(head: bytes) -> bool:
     return _EVENT_LIST.match(text) is not None
 
 
-def load(data: bytes | bytearray, label: str) -> Trace:
+def load(data: Piece, label: str) -> Trace:
     """The ops of one file; the rank is -1 where the trace does not name it."""
-    return _trace([decode(data[3:] if data[:3] == BOM else data, label)], label)
+    return _trace([decode(_without_bom(data), label)], label)
 
 
 def load_member(member: File) -> Trace:
-    """The ops of one file, of any size."""
-    return flow(member.chunks(), member.label, member.samples)
+    """The ops of one file, of any size: what is larger than can well be held is decoded while it flows."""
+    held = [member.front(WHOLE_BYTES + 1)]
+    if len(held[0]) <= WHOLE_BYTES:
+        return load(held.pop(), member.label)
+    # Device events come late, and decide what is needed of the rest.
+    device = shows_device([*member.samples(), *held])
+    return flow(_handed(held, member.chunks(already=WHOLE_BYTES + 1)), member.label, device)
 
 
-def flow(chunks: Iterator[bytes], label: str, samples: Callable[[], Sequence[bytes]]) -> Trace:
-    """The same, of a file of any size: what is larger than can well be held is decoded while it flows.
+def flow(chunks: Iterator[Piece], label: str, device: bool) -> Trace:
+    """The ops of a file that is not held; ``device`` tells whether it seems to hold device events."""
+    return _trace([decode_flow(chain([_without_bom(next(chunks, b""))], chunks), label, device)], label)
 
-    ``samples`` gives bytes from all over the file, if it can: device events come late, and decide what is needed of the rest.
-    """
-    data = bytearray()
-    for chunk in chunks:
-        data += chunk
-        if len(data) > WHOLE_BYTES:
-            break
-    else:
-        return load(data, label)
-    if data[:3] == BOM:
-        del data[:3]
-    return _trace([decode_flow(chain([data], chunks), label, [*samples(), data])], label)
+
+def _handed(held: list[memoryview], rest: Iterator[bytes]) -> Iterator[Piece]:
+    """What is held and what comes after it; nobody keeps what was handed on."""
+    yield held.pop()
+    yield from rest
+
+
+def _without_bom(data: Piece) -> Piece:
+    return data[3:] if data[:3] == BOM else data
 
 
 def _trace(decoded: list[Events], label: str) -> Trace:

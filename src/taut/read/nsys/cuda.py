@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from taut.core.array_types import Ints, Mask
 from taut.core.errors import TooLarge
+from taut.core.ids import dense, distinct
 from taut.core.tables import NULL
 from taut.read.columns import Codes
 from taut.read.communication_families import is_communication
@@ -87,7 +88,7 @@ def work(db: Database, strings: Mapping[int, str], counts: Counter[str]) -> Work
         _table(db, GRAPH, ("graphId", "graphExecId"), counts),
     ]
     kernels, copies, sets, graphs = parts
-    if len(np.unique(np.concatenate([part["globalPid"] + (part["deviceId"] & ~PROCESS) for part in parts]))) > GPUS:
+    if len(distinct(np.concatenate([part["globalPid"] + (part["deviceId"] & ~PROCESS) for part in parts]))) > GPUS:
         raise TooLarge(db.label, f"more than {GPUS:,} GPUs", "export fewer processes")
     counts["launched by cuda graphs"] += int((kernels["graphNodeId"] >= 0).sum())
     counts["cuda graphs recorded whole"] += len(graphs["start"])
@@ -104,7 +105,7 @@ def work(db: Database, strings: Mapping[int, str], counts: Counter[str]) -> Work
         np.concatenate([part.get(column, np.full(len(part["start"]), NULL)) for part in parts])
         for column in (*_PLACE, "name", "bytes")
     )
-    issue = _issue(np.unique(process), process, correlation)
+    issue = _issue(distinct(process), process, correlation)
     return Work(start, end, process, device, stream, issue, name, size, copied, list(map(str, names)))
 
 
@@ -130,7 +131,7 @@ def _turns(graphs: dict[str, Ints]) -> Ints:
     key = np.where(graphs["graphExecId"] >= 0, graphs["graphExecId"], graphs["graphId"])
     turn = np.zeros(len(key), dtype=np.int64)
     order = np.argsort(graphs["start"], kind="stable")
-    for process in np.unique(graphs["globalPid"]).tolist():
+    for process in distinct(graphs["globalPid"]).tolist():
         mine = order[graphs["globalPid"][order] == process]
         turn[mine] = Codes().of(key[mine].tolist())
     return turn
@@ -143,10 +144,10 @@ def calls(db: Database, strings: Mapping[int, str], work: Work, counts: Counter[
     )
     # Where kernels name no process, calls must name none either, or nothing would match.
     process = part["globalTid"] & PROCESS if (work.process >= 0).any() else np.full(len(part["start"]), NULL)
-    codes, name = np.unique(part["nameId"], return_inverse=True)
+    codes, name = dense(part["nameId"])
     names = [_VERSION.sub("", strings.get(code, "call without a name"))[:NAME_LENGTH] for code in codes.tolist()]
     waits = np.array([_WAITING.search(text) is not None for text in names], dtype=np.bool_)
-    issue = _issue(np.unique(work.process), process, part["correlationId"])
+    issue = _issue(distinct(work.process), process, part["correlationId"])
     launches = (issue != NULL) & np.isin(issue, work.issue)
     used = launches | (waits[name] if len(waits) else False)
     keep = _timed(part)

@@ -18,6 +18,7 @@ from taut.read.step_marks import Ranges
 TABLE = "NVTX_EVENTS"
 NAME_LENGTH, JSON_LENGTH = 200, 4000
 _API = re.compile(r"p?nccl[A-Z]")
+_ADDED = re.compile(r", (?:op_id|seq|sizes) = ")
 _SIZES = re.compile(r"sizes = (\[[\[\]\d, ]{0,4000}\])")
 _FIELDS = (
     ("comm", re.compile("communicator", re.IGNORECASE)),
@@ -109,7 +110,7 @@ def _elements(name: str) -> int:
 
 def _plain(name: str) -> str:
     """The name without what PyTorch adds to it (sequence, id, sizes)."""
-    return re.split(r", (?:op_id|seq|sizes) = ", name, maxsplit=1)[0][:NAME_LENGTH]
+    return _ADDED.split(name, maxsplit=1)[0][:NAME_LENGTH]
 
 
 class Decoder:

@@ -15,6 +15,7 @@ import numpy as np
 from taut.core.array_types import Ints
 from taut.core.device_words import NO_BYTES, stream_lane
 from taut.core.errors import InputRefused, NotATrace
+from taut.core.ids import distinct
 from taut.core.tables import NULL, Kind, Mark, Member, Table, Trace, Verb
 from taut.read.communication_families import NO_VERB
 from taut.read.contents import Gpu, Report
@@ -106,10 +107,10 @@ class _Reading:
     def _gpus(self) -> list[tuple[int, int, Ints]]:
         """(process, device, rows of work): the devices a process communicates on, else all it works on."""
         found = []
-        for process in np.unique(self.work.process).tolist():
+        for process in distinct(self.work.process).tolist():
             mine = np.flatnonzero(self.work.process == process)
             talking = mine[self.is_collective[mine]]
-            devices = np.unique(self.work.device[talking if len(talking) else mine]).tolist()
+            devices = distinct(self.work.device[talking if len(talking) else mine]).tolist()
             for place, device in enumerate(devices):
                 own = self.work.device[mine] == device
                 # What a process left on another's device goes with its first.

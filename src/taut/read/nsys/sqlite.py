@@ -46,20 +46,24 @@ class Database:
         for setting in ("trusted_schema=OFF", "query_only=ON", "cell_size_check=ON", "mmap_size=0"):
             connection.execute(f"PRAGMA {setting}")
         named = connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table' LIMIT 10000").fetchall()
-        plain = [n for n, sql in named if isinstance(n, str) and isinstance(sql, str) and _CREATED.match(sql)]
-        self.tables = {name: self._columns(name) for name in plain}
+        self._plain = {n for n, sql in named if isinstance(n, str) and isinstance(sql, str) and _CREATED.match(sql)}
+        self._found: dict[str, frozenset[str]] = {}
 
     def _tick(self) -> bool:
         self._left -= TICK
         return self._left < 0
 
-    def _columns(self, table: str) -> tuple[str, ...]:
-        quoted = table.replace('"', '""')
-        return tuple(str(row[1]) for row in self._connection.execute(f'PRAGMA table_info("{quoted}")'))
+    def _columns(self, table: str) -> frozenset[str]:
+        """The columns of a plain table, looked up when they are first asked for: of many tables few are."""
+        if table not in self._found:
+            quoted = table.replace('"', '""')
+            found = self._connection.execute(f'PRAGMA table_info("{quoted}")')
+            self._found[table] = frozenset(str(row[1]) for row in found)
+        return self._found[table]
 
     def has(self, table: str, *columns: str) -> bool:
         """Whether a plain table has all of these columns."""
-        return table in self.tables and set(columns) <= set(self.tables[table])
+        return table in self._plain and self._columns(table).issuperset(columns)
 
     def rows(self, table: str, expressions: Sequence[str], where: str = "1") -> Iterator[tuple[Any, ...]]:
         """Rows of a table; no more than its file can hold."""

@@ -1,0 +1,154 @@
+"""``taut audit why --again``: run a recorded command again in a scratch folder, and compare the bytes of what it gives.
+
+Inputs must have their recorded digests, or nothing is run. They are linked into the scratch folder under the names that the
+command used, so that names in results are the same; what it wrote elsewhere is written into the scratch folder too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from taut import __version__
+from taut.cli.recording import SWITCH, file_digest
+from taut.core.errors import AuditError, UsageError
+from taut.core.folder import RUN, is_run_folder, sealed
+from taut.result.types import AuditAgain, AuditRecord
+
+if TYPE_CHECKING:
+    from taut.core.array_types import Json
+
+PRINTED = "standard output"
+
+
+def run_again(record: AuditRecord) -> AuditAgain:
+    """Whether a recorded command gives the same bytes again; refused where it cannot be run as it was."""
+    told = record.details
+    words = [word for word in _list(told, "arguments") if isinstance(word, str)]
+    if record.kind != "verb" or not words or len(words) != len(_list(told, "arguments")):
+        raise UsageError(f"record {record.index}: has no command to run again: it is no verb's, is older, or was redacted")
+    if record.version != __version__:
+        raise UsageError(f"record {record.index}: was written by taut {record.version}; run it again with that version")
+    inputs, outputs = [*_parts(told, "inputs")], [*_parts(told, "outputs")]
+    if not outputs and told.get("printed") is None:
+        raise UsageError(f"record {record.index}: holds no digest of anything written, or printed with --json, to compare")
+    _check_inputs(record.index, inputs, [*_parts(told, "read")])
+    _check_apart(record.index, inputs, outputs)
+    with tempfile.TemporaryDirectory(prefix="taut-again-") as scratch:
+        return _compared(record, words, [_name(one) for one in inputs], outputs, Path(scratch))
+
+
+def _compared(
+    record: AuditRecord, words: list[str], inputs: Sequence[str], outputs: Sequence[Mapping[str, Json]], scratch: Path
+) -> AuditAgain:
+    moved = {name: str(scratch / "absolute" / f"{k}") for k, name in enumerate(map(_name, outputs)) if os.path.isabs(name)}
+    (scratch / "absolute").mkdir()
+    words = [_moved(word, moved) for word in words]
+    if any(place not in " ".join(words) for place in moved.values()):
+        raise UsageError(f"record {record.index}: writes to a place that its arguments do not name; run it again by hand")
+    here = _linked(inputs, [_name(one) for one in outputs], scratch)
+    done = subprocess.run(
+        [sys.executable, "-m", "taut", *words], cwd=here, env={**os.environ, SWITCH: "off"}, capture_output=True, check=False,
+        stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    if done.returncode != record.details.get("code"):
+        last = (done.stderr.decode("utf-8", "replace").strip().splitlines() or ["it said nothing"])[-1]
+        raise AuditError(f"record {record.index}: run again it ends with exit code {done.returncode}: {last}")
+    before, now = dict(_before(record, outputs)), dict(_now(record, outputs, moved, here, done.stdout))
+    differs = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
+    return AuditAgain(record=record.index, same=not differs, compared=sorted(before), differs=differs)
+
+
+def _before(record: AuditRecord, outputs: Sequence[Mapping[str, Json]]) -> Iterator[tuple[str, Json]]:
+    """(name, digest) of all that was written and printed, as recorded."""
+    for one in outputs:
+        files = one.get("files")
+        yield from _under(_name(one), files if isinstance(files, dict) else {"": one.get("sha256")})
+    if record.details.get("printed") is not None:
+        yield PRINTED, record.details["printed"]
+
+
+def _now(
+    record: AuditRecord, outputs: Sequence[Mapping[str, Json]], moved: Mapping[str, str], here: Path, printed: bytes
+) -> Iterator[tuple[str, Json]]:
+    """The same of what was written and printed now."""
+    for name in map(_name, outputs):
+        path = here / moved.get(name, name)
+        yield from _under(name, sealed(path) if is_run_folder(path) else {"": file_digest(path)})
+    if record.details.get("printed") is not None:
+        yield PRINTED, hashlib.sha256(printed).hexdigest()
+
+
+def _under(name: str, files: Mapping[str, Json]) -> Iterator[tuple[str, Json]]:
+    return ((f"{name}/{file}" if file else name, digest) for file, digest in files.items())
+
+
+def _moved(word: str, moved: Mapping[str, str]) -> str:
+    """An argument with the place in the scratch folder for one to write to."""
+    option, equals, value = word.partition("=")
+    return moved.get(word) or (f"{option}={moved[value]}" if equals and value in moved else word)
+
+
+def _linked(inputs: Sequence[str], outputs: Sequence[str], scratch: Path) -> Path:
+    """A folder in which the relative names of inputs lead to them, as deep as names lead upwards."""
+    relative = [os.path.normpath(name) for name in (*inputs, *outputs) if not os.path.isabs(name)]
+    here = scratch.joinpath("work", *["in"] * max((Path(name).parts.count("..") for name in relative), default=0))
+    here.mkdir(parents=True)
+    for name in {os.path.normpath(name) for name in inputs if not os.path.isabs(name) and os.path.lexists(name)}:
+        place = Path(os.path.normpath(here / name))
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if not os.path.lexists(place):
+            place.symlink_to(Path(name).absolute())
+    return here
+
+
+def _check_apart(index: int, inputs: Sequence[Mapping[str, Json]], outputs: Sequence[Mapping[str, Json]]) -> None:
+    """Refuse what would write into an input, or reads the folder that it is run in."""
+    given = [Path(os.path.abspath(_name(one))) for one in inputs]
+    if any(Path(os.path.abspath(_name(out))).is_relative_to(place) for out in outputs for place in given):
+        raise UsageError(f"record {index}: writes into its own input; run it again by hand, on a copy")
+    if any(Path.cwd().is_relative_to(place) for place in given):
+        raise UsageError(f"record {index}: reads the current folder; run taut audit why --again from outside it")
+
+
+def _check_inputs(index: int, inputs: Sequence[Mapping[str, Json]], read: Sequence[Mapping[str, Json]]) -> None:
+    """Refuse inputs that are not what was read then, and name them."""
+    for one in inputs:
+        path, digest = Path(_name(one)), one.get("sha256")
+        now = sealed(path)[RUN] if is_run_folder(path) else file_digest(path)
+        if one.get("what") in ("run", "file") and (digest is None or now != digest):
+            why = "its digest was not recorded" if digest is None else "is not what was read then, or not there"
+            raise UsageError(f"record {index}: {path}: {why}; bring it back, and ask from the folder of the command")
+    folders = [Path(_name(one)) for one in inputs if one.get("what") == "folder"]
+    if folders:
+        _check_folders(index, folders, read)
+
+
+def _check_folders(index: int, folders: Sequence[Path], read: Sequence[Mapping[str, Json]]) -> None:
+    """Refuse folders that lack a file that was read in them, by name and digest."""
+    there = {(path.name, file_digest(path)) for folder in folders for path in folder.rglob("*") if path.is_file()}
+    for one in read:
+        if (Path(_name(one)).name, one.get("sha256")) not in there:
+            raise UsageError(f"record {index}: {_name(one)}: is not what was read then, or not there; bring it back")
+
+
+def _list(told: Mapping[str, Json], key: str) -> list[Json]:
+    found = told.get(key)
+    return found if isinstance(found, list) else []
+
+
+def _parts(told: Mapping[str, Json], key: str) -> Iterator[Mapping[str, Json]]:
+    return (one for one in _list(told, key) if isinstance(one, dict))
+
+
+def _name(one: Mapping[str, Json]) -> str:
+    name = one.get("name")
+    if not isinstance(name, str):
+        raise UsageError("a name in the record was redacted: it cannot be run again")
+    return name
