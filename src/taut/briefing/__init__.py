@@ -1,0 +1,1 @@
+"""``taut brief``: inputs that are named → everything that a briefing shows."""

@@ -1,0 +1,217 @@
+"""What a briefing is made from: results that other verbs print, and the few figures that only a briefing computes.
+
+``taut.briefing`` fills these structs, ``taut.render.brief`` shows them. ``BriefResult`` is what ``taut brief --json`` prints.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from msgspec import field
+
+from taut.result.types import (
+    SCHEMA,
+    Amount,
+    AnalysisResult,
+    AuditOutcome,
+    AuditRecord,
+    BillResult,
+    CompareResult,
+    ControlResult,
+    CostOverTime,
+    Estimate,
+    Part,
+    ProjectResult,
+    ReviewResult,
+)
+
+InputKind: TypeAlias = Literal["run", "comparison", "scenario", "control log", "bill"]
+
+
+class BriefInput(Part, frozen=True, kw_only=True):
+    """Something that the briefing was made of."""
+
+    name: str
+    """As it was given."""
+    kind: InputKind
+    sha256: str | None
+    """Digest of what it holds; null where only a name was given."""
+    command: str
+    """The command that shows the same figures again."""
+
+
+class OperatorNode(Part, frozen=True, kw_only=True):
+    """A class of ops, or of gates, of the condensed operator graph."""
+
+    name: str
+    kind: Literal["compute", "communicate", "synchronise", "coordinate"]
+    gate: bool
+    """Whether its ops meet at a rendezvous."""
+    ops: int
+    rank_share: float
+    """Of all rank time, work of these ops, 0–1."""
+    wait_share: float
+    """Of all rank time, exposed waiting at these gates, 0–1."""
+    critical_share: float | None
+    """Of the wall, what lies on the critical path, 0–1."""
+
+
+class OperatorEdge(Part, frozen=True, kw_only=True):
+    """One class follows another, within a rank or across."""
+
+    first: int
+    """Place in the list of nodes."""
+    then: int
+    count: int
+    critical_share: float | None
+    """Of the steps, those in which the critical path takes it, 0–1."""
+
+
+class OperatorView(Part, frozen=True, kw_only=True):
+    """The operator graph of a run, one node a class; the classes that matter most, the others together."""
+
+    nodes: list[OperatorNode]
+    edges: list[OperatorEdge]
+    left_out: int
+    """Classes that are only in the last node."""
+
+
+class Course(Part, frozen=True, kw_only=True):
+    """A run as it went, one row a step, or a bucket of steps."""
+
+    step: list[int]
+    """The first of each bucket."""
+    end_s: list[float]
+    """Seconds since the first begin, at the end of each."""
+    shares: dict[str, list[float]]
+    """compute, slow compute, communication, waiting, gaps, other → share of the rank time of each, 0–1."""
+    money: dict[str, list[float]] | None
+    """The same, in money so far; null without a price."""
+    currency: str | None
+
+
+class RankLateness(Part, frozen=True, kw_only=True):
+    """Who waited for whom, ranks in groups where there are many."""
+
+    labels: list[str]
+    cause: list[int]
+    """Places in the list of labels."""
+    victim: list[int]
+    share: list[float]
+    """Of all waiting that has a cause, 0–1."""
+
+
+class BriefedRun(Part, frozen=True, kw_only=True):
+    """A run folder of ``taut analyze``."""
+
+    source: BriefInput
+    result: AnalysisResult
+    view: OperatorView | None
+    """Null without a graph: of job logs alone."""
+    course: Course | None
+    lateness: RankLateness | None
+
+
+class BriefedScenario(Part, frozen=True, kw_only=True):
+    """A scenario, with its envelope or its advice where the workload has one."""
+
+    source: BriefInput
+    result: ProjectResult
+    review: ReviewResult | None
+    """What would fight in its loops; null of other workloads."""
+    declared: dict[str, Estimate]
+    """Figure → what the literature declares for such a system (``declared`` in docs/scenarios); empty where nothing does."""
+
+
+class BriefedControl(Part, frozen=True, kw_only=True):
+    """A control log."""
+
+    source: BriefInput
+    result: ControlResult
+
+
+class BriefedBill(Part, frozen=True, kw_only=True):
+    """A bill: given as a run folder, or made of the runs and the prices that were given."""
+
+    source: BriefInput
+    result: BillResult
+    over_time: CostOverTime | None
+
+
+class BriefedComparison(Part, frozen=True, kw_only=True):
+    """Several runs of one job side by side."""
+
+    source: BriefInput
+    result: CompareResult
+
+
+class BriefedDecision(Part, frozen=True, kw_only=True):
+    """A decision of the audit log on a run of the briefing, and what became of it."""
+
+    record: AuditRecord
+    outcome: AuditOutcome | None
+
+
+class BriefQuestion(Part, frozen=True, kw_only=True):
+    """A question that architects and buyers ask, and the answer."""
+
+    question: str
+    answer: Estimate | None
+    """Null where it was not measured."""
+    says: str
+    taken_from: str | None = field(name="from")
+    """Input and key of its result; null where it was not measured."""
+    command: str
+    """What shows the figure, or what would measure it."""
+    needs: str | None
+    """What is missing; null where it is answered."""
+
+
+class Demand(Part, frozen=True, kw_only=True):
+    """What to demand of a vendor, from the job's own sensitivities."""
+
+    what: str
+    """The figure that matters."""
+    worth: str
+    """What a change of it costs or brings, with its interval."""
+    money_per_year: Amount | None
+    currency: str | None
+    test: str
+    """Which test shows it."""
+    reach: str
+    """Which number to reach."""
+    command: str
+
+
+class BriefResult(Part, frozen=True, kw_only=True):
+    """What ``taut brief --json`` prints."""
+
+    schema: int = SCHEMA
+    title: str
+    verdict: str
+    """Page one in a sentence."""
+    inputs: list[BriefInput]
+    questions: list[BriefQuestion]
+    demands: list[Demand]
+    audit_root: str | None
+    """Root of the audit log at the records of the inputs; null where none was recorded."""
+    written: list[str]
+    """Names of the files, without folders."""
+
+
+class Briefing(Part, frozen=True, kw_only=True):
+    """All that a briefing shows."""
+
+    title: str
+    verdict: str
+    inputs: list[BriefInput]
+    runs: list[BriefedRun]
+    comparisons: list[BriefedComparison]
+    scenarios: list[BriefedScenario]
+    controls: list[BriefedControl]
+    bills: list[BriefedBill]
+    decisions: list[BriefedDecision]
+    questions: list[BriefQuestion]
+    demands: list[Demand]
+    audit_root: str | None
+    audit_log: str | None
