@@ -53,7 +53,7 @@ def two_views(briefing: Briefing) -> Section | None:
         blocks.append(
             Empty("No run was given: neither parts nor ops were measured.", "traces of the job", "taut analyze TRACES")
         )
-    else:
+    if any(run.view is not None for run in briefing.runs):
         blocks.append(Terms(TERMS))
     commands = [run.source.command for run in briefing.runs]
     return Section("two-views", "The same job, two answers", blocks, commands, page=True)
@@ -119,7 +119,7 @@ def _components(result: AnalysisResult) -> list[Block]:
         by_metric.setdefault(one.metric, []).append(one)
     # What has a limit first, what breaks it before all.
     order = sorted(by_metric, key=lambda metric: (_state(by_metric[metric]), metric))
-    columns = [Column("Measured"), Column("Parts", True), Column("Highest", True), Column("Limit", True), Column("Inside")]
+    columns = [Column("Measured"), Column("Parts", True), Column("Worst value", True), Column("Limit", True), Column("Inside")]
     rows = [_metric_row(metric, by_metric[metric]) for metric in order]
     note = "" if any(one.limit is not None for one in result.components) else "Nobody named limits: add them to the metrics."
     return [*device, Grid("Parts and their limits", columns, rows, note)]
