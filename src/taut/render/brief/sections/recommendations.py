@@ -57,7 +57,7 @@ def recommendations(briefing: Briefing) -> Section | None:
     """Everything worth doing, the most money first, then the largest effect; and decisions already taken."""
     found = sorted(_all(briefing), key=_order)
     blocks: list[Block] = [_grid(found), *_close(found)] if found else [_nothing(briefing)]
-    blocks += _decided(briefing.decisions)
+    blocks += _decided(briefing.decisions) if briefing.runs or briefing.decisions else []
     return Section("recommendations", "What to do", blocks, _commands(briefing), page=True)
 
 
@@ -186,7 +186,8 @@ def _restarts(found: AttemptsResult) -> Iterator[_Advice]:
         yield _Advice(
             cause=f"restarts: work since the last checkpoint is thrown away{_ends(found)}",
             do="save checkpoints more often, and mend what ends attempts",
-            effect=f"{bound}{percent(lost / held)} of the held time", size=lost / held, monthly=None, currency=None, sure=UNKNOWN,
+            effect=f"{bound}{percent(lost / held)} of the held time", size=lost / held, monthly=None, currency=None,
+            sure=UNKNOWN,
         )  # fmt: skip
     for job in (found.stuck or [])[:3]:
         yield _Advice(
