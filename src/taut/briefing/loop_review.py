@@ -15,8 +15,13 @@ from taut.result.types import ReviewResult
 
 def review_of(named: str | Path) -> ReviewResult | None:
     """What would fight in a scenario, all of it deployed at once; None where it has no loops that could."""
-    found = _of_scenario(*load(named), str(named))
+    found = loops_named(named)
     return review((), found) if found else None
+
+
+def loops_named(named: str | Path) -> tuple[Loop, ...]:
+    """The loops of a scenario; none where it has none that could fight."""
+    return _of_scenario(*load(named), str(named))
 
 
 def loops_of(named: str | Path) -> tuple[Loop, ...]:

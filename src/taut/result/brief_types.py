@@ -101,6 +101,38 @@ class RankLateness(Part, frozen=True, kw_only=True):
     """Of all waiting that has a cause, 0–1."""
 
 
+class StackedController(Part, frozen=True, kw_only=True):
+    """A controller in its layer."""
+
+    name: str
+    layer: str | None
+    """scheduler, orchestrator, runtime, model, policy, retry, fallback or autoscaler; null where it is not told."""
+    decisions: int | None
+    """Actions on record; null of a configuration that has not run."""
+    turned_back: int | None
+    """Of them, those that reverse its own last one on the same knob although demand did not move that way."""
+
+
+class FollowedDecisions(Part, frozen=True, kw_only=True):
+    """Decisions of one controller that come next after one of another on the same target."""
+
+    first: int
+    """Place in the list of controllers."""
+    then: int
+    coherent: int
+    """Go the same way, or the way that demand moved meanwhile."""
+    incoherent: int
+    """Go the other way although demand did not."""
+
+
+class ControlStack(Part, frozen=True, kw_only=True):
+    """Controllers by layer, and how their decisions go together."""
+
+    controllers: list[StackedController]
+    pairs: list[FollowedDecisions]
+    """Empty where no two controllers decide on one target, or no direction is recorded."""
+
+
 class BriefedRun(Part, frozen=True, kw_only=True):
     """A run folder of ``taut analyze``."""
 
@@ -110,6 +142,8 @@ class BriefedRun(Part, frozen=True, kw_only=True):
     """Null without a graph: of job logs alone."""
     course: Course | None
     lateness: RankLateness | None
+    stack: ControlStack | None = None
+    """Null where no controller is on record."""
 
 
 class BriefedScenario(Part, frozen=True, kw_only=True):
@@ -121,6 +155,14 @@ class BriefedScenario(Part, frozen=True, kw_only=True):
     """What would fight in its loops; null of other workloads."""
     declared: dict[str, Estimate]
     """Figure → what the literature declares for such a system (``declared`` in docs/scenarios); empty where nothing does."""
+    declared_with: dict[str, Estimate] = field(default_factory=dict)
+    """The same with such policies as the scenario names."""
+    declared_by: dict[str, str] = field(default_factory=dict)
+    """Figure → who declares it."""
+    control: ControlResult | None = None
+    """Of loops: what a simulated run's log shows, read as a real one."""
+    stack: ControlStack | None = None
+    """Null where it has no control loops."""
 
 
 class BriefedControl(Part, frozen=True, kw_only=True):
@@ -128,6 +170,8 @@ class BriefedControl(Part, frozen=True, kw_only=True):
 
     source: BriefInput
     result: ControlResult
+    stack: ControlStack | None = None
+    """Null where no actions are on record."""
 
 
 class BriefedBill(Part, frozen=True, kw_only=True):
