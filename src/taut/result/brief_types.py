@@ -25,6 +25,8 @@ from taut.result.types import (
     ReviewResult,
 )
 
+Unit: TypeAlias = Literal["share", "times", "ranks", "ms", "attempts", "money"]
+"""What a number counts: shares are 0–1."""
 InputKind: TypeAlias = Literal["run", "comparison", "scenario", "control log", "bill"]
 
 
@@ -151,6 +153,9 @@ class BriefedScenario(Part, frozen=True, kw_only=True):
 
     source: BriefInput
     result: ProjectResult
+    """At its own scale."""
+    grown: ProjectResult | None
+    """At other scales; null where it has none."""
     review: ReviewResult | None
     """What would fight in its loops; null of other workloads."""
     declared: dict[str, Estimate]
@@ -202,6 +207,7 @@ class BriefQuestion(Part, frozen=True, kw_only=True):
     question: str
     answer: Estimate | None
     """Null where it was not measured."""
+    unit: Unit | None
     says: str
     taken_from: str | None = field(name="from")
     """Input and key of its result; null where it was not measured."""
