@@ -18,15 +18,17 @@ def stack_of_log(log: Log) -> ControlStack:
     rows = directed(log)
     mine, then = followers(rows[log.controller[rows] >= 0], log.stream)
     back = then[_against(log, mine, then)]
-    known = log.controller[log.controller >= 0]
+    many = len(log.words["controller"])
+    decisions, turned = (np.bincount(log.controller[some], minlength=many) for some in (log.controller >= 0, back))
+    layers = _layers(log)
     controllers = [
         StackedController(
             name=log.word("controller", code),
-            layer=_layer(log, code),
-            decisions=int((known == code).sum()),
-            turned_back=int((log.controller[back] == code).sum()),
+            layer=layers[code],
+            decisions=int(decisions[code]),
+            turned_back=int(turned[code]),
         )
-        for code in range(len(log.words["controller"]))
+        for code in range(many)
     ]
     return ControlStack(controllers=controllers, pairs=_pairs(log, rows))
 
@@ -41,10 +43,13 @@ def stack_of_loops(loops: Sequence[Loop]) -> ControlStack:
     )
 
 
-def _layer(log: Log, controller: int) -> str | None:
-    """The layer of most of its actions."""
-    layers = log.layer[(log.controller == controller) & (log.layer >= 0)]
-    return log.word("layer", int(np.bincount(layers).argmax())) if len(layers) else None
+def _layers(log: Log) -> list[str | None]:
+    """Of each controller the layer of most of its actions."""
+    rows = (log.controller >= 0) & (log.layer >= 0)
+    many = max(len(log.words["layer"]), 1)
+    key = log.controller[rows].astype(np.int64) * many + log.layer[rows]
+    seen = np.bincount(key, minlength=len(log.words["controller"]) * many).reshape(-1, many)
+    return [log.word("layer", int(row.argmax())) if row.any() else None for row in seen]
 
 
 def _against(log: Log, before: Ints, after: Ints) -> Mask:
@@ -59,10 +64,9 @@ def _pairs(log: Log, rows: Ints) -> list[FollowedDecisions]:
     met = first != then
     against = _against(log, before, after)
     many = len(log.words["controller"])
-    key = first * many + then
-    out = []
-    for one in np.unique(key[met]).tolist():
-        here = met & (key == one)
-        bad = int((here & against).sum())
-        out.append(FollowedDecisions(first=one // many, then=one % many, coherent=int(here.sum()) - bad, incoherent=bad))
-    return out
+    keys, place = np.unique((first * many + then)[met], return_inverse=True)
+    all_of, bad = np.bincount(place, minlength=len(keys)), np.bincount(place, against[met], minlength=len(keys)).astype(int)
+    return [
+        FollowedDecisions(first=key // many, then=key % many, coherent=whole - some, incoherent=some)
+        for key, whole, some in zip(keys.tolist(), all_of.tolist(), bad.tolist(), strict=True)
+    ]
