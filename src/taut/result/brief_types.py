@@ -283,6 +283,8 @@ class BriefResult(Part, frozen=True, kw_only=True):
 class Briefing(Part, frozen=True, kw_only=True):
     """All that a briefing shows."""
 
+    version: str
+    """Of taut."""
     title: str
     verdict: str
     inputs: list[BriefInput]

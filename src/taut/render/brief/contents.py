@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from taut import __version__
 from taut.render.brief.document import Document, Section
 from taut.render.brief.sections.evidence import assumptions, evidence
 from taut.render.brief.sections.page_one import page_one
@@ -30,5 +29,5 @@ def document_of(briefing: Briefing) -> Document:
     more = f" and {len(briefing.inputs) - 4} more" if len(briefing.inputs) > 4 else ""
     return Document(
         title=f"Architecture Risk Briefing: {briefing.title}", subtitle=f"From {kinds}{more}", sections=made,
-        footer=f"Made by taut {__version__}; every figure has the command that shows it again.",
+        footer=f"Made by taut {briefing.version}; every figure has the command that shows it again.",
     )  # fmt: skip
