@@ -56,6 +56,8 @@ class OperatorNode(Part, frozen=True, kw_only=True):
     """Of all rank time, exposed waiting at these gates, 0–1."""
     critical_share: float | None
     """Of the wall, what lies on the critical path, 0–1."""
+    place: float
+    """Where in their step its ops begin, on average, 0–1."""
 
 
 class OperatorEdge(Part, frozen=True, kw_only=True):
