@@ -192,7 +192,7 @@ def _repeated(one: Repeats) -> str:
     spread = "" if one.within_share is None else f" Steps of one run differ by {percent(one.within_share)}."
     if one.between_share is None:
         return (
-            f"Irreproducibility: {count(len(one.runs), 'run')} of the same work, too few steps to tell how they differ.{spread}"
+            f"Irreproducibility: {count(len(one.runs), 'run')} of the same work, too few steps to compare.{spread}"
         )
     sure = one.q is not None and one.q < SURE
     says = "beyond what their own steps vary by" if sure else "no more than their own steps vary by"
