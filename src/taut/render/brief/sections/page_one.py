@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from taut.render.brief.document import Bar, Bars, Block, Cell, Column, Empty, Fact, Facts, Grid, Picture, Section, Text
-from taut.render.brief.wording import amount, share, shown
-from taut.render.text import percent
+from taut.render.brief.written import cash, percent, share, times, worth
 from taut.result.brief_types import BriefCause, Briefing
 from taut.result.types import Estimate, Regime
 
@@ -35,11 +34,11 @@ def _effective(briefing: Briefing) -> Fact | None:
     for run in briefing.runs:
         verdict = run.result.verdict
         if verdict.effective_share is not None:
-            return Fact("Effective", share(verdict.effective_share), "of the accelerator time does the work that was paid for")
+            return Fact("Effective", percent(verdict.effective_share), "of the accelerator time does the work that was paid for")
     for scenario in briefing.scenarios:
         ratio = scenario.result.indices.get("effective_throughput_ratio")
         if ratio is not None:
-            return Fact("Effective", shown(ratio), "of what the same hardware would do if nothing held it up")
+            return Fact("Effective", share(ratio), "of what the same hardware would do if nothing held it up")
     return None
 
 
@@ -48,7 +47,7 @@ def _regime(briefing: Briefing) -> Fact | None:
     regimes += [one.result.regime for one in briefing.scenarios if one.result.regime is not None]
     for regime in regimes:
         if regime.kind is not None:
-            reserve = f"; reserve {shown(regime.reserve, 'times')}" if regime.reserve else ""
+            reserve = f"; reserve {times(regime.reserve)}" if regime.reserve else ""
             return Fact("Regime", regime.kind, f"{REGIMES.get(regime.kind, '')}{reserve}")
     for control in briefing.controls:
         kind = control.result.regime.kind
@@ -61,14 +60,14 @@ def _money(briefing: Briefing) -> Fact:
     cost = briefing.costs
     if cost is None:
         return Fact("Cost a month", "not priced", "give --gpu-hour 2.50EUR or --prices FILE")
-    return Fact("Cost a month", amount(cost.per_month, cost.currency), cost.basis)
+    return Fact("Cost a month", f"{cash(cost.per_month)} {cost.currency}", cost.basis)
 
 
 def _saving(briefing: Briefing) -> Fact | None:
     cost = briefing.costs
     if cost is None or cost.useful_per_month is None:
         return None
-    return Fact("Lost a month", amount(cost.per_month - cost.useful_per_month, cost.currency), "paid for, and no useful work")
+    return Fact("Lost a month", f"{cash(cost.per_month - cost.useful_per_month)} {cost.currency}", "paid for, and no useful work")
 
 
 def _two_shares(briefing: Briefing) -> list[Block]:
@@ -106,16 +105,13 @@ def _causes(briefing: Briefing) -> Block:
 
 def _row(cause: BriefCause) -> list[Cell | str]:
     word = "gives back" if cause.share_is == "recoverable" else "costs"
-    size = "not measured" if cause.share is None else f"{word} {shown(cause.share)}"
+    size = "not measured" if cause.share is None else f"{word} {share(cause.share)}"
     sure = "modelled" if cause.confidence is None else percent(min(cause.confidence, 0.999))
     return [Cell(cause.what, "strong"), size, _monthly(cause.money_per_month, cause.currency), sure, cause.do]
 
 
 def _monthly(money: Estimate | None, currency: str | None) -> str:
-    if money is None or currency is None:
-        return "not priced"
-    ends = "" if money.lo is None or money.hi is None else f" ({float(money.lo):,.0f}–{float(money.hi):,.0f})"
-    return f"{amount(money.value, currency)}{ends}"
+    return "not priced" if money is None or currency is None else worth(money, currency)
 
 
 def _decision(briefing: Briefing) -> list[Block]:
@@ -126,7 +122,7 @@ def _decision(briefing: Briefing) -> list[Block]:
     if first is not None:
         worth = f", worth {_monthly(first.money_per_month, first.currency)} a month" if first.money_per_month else ""
         effect = (
-            f" It is expected to give back {shown(first.share)} of the time{worth}." if first.share_is == "recoverable" else ""
+            f" It is expected to give back {share(first.share)} of the time{worth}." if first.share_is == "recoverable" else ""
         )
         blocks.append(Text(f"The decision to take: {first.do} ({first.what}).{effect}", "warning"))
     if briefing.demands:

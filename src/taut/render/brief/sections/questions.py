@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from taut.render.brief.document import Cell, Column, Grid, Section, Text
-from taut.render.brief.wording import shown
+from taut.render.brief.written import answered
 from taut.result.brief_types import Briefing, BriefQuestion
 
 INTRODUCTION = "Each answer is a number with the interval that holds it, a sentence, and where it comes from."
@@ -21,4 +21,4 @@ def questions(briefing: Briefing) -> Section:
 def _row(one: BriefQuestion, currency: str | None) -> list[Cell | str]:
     if one.answer is None:
         return [Cell(one.question, "strong"), Cell("not measured", "bad"), f"needs {one.needs}", one.command]
-    return [Cell(one.question, "strong"), shown(one.answer, one.unit, currency), one.says, one.taken_from or ""]
+    return [Cell(one.question, "strong"), answered(one.answer, one.unit, currency), one.says, one.taken_from or ""]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from taut.render.brief.document import Block, Cell, Column, Empty, Grid, Section, Text
-from taut.render.brief.wording import amount
-from taut.result.brief_types import Briefing
+from taut.render.brief.written import cash
+from taut.result.brief_types import Briefing, Demand
 
 INTRODUCTION = (
     "These follow from what this job is sensitive to, not from a list of good practice. Money is a year of going on like this."
@@ -27,8 +27,12 @@ def vendor_annex(briefing: Briefing) -> Section:
             Column("Number to reach"),
         ]
         rows: list[list[Cell | str]] = [
-            [Cell(one.what, "strong"), one.worth, amount(one.money_per_year, one.currency), one.test, one.reach]
+            [Cell(one.what, "strong"), one.worth, _money(one), one.test, one.reach]
             for one in briefing.demands[:MOST]
         ]
         blocks.append(Grid("What to demand", columns, rows))
     return Section("vendor-annex", "Vendor annex", blocks, list(dict.fromkeys(one.command for one in briefing.demands)))
+
+
+def _money(one: Demand) -> str:
+    return "not priced" if one.money_per_year is None else f"{cash(float(one.money_per_year))} {one.currency or ''}".rstrip()
