@@ -47,7 +47,9 @@ def number(value: float, share: bool = False) -> str:
     known = finite(value)
     if known is None:
         return UNKNOWN
-    return f"{100 * known:.1f} %" if share else three(known) if abs(known) < 1000 else f"{known:,.0f}"
+    if share:
+        return f"{100 * known:.1f} %"
+    return f"{known:,.0f}" if abs(known) >= 1000 or known == int(known) else three(known)
 
 
 def _areas(chart: Areas, title: str) -> Grid:
@@ -69,7 +71,7 @@ def _line(line: Line, share: bool) -> list[list[str]]:
     """Points of a line, with what it may also be where it has a band."""
     found = [[number(x), number(y, share)] for x, y in zip(line.x, line.y, strict=True)]
     for row, lo, hi in zip(found, line.lo, line.hi, strict=False):
-        row[1] += f" ({number(lo, share)}–{number(hi, share)})"
+        row[1] += f" ({number(lo, share).removesuffix(' %')}–{number(hi, share).removesuffix(' %')})"
     return found
 
 

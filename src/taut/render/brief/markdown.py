@@ -28,7 +28,7 @@ from taut.render.text import UNKNOWN
 MARKED = re.compile(r"[\\`*_{}\[\]|~!]")
 """What would be markup inside a line."""
 ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
-LEADING = re.compile(r"^(?:[=+\-@#:]|\d+[.)])")
+LEADING = re.compile(r"^(?:[=+\-@#:]|\d+[.)](?=\s|$))")
 """What would be a list, a heading, a rule or, in a spreadsheet, a formula at the begin of a line or a cell."""
 LINKED = re.compile(r"\S*(?:://|www\.|@|mailto:|xmpp:)\S*", re.IGNORECASE)
 """Words that some readers make links of, whatever is escaped in them: they are shown as code."""
@@ -87,13 +87,15 @@ def _block(block: Block, level: int) -> Iterator[str]:
         case Text():
             yield TONES[block.tone].format(escaped(block.text)) if block.text.strip() else ""
         case Facts():
-            yield _listed([f"{escaped(fact.label)}: **{escaped(fact.value)}**, {escaped(fact.says)}" for fact in block.facts])
+            yield _listed(
+                [f"{escaped(fact.label)}: **{escaped(fact.value)}**, {escaped(fact.says)}" for fact in block.facts], "*"
+            )
         case Grid():
             yield from _grid(block)
         case Bullets():
-            yield _listed([escaped(item) for item in block.items], block.numbered)
+            yield _listed([escaped(item) for item in block.items], "" if block.numbered else "-")
         case Terms():
-            yield _listed([f"**{escaped(term)}**: {escaped(meaning)}" for term, meaning in block.terms])
+            yield _listed([f"**{escaped(term)}**: {escaped(meaning)}" for term, meaning in block.terms], "> -")
         case Empty():
             yield f"> **{escaped(block.says)}** {escaped(block.needs)}" + (
                 f"\n> {code(block.command)}" if block.command else ""
@@ -113,8 +115,9 @@ def _sides(block: Sides, level: int) -> Iterator[str]:
             yield from _block(one, level + 1)
 
 
-def _listed(items: Sequence[str], numbered: bool = False) -> str:
-    return "\n".join(f"{f'{i + 1}.' if numbered else '-'} {item}" for i, item in enumerate(items))
+def _listed(items: Sequence[str], sign: str) -> str:
+    """A list; lists with different signs stay apart. Without a sign it is numbered."""
+    return "\n".join(f"{sign or f'{i + 1}.'} {item}" for i, item in enumerate(items))
 
 
 def _grid(grid: Grid) -> Iterator[str]:

@@ -25,9 +25,13 @@ MEANINGS: tuple[tuple[str, str, str], ...] = (
     ("straggler", r"stragglers?", "a rank that is later than the others and makes them wait."),
     ("exposed", r"exposed", "not hidden behind other work: the GPUs stand still for it."),
     ("jitter", r"jitter", "how much the same piece of work differs in length from one time to the next."),
-    ("regime", r"regimes?", "how the job as a whole behaves: stable, strained or unstable."),
-    ("reserve", r"reserve", "how much worse things could get before the job becomes unstable."),
-    ("threshold", r"thresholds?", "the size, or the load, from which on more hardware brings less than it costs."),
+    (
+        "regime",
+        r"regimes?",
+        "how the whole behaves: a job is stable, marginal or unstable; controllers are coherent, or fight each other.",
+    ),
+    ("reserve", r"reserve", "the factor by which jitter may still grow before one more accelerator stops paying."),
+    ("threshold", r"thresholds?", "the scale from which on one more accelerator brings too little to pay for itself."),
     (
         "critical path",
         r"critical paths?",
@@ -49,8 +53,12 @@ MEANINGS: tuple[tuple[str, str, str], ...] = (
         "something that measures and then changes the system by itself, such as an autoscaler.",
     ),
     ("coherent", r"(?:in)?coherent", "of decisions: taken together they do not undo each other."),
-    ("failure envelope", r"failure envelopes?", "the combinations of size and failure rate up to which the job still pays."),
-    ("interval", r"intervals?", "the range in which the true value lies, nine times in ten unless another share is named."),
+    (
+        "failure envelope",
+        r"failure envelopes?",
+        "how large, how uneven and how tightly synchronised the job may become before it no longer pays.",
+    ),
+    ("interval", r"intervals?", "the range in which the true value probably lies."),
     ("audit root", r"audit roots?", "one number that changes if any record of the audit log is changed."),
 )
 """What is shown, what is looked for, what it means. Words in capitals are looked for as they are."""
