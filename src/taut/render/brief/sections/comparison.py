@@ -191,9 +191,7 @@ def _irreproducible(found: CompareResult) -> Iterator[Block]:
 def _repeated(one: Repeats) -> str:
     spread = "" if one.within_share is None else f" Steps of one run differ by {percent(one.within_share)}."
     if one.between_share is None:
-        return (
-            f"Irreproducibility: {count(len(one.runs), 'run')} of the same work, too few steps to compare.{spread}"
-        )
+        return f"Irreproducibility: {count(len(one.runs), 'run')} of the same work, too few steps to compare.{spread}"
     sure = one.q is not None and one.q < SURE
     says = "beyond what their own steps vary by" if sure else "no more than their own steps vary by"
     wide = share(one.between_share)

@@ -34,7 +34,7 @@ def _effective(briefing: Briefing) -> Fact | None:
     for run in briefing.runs:
         verdict = run.result.verdict
         if verdict.effective_share is not None:
-            return Fact("Effective", percent(verdict.effective_share), "of the accelerator time does the work that was paid for")
+            return Fact("Effective", percent(verdict.effective_share), "of the accelerator time does useful work")
     for scenario in briefing.scenarios:
         ratio = scenario.result.indices.get("effective_throughput_ratio")
         if ratio is not None:
@@ -67,7 +67,9 @@ def _saving(briefing: Briefing) -> Fact | None:
     cost = briefing.costs
     if cost is None or cost.useful_per_month is None:
         return None
-    return Fact("Lost a month", f"{cash(cost.per_month - cost.useful_per_month)} {cost.currency}", "paid for, and no useful work")
+    return Fact(
+        "Lost a month", f"{cash(cost.per_month - cost.useful_per_month)} {cost.currency}", "paid for without useful work"
+    )
 
 
 def _two_shares(briefing: Briefing) -> list[Block]:

@@ -27,8 +27,7 @@ def vendor_annex(briefing: Briefing) -> Section:
             Column("Number to reach"),
         ]
         rows: list[list[Cell | str]] = [
-            [Cell(one.what, "strong"), one.worth, _money(one), one.test, one.reach]
-            for one in briefing.demands[:MOST]
+            [Cell(one.what, "strong"), one.worth, _money(one), one.test, one.reach] for one in briefing.demands[:MOST]
         ]
         blocks.append(Grid("What to demand", columns, rows))
     return Section("vendor-annex", "Vendor annex", blocks, list(dict.fromkeys(one.command for one in briefing.demands)))
