@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from taut.render.brief.document import Block, Empty, Fact, Facts, Heat, Line, Lines, Picture, Section, Text
-from taut.render.text import count, duration, percent, safe, three
+from taut.render.brief.written import percent
+from taut.render.text import count, duration, safe, three
 from taut.result.brief_types import BriefedRun, Briefing, RankLateness
 from taut.result.types import Coupling, Response
 

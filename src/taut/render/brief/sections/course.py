@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from taut.render.brief.document import Areas, Bar, Bars, Block, Cell, Colour, Column, Empty, Grid, Picture, Section, Text
-from taut.render.brief.written import cash
-from taut.render.text import UNKNOWN, count, duration, percent, safe
+from taut.render.brief.written import cash, percent
+from taut.render.text import UNKNOWN, count, duration, safe
 from taut.result.brief_types import BriefedBill, BriefedRun, Briefing, Course
 from taut.result.types import AttemptRow, AttemptsResult, CostOverTime, RestartedJob
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from taut.render.brief.document import Block, Cell, Column, Empty, Grid, Section, Text
-from taut.render.brief.written import share, times
+from taut.render.brief.written import percent, share, times
 from taut.render.evidence_folder import MEANS
 from taut.render.index_screen import MEANINGS
-from taut.render.text import UNKNOWN, duration, percent, safe
+from taut.render.text import UNKNOWN, duration, safe
 from taut.result.brief_types import BriefedComparison, BriefedControl, BriefedRun, BriefedScenario, Briefing
 from taut.result.types import ComparedRun, Estimate, Indices, PolicyComparison
 
@@ -171,8 +171,7 @@ def _scenario(scenario: BriefedScenario) -> list[Block]:
     blocks: list[Block] = []
     policies = [one for one in result.policies if one.ranks == result.ranks]
     if any(value is not None for value in result.indices.values()):
-        declared = {key: value for key, value in scenario.declared.items() if key in result.indices}
-        blocks.append(_beside(title, result.indices, declared, policies[0] if policies else None, piece))
+        blocks.append(_beside(title, scenario, policies[0] if policies else None, piece))
     else:
         blocks.append(
             Empty(f"{title}: none could be computed.", "a scenario with ranks, jitter and a price", scenario.source.command)
@@ -180,32 +179,45 @@ def _scenario(scenario: BriefedScenario) -> list[Block]:
     return [*blocks, *(_policies(one, piece) for one in policies[1:])]
 
 
-def _beside(
-    title: str, computed: Mapping[str, Estimate | None], declared: Mapping[str, Estimate], policy: PolicyComparison | None,
-    piece: str,
-) -> Grid:  # fmt: skip
+def _beside(title: str, scenario: BriefedScenario, policy: PolicyComparison | None, piece: str) -> Grid:
     """Computed values; beside them what the literature declares for such a system, and what they are with policies."""
+    computed = scenario.result.indices
+    declared = any(key in computed for key in scenario.declared)
     columns = [Column("Index"), Column("What it means")]
     columns += [Column("Declared elsewhere", True)] if declared else []
     columns.append(Column("Computed", True))
     columns += [Column(_with(policy), True)] if policy is not None else []
-    rows = [_beside_row(key, value, declared, policy, piece) for key, value in computed.items()]
-    notes = ["Declared: what the literature gives for such a system (docs/scenarios)."] if declared else []
-    notes += [f"Struck through: as it is without {_named(policy)}."] if policy is not None else []
-    return Grid(title, columns, rows, " ".join(notes))
+    rows = [_beside_row(key, scenario, policy, piece, declared) for key in computed]
+    return Grid(title, columns, rows, " ".join(_beside_notes(scenario, policy, declared)))
+
+
+def _beside_notes(scenario: BriefedScenario, policy: PolicyComparison | None, declared: bool) -> Iterator[str]:
+    if declared:
+        who = "; ".join(dict.fromkeys(safe(who) for key, who in scenario.declared_by.items() if key in scenario.result.indices))
+        yield f"Declared: what the literature gives for such a system{f' ({who})' if who else ''}; → with such policies."
+    if policy is not None:
+        yield f"Struck through: as it is without {_named(policy)}."
 
 
 def _beside_row(
-    key: str, value: Estimate | None, declared: Mapping[str, Estimate], policy: PolicyComparison | None, piece: str
+    key: str, scenario: BriefedScenario, policy: PolicyComparison | None, piece: str, declared: bool
 ) -> list[Cell | str]:  # fmt: skip
+    value = scenario.result.indices[key]
     row: list[Cell | str] = [Cell(name_of(key), "strong"), meaning_of(key, piece)]
-    row += [written(key, declared.get(key))] if declared else []
+    row += [_declared(key, scenario)] if declared else []
     now = written(key, value) if value is not None else "not modelled"
     with_it = policy.indices.with_.get(key) if policy is not None else None
     if policy is None or value is None or with_it is None:
         return [*row, now, *([written(key, with_it)] if policy is not None else [])]
     changed = written(key, with_it) != now
     return [*row, Cell(now, "old" if changed else "plain"), Cell(written(key, with_it), "new" if changed else "plain")]
+
+
+def _declared(key: str, scenario: BriefedScenario) -> str:
+    """What is declared, and what with policies."""
+    without, with_it = scenario.declared.get(key), scenario.declared_with.get(key)
+    after = f" → {written(key, with_it)}" if with_it is not None else ""
+    return f"{written(key, without)}{after}"
 
 
 def _with(one: PolicyComparison) -> str:

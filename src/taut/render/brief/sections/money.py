@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from decimal import Decimal
 
 from taut.render.bill_charts import NOT_LOST, Step, steps
@@ -22,8 +23,8 @@ from taut.render.brief.document import (
     Waterfall,
     WaterfallStep,
 )
-from taut.render.brief.written import plain, share, worth
-from taut.render.text import UNKNOWN, duration, percent, safe, three
+from taut.render.brief.written import cash, percent, plain, share, worth
+from taut.render.text import UNKNOWN, duration, safe, three
 from taut.render.text import money as amount
 from taut.result.brief_types import BriefedBill, BriefedRun, Briefing
 from taut.result.types import BillResult, BillShare, LedgerResult, Recovery
@@ -147,13 +148,19 @@ def _kinds(result: BillResult) -> dict[str, str]:
     return {line.category: line.kind for line in result.lines}
 
 
+def _in(title: str, currency: str | None) -> Column:
+    """Head of a column of money."""
+    return Column(f"{title}, {safe(currency)}" if currency else title, True)
+
+
 def _categories(result: BillResult) -> Grid:
     kinds = _kinds(result)
+    unit, joules = _energy_unit([one.joules or 0.0 for one in result.categories])
     columns = [
-        Column("Category"), Column("What it is"), Column("Kind"), Column("Money", True), Column("Share", True),
-        Column(f"Time of {result.unit}s", True), Column("Energy", True),
+        Column("Category"), Column("What it is"), Column("Kind"), _in("Money", result.currency), Column("Share", True),
+        Column(f"Time of {result.unit}s", True), Column(f"Energy, {unit}", True),
     ]  # fmt: skip
-    rows = [_category_row(one, kinds, result.currency) for one in result.categories]
+    rows = [_category_row(one, kinds, joules) for one in result.categories]
     note = (
         "Direct: shows up as an event somebody can point at (a re-run, a penalty, wasted energy). "
         "Hidden: paid for all the same, and no invoice names it (waiting, idle or spare accelerators, hours of people)."
@@ -161,28 +168,36 @@ def _categories(result: BillResult) -> Grid:
     return Grid("Direct and hidden cost", columns, rows, note)
 
 
-def _category_row(one: BillShare, kinds: dict[str, str], currency: str | None) -> list[Cell | str]:
+def _energy_unit(joules: Sequence[float]) -> tuple[str, float]:
+    """The unit that suits some energies, and its joules."""
+    return ("kWh", JOULES_PER_KWH) if max(joules, default=0.0) >= JOULES_PER_KWH / 10 else ("kJ", 1000.0)
+
+
+def _category_row(one: BillShare, kinds: dict[str, str], joules: float) -> list[Cell | str]:
     name, kind = one.name or "without a name", kinds.get(one.name or "", UNKNOWN)
-    energy = UNKNOWN if one.joules is None else _kwh(one.joules)
+    spent = UNKNOWN if one.money is None else cash(float(one.money))
+    energy = UNKNOWN if one.joules is None else three(one.joules / joules)
     mark = Cell(kind, "bad") if kind in ("direct", "hidden") else Cell(kind, "good" if kind == "useful" else "plain")
-    spent, held = amount(one.money, currency), duration(one.rank_ns)
-    return [Cell(safe(name), "strong"), MEANT.get(name, ""), mark, spent, percent(one.share), held, energy]
+    return [Cell(safe(name), "strong"), MEANT.get(name, ""), mark, spent, percent(one.share), duration(one.rank_ns), energy]
 
 
 def _lines(result: BillResult) -> list[Block]:
-    """The lines that cost most and are no useful work, with what they are traced to."""
-    lost = [line for line in result.lines if line.kind != "useful" and line.money is not None and Decimal(line.money) > 0]
-    if not lost:
+    """What costs most and is no useful work, with what it is traced to; lines that differ only in their source together."""
+    sums: dict[tuple[str, str | None, str | None], Decimal] = {}
+    sources: dict[tuple[str, str | None, str | None], list[str]] = {}
+    for line in result.lines:
+        if line.kind != "useful" and line.money is not None:
+            key = (line.item, line.fate, line.cause)
+            sums[key] = sums.get(key, Decimal(0)) + Decimal(line.money)
+            sources.setdefault(key, []).append(line.source)
+    order = sorted((key for key in sums if sums[key] > 0), key=lambda key: -sums[key])[:LINES]
+    if not order:
         return []
-    order = sorted(lost, key=lambda line: -Decimal(line.money or 0))[:LINES]
-    columns = [Column("Paid for"), Column("Spent on"), Column("Cause"), Column("Money", True), Column("How sure")]
+    columns = [Column("Paid for"), Column("Spent on"), Column("Cause"), _in("Money", result.currency), Column("How sure")]
     rows: list[list[Cell | str]] = [
-        [
-            safe(line.item), _fate(line.fate), _cause(line.cause, result), amount(line.money, result.currency),
-            safe(line.source),
-        ]
-        for line in order
-    ]  # fmt: skip
+        [safe(key[0]), _fate(key[1]), _cause(key[2], result), cash(float(sums[key])), ", ".join(dict.fromkeys(sources[key]))]
+        for key in order
+    ]
     note = "Measured: told by logs, traces and counters. Modelled: computed. Given: an input."
     return [Grid("The largest losses", columns, rows, note)]
 
@@ -203,13 +218,13 @@ def _recoverable(result: BillResult) -> list[Block]:
         Column("Cause"),
         Column("What to do"),
         Column("Saves, of the wall", True),
-        Column("A month", True),
-        Column("Paid back in", True),
+        _in("A month", result.currency),
+        Column("Paid back in, days", True),
     ]
     rows: list[list[Cell | str]] = [
         [
-            _cause(one.cause, result), safe(one.remedy), share(one.saved_share), worth(one.per_month, result.currency),
-            plain(one.payback_days, "days"),
+            _cause(one.cause, result), safe(one.remedy), share(one.saved_share), worth(one.per_month, None),
+            plain(one.payback_days),
         ]
         for one in order
     ]  # fmt: skip

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from taut.render.brief.document import Block, Cell, Column, Empty, Grid, Mark, Section, Text
-from taut.render.brief.written import share, worth
-from taut.render.text import UNKNOWN, percent, safe
+from taut.render.brief.written import percent, share, worth
+from taut.render.text import UNKNOWN, safe
 from taut.result.brief_types import BriefedBill, BriefedControl, BriefedDecision, BriefedScenario, Briefing
 from taut.result.types import AnalysisResult, AttemptsResult, Estimate, Finding, PolicyGain, Recovery, RelationResult
 
@@ -58,7 +58,7 @@ def recommendations(briefing: Briefing) -> Section | None:
     found = sorted(_all(briefing), key=_order)
     blocks: list[Block] = [_grid(found), *_close(found)] if found else [_nothing(briefing)]
     blocks += _decided(briefing.decisions) if briefing.runs or briefing.decisions else []
-    return Section("recommendations", "What to do", blocks, _commands(briefing), page=True)
+    return Section("recommendations", "What to do", blocks, _commands(briefing))
 
 
 def _order(one: _Advice) -> tuple[float, float]:
@@ -268,19 +268,32 @@ def _gain_words(one: PolicyGain) -> str:
 
 def _grid(found: list[_Advice]) -> Grid:
     columns = [
-        Column("Cause"), Column("What to do"), Column("Expected effect", True), Column("Worth a month", True),
+        Column("Cause"), Column("What to do"), Column("Expected effect", True), Column(_worth_title(found), True),
         Column("How sure", True),
     ]  # fmt: skip
+    only = _currency(found)
     rows: list[list[Cell | str]] = [
         [
             Cell(one.cause, "strong"), one.do, one.effect,
-            "not priced" if one.monthly is None else Cell(worth(one.monthly, one.currency), "strong"), one.sure,
+            "not priced" if one.monthly is None else Cell(worth(one.monthly, None if only else one.currency), "strong"),
+            one.sure,
         ]
         for one in found[:MOST]
     ]  # fmt: skip
     more = f" {len(found) - MOST} more are in the results." if len(found) > MOST else ""
     note = f"Effects are shares of the time, of a job that goes on like this; several together do not simply add up.{more}"
     return Grid("Recommendations, the most money first", columns, rows, note)
+
+
+def _currency(found: list[_Advice]) -> str | None:
+    """The currency, where all have the same."""
+    used = {one.currency for one in found if one.monthly is not None}
+    return used.pop() if len(used) == 1 else None
+
+
+def _worth_title(found: list[_Advice]) -> str:
+    currency = _currency(found)
+    return f"Worth a month, {safe(currency)}" if currency else "Worth a month"
 
 
 def _close(found: list[_Advice]) -> list[Block]:
