@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from taut.render.brief.document import Block, Empty, Fact, Facts, Heat, Line, Lines, Picture, Section, Text
 from taut.render.brief.written import percent
 from taut.render.text import count, duration, safe, three
@@ -66,10 +68,20 @@ def _map(run: BriefedRun) -> list[Block]:
         for cause, victim, share in zip(found.cause, found.victim, found.share, strict=True)
     ]
     labels = [safe(label) for label in found.labels]
-    heat = Heat(labels, labels, "caused it", "waited", values, "share of all waiting that has a cause")
+    short, what = _short(labels)
+    heat = Heat(labels, short, "caused it", f"waited{what}", values, "share of all waiting that has a cause")
     told = _most(found)
     sample = f" (the first {count(found.first_steps, 'step')})" if found.first_steps is not None else ""
     return [Text(told), Picture(f"Who waited for whom{sample}", told, heat)]
+
+
+def _short(labels: Sequence[str]) -> tuple[list[str], str]:
+    """Labels for columns, which are narrow, and what they count."""
+    for word in ("rank", "stage"):
+        if all(label.startswith(word) for label in labels):
+            bare = [label.partition(" (")[0].removeprefix(f"{word}s ").removeprefix(f"{word} ") for label in labels]
+            return bare, f", {word}"
+    return list(labels), ""
 
 
 def _most(found: RankLateness) -> str:

@@ -26,7 +26,7 @@ def course(briefing: Briefing) -> Section | None:
     blocks: list[Block] = []
     for run in briefing.runs:
         blocks += [Text(safe(run.source.name), "note")] if len(briefing.runs) > 1 else []
-        blocks += _run(run)
+        blocks += _run(run, bool(briefing.bills))
     for bill in briefing.bills:
         blocks += _bill(bill)
     if not briefing.runs and not any(bill.over_time for bill in briefing.bills):
@@ -36,13 +36,13 @@ def course(briefing: Briefing) -> Section | None:
     return Section("course", "How the run went, and what it had cost by when", blocks, commands)
 
 
-def _run(run: BriefedRun) -> list[Block]:
+def _run(run: BriefedRun, billed: bool) -> list[Block]:
     attempts = _attempts(run.result.attempts) if run.result.attempts else []
     if run.course is None:
         needs = "traces of the ranks beside the logs"
         return [Empty("Steps were not traced.", needs, "taut analyze TRACES LOGS -o RUN"), *attempts]
     job = run.result.job
-    return [*_shares(run.course, job.unit, len(run.course.step) < job.steps), *_cost(run.course), *attempts]
+    return [*_shares(run.course, job.unit, len(run.course.step) < job.steps), *_cost(run.course, billed), *attempts]
 
 
 def _shares(found: Course, unit: str, buckets: bool) -> list[Block]:
@@ -65,7 +65,9 @@ def _told(found: Course, unit: str, buckets: bool) -> str:
     return f"Waiting for others takes {percent(low)} to {percent(high)} of the rank time of a {unit}, most in {bucket}."
 
 
-def _cost(found: Course) -> list[Block]:
+def _cost(found: Course, billed: bool) -> list[Block]:
+    if found.money is None and billed:
+        return []  # the bill below tells it
     if found.money is None:
         return [Empty("What it had cost by when is not known: no price was given.", "the price of an accelerator hour", PRICE)]
     series = [(kind, COLOURS.get(kind, "other"), values) for kind, values in found.money.items()]

@@ -243,7 +243,8 @@ def _classes(view: OperatorView) -> Grid:
         ]
         for node in order[:ROWS]
     ]  # fmt: skip
-    more = f"{len(order) - ROWS} more are in the picture. " if len(order) > ROWS else ""
+    rest = len(order) - ROWS
+    more = "" if rest <= 0 else "1 more is in the picture. " if rest == 1 else f"{rest} more are in the picture. "
     note = f"{more}What hides under other work is not counted; the rest of the wall is gaps between operations."
     return Grid("Where rank time goes, by class", columns, rows, note)
 
