@@ -77,7 +77,7 @@ class OperatorView(Part, frozen=True, kw_only=True):
     nodes: list[OperatorNode]
     edges: list[OperatorEdge]
     left_out: int
-    """Classes that are only in the last node."""
+    """Classes without a node of their own; together they are the last one, unless they take next to nothing."""
 
 
 class Course(Part, frozen=True, kw_only=True):

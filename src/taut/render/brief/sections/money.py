@@ -40,9 +40,9 @@ FATE_COLOURS: dict[str, Colour] = {
 }  # fmt: skip
 FATE_WORDS = {
     "productive": "computing at its usual speed", "slow compute": "computing slower than usual",
-    "exposed transfer": "moving data while nothing else runs", "exposed copy": "copying data while nothing else runs",
-    "communication undivided": "communicating, of which one side was traced", "fault wait": "waiting for somebody at fault",
-    "jitter wait": "waiting for whoever happens to be late", "structural wait": "waiting that the structure of the step makes",
+    "exposed transfer": "moving data, nothing else runs", "exposed copy": "copying data, nothing else runs",
+    "communication undivided": "communication, one side traced", "fault wait": "waiting for somebody at fault",
+    "jitter wait": "waiting for whoever happens to be late", "structural wait": "waiting built into the step",
     "gap": "host, input and launch gaps", "discarded": "work that was thrown away", "kept": "attempts whose work was kept",
     "down": "between attempts, nothing held", "hold/init": "held before the first step", "unexplained": "not explained",
     "unobserved": "not traced", "control overhead": "taken by controllers",

@@ -30,7 +30,7 @@ LABEL = 30
 """Letters of a class in the picture; all of them stand in the table."""
 STRONG = 0.05
 """Share of the wall, or of the steps, from which the critical path is drawn strong."""
-FAINT = 0.02
+FAINT = 0.1
 """Edges below this share of the most frequent one are left out, unless the critical path takes them."""
 ROWS = 6
 """Rows of a table at most."""
@@ -245,6 +245,8 @@ def _classes(view: OperatorView) -> Grid:
     ]  # fmt: skip
     rest = len(order) - ROWS
     more = "" if rest <= 0 else "1 more is in the picture. " if rest == 1 else f"{rest} more are in the picture. "
+    if view.left_out and not view.nodes[-1].name.endswith(("other classes", "other class")):
+        more += f"{view.left_out:,} smaller left out. "
     note = f"{more}What hides under other work is not counted; the rest of the wall is gaps between operations."
     return Grid("Where rank time goes, by class", columns, rows, note)
 
