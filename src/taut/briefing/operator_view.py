@@ -124,7 +124,7 @@ class _Classes:
 
     @cached_property
     def place(self) -> Floats:
-        """Where in its step each op begins, 0–1, summed over the ops of a class."""
+        """Where in their step its ops begin on average, 0–1; those of the critical path where it has some, which is drawn."""
         graph, length = self.graph, self.observed.window_ns
         end = np.zeros(len(graph.steps), dtype=np.int64)
         for segment in np.unique(graph.segment):
@@ -132,7 +132,9 @@ class _Classes:
             end[here] = np.cumsum(length[here])
         begin = (end - length)[graph.window]
         at = np.clip((graph.ops.start_ns - begin) / np.maximum(length, 1)[graph.window], 0, 1)
-        return weighed(self.of, at, self.count)
+        drawn = np.bincount(self.of[self.path], minlength=self.count)
+        on_path, all_ops = weighed(self.of[self.path], at[self.path], self.count), weighed(self.of, at, self.count)
+        return np.where(drawn > 0, on_path / np.maximum(drawn, 1), all_ops / np.maximum(self.ops, 1))
 
     @cached_property
     def weight(self) -> Floats:
@@ -158,7 +160,7 @@ class _Classes:
             rank_share=float(self.rank_share[classes].sum()),
             wait_share=float(self.wait_share[classes].sum()),
             critical_share=float(self.critical_share[classes].sum()),
-            place=float(self.place[classes].sum() / max(ops, 1)),
+            place=float((self.place * self.ops)[classes].sum() / max(ops, 1)),
         )
 
     def edges(self, node: Ints, nodes: int) -> list[OperatorEdge]:

@@ -18,7 +18,7 @@ FATE_COLOURS: dict[str, Colour] = {"kept": "useful", "unallocated": "idle", "spa
 """Fates of attempts that are no restart."""
 ATTEMPTS = 12
 """Attempts that are listed."""
-PRICE = "taut analyze TRACES --gpu-hour 2.50EUR -o RUN"
+PRICE = "taut brief RUN --gpu-hour 2.50EUR -o brief.html"
 
 
 def course(briefing: Briefing) -> Section | None:

@@ -24,7 +24,7 @@ from taut.render.brief.document import (
 from taut.render.brief.written import percent
 from taut.render.text import UNKNOWN, count, middle, safe, size, three
 from taut.result.brief_types import BriefedRun, Briefing, OperatorNode, OperatorView
-from taut.result.types import AnalysisResult, Component, Device
+from taut.result.types import AnalysisResult, AttemptsResult, Component, Device
 
 LABEL = 30
 """Letters of a class in the picture; all of them stand in the table."""
@@ -74,6 +74,8 @@ def _both(result: AnalysisResult) -> str:
 
 def _loss(result: AnalysisResult) -> str:
     share, wall = result.verdict.effective_share, result.job.wall_ns
+    if share is None and result.attempts is not None and result.attempts.held_rank_ns:
+        return _kept(result.attempts)
     told = (
         "How much of the time was useful is not recorded."
         if share is None
@@ -82,6 +84,13 @@ def _loss(result: AnalysisResult) -> str:
     if result.recoverable_wall_ns and wall:
         told += f" Mending what was found would save {percent(result.recoverable_wall_ns / wall)} of the time."
     return told
+
+
+def _kept(found: AttemptsResult) -> str:
+    """What job logs alone tell of useful time."""
+    kept = sum(entry.held_rank_ns for entry in found.entries if entry.fate == "kept")
+    share = percent(kept / (found.held_rank_ns or 1))
+    return f"Of the time that accelerators were held, {share} went into attempts whose work was kept."
 
 
 def _nominal(result: AnalysisResult) -> list[Block]:
