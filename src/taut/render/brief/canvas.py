@@ -6,6 +6,7 @@ paper are colours of their own (``INK`` …): ``themed`` replaces them by variab
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from math import isfinite
 from typing import TYPE_CHECKING, TypeAlias
@@ -39,6 +40,8 @@ FULL, HALF = 640, 360
 """Width of a chart, of one in a column of two."""
 GLYPH = 0.54
 """Mean width of a letter, in heights of the letters."""
+ROLES = re.compile(r'(<g class="[^"]*") role="[^"]*" aria-roledescription="[^"]*"')
+"""What Vega calls parts of a drawing: the drawing as a whole has its words, parts would be read without any."""
 Row: TypeAlias = dict[str, str | int | float | None]
 
 
@@ -122,7 +125,7 @@ def drawn(chart: LayerChart, width: float, height: float, around: tuple[float, f
         padding={"top": top, "right": right, "bottom": bottom, "left": left},
     )  # fmt: skip
     found: str = _converter().vegalite_to_svg(shown.to_dict(validate=False), allowed_base_urls=[])
-    return found
+    return ROLES.sub(r"\1", found)
 
 
 def themed(svg: str) -> str:

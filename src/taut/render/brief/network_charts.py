@@ -119,4 +119,5 @@ def _names(chart: Network, boxes: Sequence[Box]) -> Iterator[Row]:
     for edge in chart.edges:
         points = route(edge, boxes)
         x, y = points[len(points) // 2] if len(points) > 2 else ((points[0][0] + points[1][0]) / 2, points[0][1] - 9)
-        yield {"x": x, "y": y, "text": shortened(edge.label, 150, SMALL), "fill": INK}
+        room = 150 if len(points) > 2 else points[1][0] - points[0][0]
+        yield {"x": x, "y": y, "text": shortened(edge.label, room, SMALL), "fill": INK}

@@ -61,24 +61,27 @@ def placed(chart: Network, width: float) -> list[Box]:
     room = width - 8 - (SIDE + max(min(wide(edge.label, 11), 120) / 2 for edge in up) if up else 0)
     found: dict[int, Box] = {}
     y = 26.0 if up else 6.0
-    for row, members in enumerate(_rows(chart.nodes, room)):
-        most = (room - GAP_X * (len(members) - 1)) / len(members)
+    gap = _gap(chart, width)
+    for row, members in enumerate(_rows(chart.nodes, room, gap)):
+        most = (room - gap * (len(members) - 1)) / len(members)
         widths = [_width(chart.nodes[i], most) for i in members]
         height = 52.0 if any(chart.nodes[i].detail for i in members) else 36.0
-        for place, (i, x) in enumerate(zip(members, _spread([chart.nodes[i].x for i in members], widths, room), strict=True)):
+        for place, (i, x) in enumerate(
+            zip(members, _spread([chart.nodes[i].x for i in members], widths, room, gap), strict=True)
+        ):
             found[i] = Box(x + 4, y + height / 2, widths[place], height, row, place)
         y += height + GAP_Y
     return [found[i] for i in range(len(chart.nodes))]
 
 
-def _rows(nodes: Sequence[Node], room: float) -> list[list[int]]:
+def _rows(nodes: Sequence[Node], room: float, gap: float) -> list[list[int]]:
     """Nodes of about one height, from left to right; too many for one row make two."""
     rows: list[list[int]] = []
     for i in sorted(range(len(nodes)), key=lambda i: (nodes[i].y, nodes[i].x)):
         if not rows or nodes[i].y - nodes[rows[-1][0]].y > SAME_ROW:
             rows.append([])
         rows[-1].append(i)
-    most = max(1, int((room + GAP_X) // (NARROWEST + GAP_X)))
+    most = max(1, int((room + gap) // (NARROWEST + gap)))
     ordered = [sorted(row, key=lambda i: nodes[i].x) for row in rows]
     return [part for row in ordered for part in _parts(row, most)]
 
@@ -96,17 +99,24 @@ def _width(node: Node, most: float) -> float:
     return min(max(wide(node.label), wide(node.detail, 11), NARROWEST - 36) + 36, most)
 
 
-def _spread(wanted: Sequence[float], widths: Sequence[float], room: float) -> list[float]:
+def _spread(wanted: Sequence[float], widths: Sequence[float], room: float, gap: float) -> list[float]:
     """Middles near those wanted (0–1 of the room), from left to right, a gap between each two."""
     found: list[float] = []
     for share, width in zip(wanted, widths, strict=True):
-        least = found[-1] + widths[len(found) - 1] / 2 + GAP_X + width / 2 if found else width / 2
+        least = found[-1] + widths[len(found) - 1] / 2 + gap + width / 2 if found else width / 2
         found.append(max(width / 2 + min(max(share, 0.0), 1.0) * (room - width), least))
     most = room
     for i in reversed(range(len(found))):
         found[i] = min(found[i], most - widths[i] / 2)
-        most = found[i] - widths[i] / 2 - GAP_X
+        most = found[i] - widths[i] / 2 - gap
     return found
+
+
+def _gap(chart: Network, width: float) -> float:
+    """Room between boxes of a row: enough for the names of the arrows there, up to a quarter of the sheet."""
+    nodes = chart.nodes
+    beside = [edge for edge in chart.edges if abs(nodes[edge.first].y - nodes[edge.then].y) <= SAME_ROW]
+    return min(max([GAP_X, *(wide(edge.label, 11) + 14 for edge in beside if edge.label)]), width / 4)
 
 
 def _going_up(chart: Network) -> list[Edge]:
