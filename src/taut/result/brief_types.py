@@ -25,6 +25,8 @@ from taut.result.types import (
     ReviewResult,
 )
 
+Unit: TypeAlias = Literal["share", "times", "ranks", "ms", "attempts", "money"]
+"""What a number counts: shares are 0–1."""
 InputKind: TypeAlias = Literal["run", "comparison", "scenario", "control log", "bill"]
 
 
@@ -54,6 +56,8 @@ class OperatorNode(Part, frozen=True, kw_only=True):
     """Of all rank time, exposed waiting at these gates, 0–1."""
     critical_share: float | None
     """Of the wall, what lies on the critical path, 0–1."""
+    place: float
+    """Where in their step its ops begin, on average, 0–1."""
 
 
 class OperatorEdge(Part, frozen=True, kw_only=True):
@@ -101,6 +105,38 @@ class RankLateness(Part, frozen=True, kw_only=True):
     """Of all waiting that has a cause, 0–1."""
 
 
+class StackedController(Part, frozen=True, kw_only=True):
+    """A controller in its layer."""
+
+    name: str
+    layer: str | None
+    """scheduler, orchestrator, runtime, model, policy, retry, fallback or autoscaler; null where it is not told."""
+    decisions: int | None
+    """Actions on record; null of a configuration that has not run."""
+    turned_back: int | None
+    """Of them, those that reverse its own last one on the same knob although demand did not move that way."""
+
+
+class FollowedDecisions(Part, frozen=True, kw_only=True):
+    """Decisions of one controller that come next after one of another on the same target."""
+
+    first: int
+    """Place in the list of controllers."""
+    then: int
+    coherent: int
+    """Go the same way, or the way that demand moved meanwhile."""
+    incoherent: int
+    """Go the other way although demand did not."""
+
+
+class ControlStack(Part, frozen=True, kw_only=True):
+    """Controllers by layer, and how their decisions go together."""
+
+    controllers: list[StackedController]
+    pairs: list[FollowedDecisions]
+    """Empty where no two controllers decide on one target, or no direction is recorded."""
+
+
 class BriefedRun(Part, frozen=True, kw_only=True):
     """A run folder of ``taut analyze``."""
 
@@ -110,6 +146,8 @@ class BriefedRun(Part, frozen=True, kw_only=True):
     """Null without a graph: of job logs alone."""
     course: Course | None
     lateness: RankLateness | None
+    stack: ControlStack | None = None
+    """Null where no controller is on record."""
 
 
 class BriefedScenario(Part, frozen=True, kw_only=True):
@@ -117,10 +155,21 @@ class BriefedScenario(Part, frozen=True, kw_only=True):
 
     source: BriefInput
     result: ProjectResult
+    """At its own scale."""
+    grown: ProjectResult | None
+    """At other scales; null where it has none."""
     review: ReviewResult | None
     """What would fight in its loops; null of other workloads."""
     declared: dict[str, Estimate]
     """Figure → what the literature declares for such a system (``declared`` in docs/scenarios); empty where nothing does."""
+    declared_with: dict[str, Estimate] = field(default_factory=dict)
+    """The same with such policies as the scenario names."""
+    declared_by: dict[str, str] = field(default_factory=dict)
+    """Figure → who declares it."""
+    control: ControlResult | None = None
+    """Of loops: what a simulated run's log shows, read as a real one."""
+    stack: ControlStack | None = None
+    """Null where it has no control loops."""
 
 
 class BriefedControl(Part, frozen=True, kw_only=True):
@@ -128,6 +177,8 @@ class BriefedControl(Part, frozen=True, kw_only=True):
 
     source: BriefInput
     result: ControlResult
+    stack: ControlStack | None = None
+    """Null where no actions are on record."""
 
 
 class BriefedBill(Part, frozen=True, kw_only=True):
@@ -158,6 +209,7 @@ class BriefQuestion(Part, frozen=True, kw_only=True):
     question: str
     answer: Estimate | None
     """Null where it was not measured."""
+    unit: Unit | None
     says: str
     taken_from: str | None = field(name="from")
     """Input and key of its result; null where it was not measured."""
@@ -165,6 +217,35 @@ class BriefQuestion(Part, frozen=True, kw_only=True):
     """What shows the figure, or what would measure it."""
     needs: str | None
     """What is missing; null where it is answered."""
+
+
+class BriefCause(Part, frozen=True, kw_only=True):
+    """A cause of loss that matters, and what to do about it."""
+
+    what: str
+    """In plain words, with its place."""
+    share: Estimate | None
+    """What it costs, or what doing something about it brings back, as a share of the wall or of the rate."""
+    share_is: Literal["recoverable", "lost"]
+    money_per_month: Estimate | None
+    """The same in money, 30 days of a job that goes on like this; null without a price."""
+    currency: str | None
+    confidence: float | None
+    """One minus the chance of such evidence without the cause, 0–1; null where it is modelled."""
+    do: str
+    command: str | None
+    """What acts on it, or records the decision."""
+
+
+class BriefCosts(Part, frozen=True, kw_only=True):
+    """What the job or the system costs a month, 30 days of going on like this."""
+
+    per_month: float
+    useful_per_month: float | None
+    """Of it, what useful work takes."""
+    currency: str
+    basis: str
+    """From what: a bill, a price of an accelerator hour, a scenario."""
 
 
 class Demand(Part, frozen=True, kw_only=True):
@@ -191,17 +272,21 @@ class BriefResult(Part, frozen=True, kw_only=True):
     verdict: str
     """Page one in a sentence."""
     inputs: list[BriefInput]
+    costs: BriefCosts | None
+    """Null without a price."""
+    causes: list[BriefCause]
+    """The three that matter most, the most money first."""
     questions: list[BriefQuestion]
     demands: list[Demand]
     audit_root: str | None
     """Root of the audit log at the records of the inputs; null where none was recorded."""
-    written: list[str]
-    """Names of the files, without folders."""
 
 
 class Briefing(Part, frozen=True, kw_only=True):
     """All that a briefing shows."""
 
+    version: str
+    """Of taut."""
     title: str
     verdict: str
     inputs: list[BriefInput]
@@ -211,7 +296,11 @@ class Briefing(Part, frozen=True, kw_only=True):
     controls: list[BriefedControl]
     bills: list[BriefedBill]
     decisions: list[BriefedDecision]
+    costs: BriefCosts | None
+    causes: list[BriefCause]
     questions: list[BriefQuestion]
     demands: list[Demand]
+    notes: list[str]
+    """What could not be done, a line each."""
     audit_root: str | None
     audit_log: str | None
