@@ -71,10 +71,11 @@ class Sheet(Struct):
         self._add(rows, style, ("x", "y", "angle"), ("fill",))
 
     def texts(
-        self, rows: Sequence[Row], align: str = "left", weight: str = "normal", size: float = SIZE, halo: bool = False
-    ) -> None:
+        self, rows: Sequence[Row], align: str = "left", weight: str = "normal", size: float = SIZE, halo: bool = False,
+        angle: float = 0,
+    ) -> None:  # fmt: skip
         """Words: x, y of their middle line, text, fill. With ``halo`` what lies behind them is wiped."""
-        style = {"type": "text", "align": align, "baseline": "middle", "fontSize": size, "fontWeight": weight}
+        style = {"type": "text", "align": align, "baseline": "middle", "fontSize": size, "fontWeight": weight, "angle": angle}
         if halo:
             self._add(rows, {**style, "stroke": PAPER, "strokeWidth": 4, "strokeJoin": "round"}, ("x", "y", "text"), ())
         self._add(rows, style, ("x", "y", "text"), ("fill",))
