@@ -90,6 +90,8 @@ class RankLateness(Part, frozen=True, kw_only=True):
     victim: list[int]
     share: list[float]
     """Of all waiting that has a cause, 0–1."""
+    first_steps: int | None = None
+    """How many of the first steps it was measured on; null where on all."""
 
 
 class StackedController(Part, frozen=True, kw_only=True):

@@ -13,7 +13,11 @@ _Digits: TypeAlias = Callable[[float], str]
 
 def share(estimate: Estimate | None) -> str:
     """A share 0–1 in percent, with its interval."""
-    return UNKNOWN if estimate is None else _with_ends(estimate, 100, " %", _percent)
+    if estimate is None:
+        return UNKNOWN
+    if estimate.lo is not None and estimate.hi is not None and estimate.lo <= 0.0005 and estimate.hi >= 0.9995:
+        return "not decided: 0–100 %"
+    return _with_ends(estimate, 100, " %", _percent)
 
 
 def times(estimate: Estimate | None) -> str:
