@@ -101,7 +101,7 @@ def control(briefing: Briefing) -> Section:
 
 def _of_result(name: str, found: ControlResult, stack: ControlStack | None) -> Iterator[Block]:
     """What a log shows."""
-    yield Text(f"{name}: {_says(found)}", "lead")
+    yield Text(f"{name}: {_says(found)}", "lead" if found.regime.kind else "plain")
     ties = [_Tie(one.kind, one.controllers, _price(one.cost)) for one in found.relations]
     if stack is not None:
         yield _stack(name, stack, ties)
@@ -149,7 +149,7 @@ def _stack(name: str, stack: ControlStack, ties: Sequence[_Tie]) -> Picture:
         x, y = _across(layer, place, of), _height(layer, layers)
         nodes.append(Node(who, "controller", colour, x, y, 0.0, who in fights, decided[who]))
     at = {who: len(layers) + k for k, who in enumerate(placed)}
-    edges = _edges(stack, ties, at, {who: layer for who, (layer, _, _) in placed.items()})
+    edges = _edges(stack, ties, at)
     fought = [f"{' and '.join(tie.controllers)}: {tie.says}" for tie in ties[:MOST]]
     alt = f"Layers of control from top to bottom: {', '.join(layers)}. Relations: {'; '.join(fought) or 'none'}."
     return Picture(f"{name}: layers of control, and who works against whom", alt, Network(nodes, edges))
@@ -178,31 +178,25 @@ def _across(layer: int, place: int, of: int) -> float:
     return (0.35 if layer % 2 else 0.85) if of == 1 else 0.25 + 0.75 * (place + 0.5) / of
 
 
-def _edges(stack: ControlStack, ties: Sequence[_Tie], at: dict[str, int], layer: dict[str, int]) -> list[Edge]:
-    """One line between two controllers, downwards: their relations, and how often their decisions go against each other."""
-    tied: dict[tuple[str, str], list[str]] = {}
+def _edges(stack: ControlStack, ties: Sequence[_Tie], at: dict[str, int]) -> list[Edge]:
+    """One line between two controllers, downwards or to the right: their relations, and decisions against each other."""
+    tied: dict[tuple[int, int], list[str]] = {}
     for tie in ties[:MOST]:
-        for pair in pairwise(one for one in tie.controllers if one in at):
-            tied.setdefault(_downwards(pair, layer), []).append(tie.says)
-    met: dict[tuple[str, str], tuple[int, int]] = {}
+        for first, then in pairwise(at[one] for one in tie.controllers if one in at):
+            tied.setdefault((min(first, then), max(first, then)), []).append(tie.says)
+    met: dict[tuple[int, int], tuple[int, int]] = {}
     for one in stack.pairs:
-        first, then = (stack.controllers[k].name for k in (one.first, one.then))
-        if first in at and then in at:
-            key = _downwards((first, then), layer)
-            all_of, against = met.get(key, (0, 0))
-            met[key] = all_of + one.coherent + one.incoherent, against + one.incoherent
+        ends = [at[name] for k in (one.first, one.then) if (name := stack.controllers[k].name) in at]
+        if len(ends) == 2:
+            many, against = met.get((min(ends), max(ends)), (0, 0))
+            met[min(ends), max(ends)] = many + one.coherent + one.incoherent, against + one.incoherent
     most = max((many for many, _ in met.values()), default=1)
-    return [_edge(key, at, tied.get(key, []), met.get(key), most) for key in dict.fromkeys((*met, *tied))]
+    return [_edge(pair, tied.get(pair, []), met.get(pair), most) for pair in dict.fromkeys((*met, *tied))]
 
 
-def _downwards(pair: tuple[str, str], layer: dict[str, int]) -> tuple[str, str]:
-    return pair if layer[pair[0]] < layer[pair[1]] or (layer[pair[0]] == layer[pair[1]] and pair[0] < pair[1]) else pair[::-1]
-
-
-def _edge(pair: tuple[str, str], at: dict[str, int], tied: list[str], met: tuple[int, int] | None, most: int) -> Edge:
-    said = [*tied, *([] if met is None else [f"{met[1]} of {met[0]} against"])]
-    weight = 1.0 if met is None else met[0] / most
-    return Edge(at[pair[0]], at[pair[1]], weight, bool(tied), ", ".join(said))
+def _edge(pair: tuple[int, int], tied: list[str], met: tuple[int, int] | None, most: int) -> Edge:
+    counted = [] if met is None else [f"{met[1]} of {met[0]} against"]
+    return Edge(*pair, 1.0 if met is None else met[0] / most, bool(tied), ", ".join(tied or counted))
 
 
 def _decisions(stack: ControlStack) -> Iterator[Block]:
@@ -229,24 +223,15 @@ def _decisions(stack: ControlStack) -> Iterator[Block]:
 
 def _relations(relations: Sequence[RelationResult]) -> Grid:
     columns = [
-        Column("Relation"), Column("Between"), Column("Over"), Column("Times", True), Column("Chance without it", True),
+        Column("Relation"), Column("Between, over what"), Column("Times", True), Column("Chance without it", True),
         Column("Cost", True), Column("Because"),
     ]  # fmt: skip
     rows: list[list[Cell | str]] = []
     for one in relations[:MOST]:
         over = " of ".join(word for word in (one.knob, one.target) if word)
+        between = f"{', '.join(one.controllers)}{f': {over}' if over else ''}"
         chance = UNKNOWN if one.q is None else "<0.0001" if one.q < 1e-4 else f"{one.q:.2g}"
-        rows.append(
-            [
-                Cell(one.kind, "bad"),
-                ", ".join(one.controllers),
-                over,
-                f"{one.count:,}",
-                chance,
-                _price(one.cost) or UNKNOWN,
-                one.because,
-            ]
-        )
+        rows.append([Cell(one.kind, "bad"), between, f"{one.count:,}", chance, _price(one.cost) or UNKNOWN, one.because])
     left = len(relations) - MOST
     return Grid("Who works against whom", columns, rows, f"{left} more are left out." if left > 0 else "")
 
