@@ -56,6 +56,8 @@ class OperatorNode(Part, frozen=True, kw_only=True):
     """Of all rank time, exposed waiting at these gates, 0–1."""
     critical_share: float | None
     """Of the wall, what lies on the critical path, 0–1."""
+    place: float
+    """Where in their step its ops begin, on average, 0–1."""
 
 
 class OperatorEdge(Part, frozen=True, kw_only=True):
@@ -217,6 +219,35 @@ class BriefQuestion(Part, frozen=True, kw_only=True):
     """What is missing; null where it is answered."""
 
 
+class BriefCause(Part, frozen=True, kw_only=True):
+    """A cause of loss that matters, and what to do about it."""
+
+    what: str
+    """In plain words, with its place."""
+    share: Estimate | None
+    """What it costs, or what doing something about it brings back, as a share of the wall or of the rate."""
+    share_is: Literal["recoverable", "lost"]
+    money_per_month: Estimate | None
+    """The same in money, 30 days of a job that goes on like this; null without a price."""
+    currency: str | None
+    confidence: float | None
+    """One minus the chance of such evidence without the cause, 0–1; null where it is modelled."""
+    do: str
+    command: str | None
+    """What acts on it, or records the decision."""
+
+
+class BriefCosts(Part, frozen=True, kw_only=True):
+    """What the job or the system costs a month, 30 days of going on like this."""
+
+    per_month: float
+    useful_per_month: float | None
+    """Of it, what useful work takes."""
+    currency: str
+    basis: str
+    """From what: a bill, a price of an accelerator hour, a scenario."""
+
+
 class Demand(Part, frozen=True, kw_only=True):
     """What to demand of a vendor, from the job's own sensitivities."""
 
@@ -241,17 +272,21 @@ class BriefResult(Part, frozen=True, kw_only=True):
     verdict: str
     """Page one in a sentence."""
     inputs: list[BriefInput]
+    costs: BriefCosts | None
+    """Null without a price."""
+    causes: list[BriefCause]
+    """The three that matter most, the most money first."""
     questions: list[BriefQuestion]
     demands: list[Demand]
     audit_root: str | None
     """Root of the audit log at the records of the inputs; null where none was recorded."""
-    written: list[str]
-    """Names of the files, without folders."""
 
 
 class Briefing(Part, frozen=True, kw_only=True):
     """All that a briefing shows."""
 
+    version: str
+    """Of taut."""
     title: str
     verdict: str
     inputs: list[BriefInput]
@@ -261,7 +296,11 @@ class Briefing(Part, frozen=True, kw_only=True):
     controls: list[BriefedControl]
     bills: list[BriefedBill]
     decisions: list[BriefedDecision]
+    costs: BriefCosts | None
+    causes: list[BriefCause]
     questions: list[BriefQuestion]
     demands: list[Demand]
+    notes: list[str]
+    """What could not be done, a line each."""
     audit_root: str | None
     audit_log: str | None

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from taut.render.text import UNKNOWN, safe, three
+from taut.result.brief_types import Unit
 from taut.result.types import Estimate
 
 _Digits: TypeAlias = Callable[[float], str]
@@ -29,6 +30,17 @@ def plain(estimate: Estimate | None, unit: str = "") -> str:
 def worth(estimate: Estimate | None, currency: str | None) -> str:
     """Money, with its interval."""
     return UNKNOWN if estimate is None else _with_ends(estimate, 1, f" {safe(currency or '')}".rstrip(), cash)
+
+
+def answered(estimate: Estimate | None, unit: Unit | None, currency: str | None = None) -> str:
+    """The answer to a question, in the unit that it has."""
+    if unit == "share":
+        return share(estimate)
+    if unit == "times":
+        return times(estimate)
+    if unit == "money":
+        return worth(estimate, currency)
+    return UNKNOWN if estimate is None else _with_ends(estimate, 1, f" {unit}", "{:,.0f}".format if unit == "ranks" else three)
 
 
 def percent(value: float | None) -> str:
@@ -62,5 +74,9 @@ def _with_ends(estimate: Estimate, scale: float, unit: str, digits: _Digits) -> 
     high = digits(scale * estimate.hi)
     if low == value == high:
         return f"{value}{unit}"
+    if scale == 100 and value == high == digits(100):  # all, or nothing: the other end alone says something
+        return f"at least {low}{unit}"
+    if scale == 100 and value == low == digits(0):
+        return f"at most {high}{unit}"
     apart = " to " if "−" in low or low.startswith("-") else "–"
     return f"{value}{unit} ({low}{apart}{high})"
