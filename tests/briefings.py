@@ -7,7 +7,15 @@ from typing import Any
 
 from results import filled
 from taut.render.brief.document import Block, Cell, Chart, Empty, Grid, Picture, Section, Text
-from taut.result.brief_types import BriefedComparison, BriefedControl, BriefedRun, BriefedScenario, Briefing, BriefInput, InputKind
+from taut.result.brief_types import (
+    BriefedComparison,
+    BriefedControl,
+    BriefedRun,
+    BriefedScenario,
+    Briefing,
+    BriefInput,
+    InputKind,
+)
 from taut.result.types import AnalysisResult, CompareResult, ControlResult, ProjectResult
 
 

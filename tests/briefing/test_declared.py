@@ -32,4 +32,7 @@ def test_nothing_is_declared_where_nothing_is_known(tmp_path: Path) -> None:
 
 def test_published_figures_are_of_the_scale_that_ships() -> None:
     jobs = {name: load(name)[0]["job"] for name in PUBLISHED}
-    assert {name: job["tp"] * job["pp"] * job["dp"] for name, job in jobs.items()} == {"large-training": 16384, "gpt-175b": 1536}
+    assert {name: job["tp"] * job["pp"] * job["dp"] for name, job in jobs.items()} == {
+        "large-training": 16384,
+        "gpt-175b": 1536,
+    }
