@@ -17,6 +17,7 @@ from taut.briefing.lateness import lateness_of
 from taut.briefing.operator_view import view_of
 from taut.briefing.questions import Sources, questions
 from taut.briefing.redaction import redacted
+from taut.briefing.simulated_control import stack_in
 from taut.core.errors import UsageError
 from taut.core.prices import Prices
 from taut.core.whole_file import whole_file
@@ -111,14 +112,16 @@ def make_brief(paths: Sequence[str], asked: Asked, log: Path | None) -> Brief:
 
 def _run(source: BriefInput, folder: Path, result: AnalysisResult, asked: Asked) -> BriefedRun:
     """A run with the pictures that only its graph gives; one of logs alone has none."""
+    stack = stack_in(folder) if result.control and result.control.actions else None
     if result.whatif is None:
-        return BriefedRun(source=source, result=result, view=None, course=None, lateness=None)
+        return BriefedRun(source=source, result=result, view=None, course=None, lateness=None, stack=stack)
     asked.stage(f"looking at {source.name}")
     with refusing_runs(folder):
         run = open_run(folder)
         return BriefedRun(
-            source=source, result=result, view=view_of(run), course=course_of(run, asked.prices), lateness=lateness_of(run)
-        )
+            source=source, result=result, view=view_of(run), course=course_of(run, asked.prices), lateness=lateness_of(run),
+            stack=stack,
+        )  # fmt: skip
 
 
 def _title(found: Opened) -> str:

@@ -123,10 +123,11 @@ def _folder(path: str, asked: Asked, found: Opened) -> None:
         source = _source(path, "run", stored.digest, f"taut analyze TRACES -o {named}")
         found.runs.append((source, root, decoded_result(root, stored.result)))
     elif "relations" in keys:
+        from taut.briefing.simulated_control import stack_in
+
         result = _decoded(root, stored.result)
-        found.controls.append(
-            BriefedControl(source=_source(path, "control log", stored.digest, f"taut control LOG… -o {named}"), result=result)
-        )
+        source = _source(path, "control log", stored.digest, f"taut control LOG… -o {named}")
+        found.controls.append(BriefedControl(source=source, result=result, stack=stack_in(root)))
     else:
         raise RunError(f"{path}: holds nothing to brief on; give a folder of taut analyze, taut control or taut bill")
 
