@@ -6,8 +6,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from taut.render.text import UNKNOWN, safe, three
-from taut.result.brief_types import Unit
-from taut.result.types import Estimate
+from taut.result.types import Estimate, Unit
 
 _Digits: TypeAlias = Callable[[float], str]
 

@@ -182,7 +182,7 @@ def _traffic(rows: Sequence[Traffic], movement: float | None) -> Grid:
         [
             one.kind,
             one.tier,
-            size(round(one.bytes_per_step)),
+            _bytes(one.bytes_per_step),
             UNKNOWN if one.joules_per_step is None else _joules(one.joules_per_step),
         ]
         for one in rows
@@ -216,6 +216,13 @@ def _money(value: float | None) -> str:
 
 def _whole(value: float | None) -> str:
     return UNKNOWN if value is None else f"{value:,.0f}"
+
+
+def _bytes(value: float) -> str:
+    for least, unit in ((1e15, "PB"), (1e12, "TB")):
+        if value >= least:
+            return f"{three(value / least)} {unit}"
+    return size(round(value))
 
 
 def _joules(value: float) -> str:
