@@ -66,7 +66,14 @@ def test_small_classes_are_together_in_the_last_node() -> None:
     assert sum(one.rank_share + one.wait_share for one in found.nodes) == pytest.approx(1)
 
 
+def test_the_critical_path_passes_over_what_is_too_small_for_a_node() -> None:
+    found = view({0: "fwd 500 | tiny 0.001 | AR 50", 1: "fwd 900 | tiny 0.001 | AR 50"})
+    names = [one.name for one in found.nodes]
+    assert (set(names), found.left_out) == ({"fwd", "all-reduce"}, 1)
+    assert {(names[one.first], names[one.then]): one.critical_share for one in found.edges}["fwd", "all-reduce"] == 1
+
+
 def test_of_many_classes_those_that_differ_in_numbers_are_one() -> None:
     found = many(lambda k: f"layer{k}")
-    assert [one.name for one in found.nodes] == ["layer#", "all-reduce"]
+    assert [one.name for one in found.nodes] == ["layer#"]  # the all-reduce takes next to nothing
     assert node(found, "layer#").ops == 20 * 2 * 2

@@ -44,7 +44,7 @@ class OperatorNode(Part, frozen=True, kw_only=True):
     critical_share: float | None
     """Of the wall, what lies on the critical path, 0–1."""
     place: float
-    """Where in their step its ops begin, on average, 0–1."""
+    """Where in their step its ops begin, on average, 0–1; of those on the critical path where there are some."""
 
 
 class OperatorEdge(Part, frozen=True, kw_only=True):
@@ -64,7 +64,7 @@ class OperatorView(Part, frozen=True, kw_only=True):
     nodes: list[OperatorNode]
     edges: list[OperatorEdge]
     left_out: int
-    """Classes that are only in the last node."""
+    """Classes without a node of their own; together they are the last one, unless they take next to nothing."""
 
 
 class Course(Part, frozen=True, kw_only=True):

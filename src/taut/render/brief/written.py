@@ -73,7 +73,7 @@ def _with_ends(estimate: Estimate, scale: float, unit: str, digits: _Digits) -> 
         return f"{value}{unit}"
     low = digits(scale * estimate.lo)
     if estimate.hi is None:
-        return f"{value}{unit} (at least {low})"
+        return f"at least {value}{unit}" if low == value else f"{value}{unit} (at least {low})"
     high = digits(scale * estimate.hi)
     if low == value == high:
         return f"{value}{unit}"

@@ -65,6 +65,12 @@ def test_without_a_bill_findings_are_ordered_by_what_they_bring_back() -> None:
     assert rows[1][1] == "test and replace rank 2; until then take it out of the job"
 
 
+def test_a_hang_comes_first_whatever_the_trace_could_save() -> None:
+    hang = FINDING | {"id": "f-4", "mode": "hang", "ranks": [9, 14], "recoverable_wall_ns": 0}
+    rows = table(recommendations(briefing(runs=[briefed_run(findings=[FINDING, hang])])), "Recommendations")
+    assert (rows[0][0], rows[0][2]) == ("hang: ranks 9, 14", "the job runs again")
+
+
 def test_restarts_that_throw_work_away_are_worth_a_row() -> None:
     entries = [
         {"fate": "kept", "held_rank_ns": 80 * HOUR_NS, "rank_ns": 80 * HOUR_NS},

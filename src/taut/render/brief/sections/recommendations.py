@@ -30,7 +30,7 @@ TESTS = {
     "partial synchronisation loss": "bring the groups back into step, or take the meeting away that keeps failing",
     "tail latency inflation": "hedge or cap the slowest calls, or fan out less",
     "energy feedback loop": "cap power below where it throttles, and stagger steps",
-    "hang": "restart without {place}, and look at its flight record",
+    "hang": "restart without {place}, and look at what the flight recorder holds",
     "non-determinism": "pin what may differ between runs: kernels, order of reductions, input order",
 }
 """Mode → what to do where the finding itself says nothing better."""
@@ -112,17 +112,23 @@ def _recovered(one: Recovery, bill: BriefedBill, finding: Finding | None) -> _Ad
 
 
 def _found(finding: Finding, result: AnalysisResult) -> _Advice:
+    effect, size = _effect(finding, result)
+    money = finding.money
+    return _Advice(
+        cause=safe(_cause(finding)), do=_do(finding, GENERIC), effect=effect, size=size,
+        monthly=None if money is None else Estimate(value=DAYS * float(money.per_day)),
+        currency=None if money is None else money.currency, sure=_sure(finding), policy=finding.policy is not None,
+    )  # fmt: skip
+
+
+def _effect(finding: Finding, result: AnalysisResult) -> tuple[str, float]:
+    """What mending a finding brings back, in words and as a share of the time."""
+    if finding.mode == "hang":
+        return "the job runs again", 1.0
     saved = finding.recoverable_share
     if saved is None and result.job.wall_ns and finding.recoverable_wall_ns > 0:
         saved = Estimate(value=finding.recoverable_wall_ns / result.job.wall_ns)
-    money = finding.money
-    return _Advice(
-        cause=safe(_cause(finding)), do=_do(finding, GENERIC),
-        effect="not measured" if saved is None else share(saved), size=0.0 if saved is None else float(saved.value),
-        monthly=None if money is None else Estimate(value=DAYS * float(money.per_day)),
-        currency=None if money is None else money.currency, sure=_sure(finding),
-        policy=finding.policy is not None,
-    )  # fmt: skip
+    return ("not measured", 0.0) if saved is None else (share(saved), float(saved.value))
 
 
 def _cause(finding: Finding) -> str:
