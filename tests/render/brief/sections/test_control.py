@@ -98,7 +98,7 @@ def test_a_scenario_that_was_not_simulated_shows_its_configuration() -> None:
     review = filled(ReviewResult, {"added": ["saver", "scaler"], "relations": [relation]})
     given = {"workload": "agents", "ranks": 8, "forecasts": [{"ranks": 8, "metastable": True}]}
     section = control(briefing(scenarios=[scenario(given, review=review, stack=stack(pairs=[]))]))
-    assert texts(section)[0] == "toy: 1 relation between its 2 loops follow from their configuration alone."
+    assert texts(section)[0] == "toy: 1 relation between its 2 loops follows from their configuration alone."
     assert "metastable" in texts(section)[-1]
     (drawn,) = charts(section, Network)
     assert [edge.label for edge in drawn.edges] == ["amplification"]

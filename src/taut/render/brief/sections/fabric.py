@@ -21,11 +21,11 @@ from taut.result.types import (
     Traffic,
 )  # fmt: skip
 
-MEANINGS = (
+OF_RUNS = (
     ("Exposed transfer", "communication that nothing else hides: the accelerator waits for bytes"),
-    ("Oversubscription", "how many times more the ports below a switch could send than the ports above it carry"),
     ("Bus bandwidth", "bytes a second, scaled by what the collective must move: comparable with the speed of a link"),
 )
+OF_SCENARIOS = (("Oversubscription", "how many times more the ports below a switch could send than the ports above it carry"),)
 NEEDS = "a training scenario with its fabric, or traces of the accelerators"
 MOST = 8
 """Collectives that are listed."""
@@ -42,7 +42,8 @@ def fabric(briefing: Briefing) -> Section:
         says = "What the network takes, and what it could not carry, was not measured."
         blocks.append(Empty(says, NEEDS, "taut project SCENARIO --envelope"))
     else:
-        blocks.append(Terms(MEANINGS))
+        around = any(isinstance(one.result.envelope, Surroundings) for one in briefing.scenarios)
+        blocks.append(Terms([*(OF_RUNS if briefing.runs else ()), *(OF_SCENARIOS if around else ())]))
     commands = [*(one.source.command for one in briefing.runs), *(one.source.command for one in briefing.scenarios)]
     return Section("fabric", "Ceiling of the fabric", blocks, commands)
 
@@ -68,7 +69,7 @@ def _of_ledger(ledger: LedgerResult) -> str:
     spent = {one.fate: one.rank_ns for one in ledger.entries}
     whole = ledger.total_rank_ns or 1
     exposed, undivided = spent.get("exposed transfer", 0) / whole, spent.get("communication undivided", 0) / whole
-    more = f", and {percent(undivided)} communication of which waiting could not be taken off" if undivided else ""
+    more = f", and {percent(undivided)} communication of which waiting could not be taken off" if undivided >= 0.005 else ""
     return f"transfers that nothing hides take {percent(exposed)} of the rank time{more}."
 
 
@@ -80,7 +81,7 @@ def _collectives(name: str, some: Sequence[DeviceCollective]) -> Grid:
     rows: list[list[Cell | str]] = []
     for one in some[:MOST]:
         bound = "at least " if one.waiting_included else ""
-        speed = UNKNOWN if one.bus_gb_per_s is None else f"{bound}{three(one.bus_gb_per_s)}"
+        speed = UNKNOWN if one.bus_gb_per_s is None else f"{bound}{_speed(one.bus_gb_per_s)}"
         members = UNKNOWN if one.members is None else f"{one.members:,}"
         rows.append([one.op_class, size(one.size_bytes) or UNKNOWN, members, f"{one.count:,}", duration(one.median_ns), speed])
     note = f"{len(some) - MOST} more are left out. " if len(some) > MOST else ""
@@ -204,6 +205,10 @@ def _worth(some: Sequence[Elasticity]) -> Grid:
     columns = [Column("1 % better"), Column("Throughput", True), Column("Cost of 1M tokens", True)]
     rows = [[one.knob, plain(one.rate, "%"), plain(one.cost_per_unit, "%")] for one in some]
     return Grid("What a better network is worth", columns, rows, "More bandwidth or less latency, one at a time.")
+
+
+def _speed(value: float) -> str:
+    return three(value) if value >= 0.1 else f"{value:.2g}"
 
 
 def _priced(what: str, currency: str) -> str:
