@@ -23,8 +23,8 @@ from taut.core.prices import Prices
 from taut.core.whole_file import whole_file
 from taut.read.files import Paths, listed
 from taut.read.prices_file import load
-from taut.result.brief_types import BriefedRun, Briefing, BriefInput, BriefResult
-from taut.result.types import AnalysisResult
+from taut.result.brief_types import BriefedRun, Briefing
+from taut.result.types import AnalysisResult, BriefInput, BriefResult
 from taut.stored import open_run, refusing_runs
 
 FORMS = (".html", ".pdf", ".md")
@@ -96,8 +96,9 @@ def brief(
 def make_brief(paths: Sequence[str], asked: Asked, log: Path | None) -> Brief:
     """Everything that a briefing on these inputs shows; ``log`` is the audit log that their records are in."""
     found = opened(paths, asked)
-    runs = [_run(*one, asked) for one in found.runs]
     trail = Trail() if log is None else trail_of(log, paths)
+    found.told(trail.commands)
+    runs = [_run(*one, asked) for one in found.runs]
     cost = costs(found)
     sources = Sources(runs, found.comparisons, found.scenarios, found.controls)
     return Brief(Briefing(
@@ -138,7 +139,11 @@ def _title(found: Opened) -> str:
 def _verdict(found: Opened) -> str:
     """The answer in a sentence or two: what was measured speaks first."""
     for _, _, result in found.runs:
-        return result.verdict.text
+        verdict = result.verdict
+        if verdict.nominal_share is None or verdict.effective_share is None:
+            return verdict.text
+        nominal, effective = (round(100 * share) for share in (verdict.nominal_share, verdict.effective_share))
+        return f"{result.job.name} looks {nominal} % busy and does useful work {effective} % of the time. {verdict.text}"
     for scenario in found.scenarios:
         regime, threshold = scenario.result.regime, scenario.result.threshold
         kind = regime.kind if regime is not None and regime.kind else "not classed"

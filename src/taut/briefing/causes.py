@@ -11,8 +11,8 @@ from decimal import Decimal
 
 from taut.briefing.inputs import Opened
 from taut.briefing.questions import own
-from taut.result.brief_types import BriefCause, BriefCosts, BriefedBill, BriefedControl, BriefedScenario, BriefInput
-from taut.result.types import AnalysisResult, BillResult, Estimate, Finding, Recovery
+from taut.result.brief_types import BriefedBill, BriefedControl, BriefedScenario
+from taut.result.types import AnalysisResult, BillResult, BriefCause, BriefCosts, BriefInput, Estimate, Finding, Recovery
 
 MOST = 3
 HOURS_A_MONTH = 24 * 30
@@ -77,7 +77,20 @@ def causes(found: Opened, cost: BriefCosts | None) -> list[BriefCause]:
     """The three that matter most."""
     every = [*_of_runs(found, cost), *_of_scenarios(found, cost), *_of_controls(found.controls)]
     every = every or [cause for bill in found.bills for cause in _of_categories(bill)]
-    return sorted(every, key=_weight)[:MOST]
+    ordered = sorted(every, key=_weight)
+    # A repair costs no convergence: of what cannot be told apart it comes before a change of how ranks meet.
+    repair = next((one for one in ordered if one.repair and one.share_is == "recoverable"), None)
+    if repair is not None and _most(repair) >= _least(ordered[0]):
+        ordered.sort(key=lambda one: one is not repair)
+    return ordered[:MOST]
+
+
+def _most(cause: BriefCause) -> float:
+    return 0.0 if cause.share is None else float(cause.share.value if cause.share.hi is None else cause.share.hi)
+
+
+def _least(cause: BriefCause) -> float:
+    return 0.0 if cause.share is None else float(cause.share.value if cause.share.lo is None else cause.share.lo)
 
 
 def _weight(cause: BriefCause) -> tuple[bool, float, float]:
@@ -108,6 +121,7 @@ def _of_finding(
         what=_finding_words(finding), share=share, share_is="lost" if lost else "recoverable",
         money_per_month=saved.per_month if saved is not None and not lost else _priced(share, cost),
         currency=None if cost is None else cost.currency, confidence=finding.confidence, do=_do(finding, saved),
+        repair=bool(finding.ranks or finding.links),
         command=f"taut audit decide {named} --finding {finding.id} --do … --by NAME",
     )  # fmt: skip
 

@@ -11,16 +11,18 @@ from collections.abc import Callable, Iterator, Sequence
 
 from msgspec import Struct
 
-from taut.result.brief_types import (
-    BriefedComparison,
-    BriefedControl,
-    BriefedRun,
-    BriefedScenario,
+from taut.result.brief_types import BriefedComparison, BriefedControl, BriefedRun, BriefedScenario
+from taut.result.types import (
+    AnalysisResult,
     BriefInput,
     BriefQuestion,
+    Estimate,
+    Finding,
+    Forecast,
+    MechanismLoss,
+    Threshold,
     Unit,
 )
-from taut.result.types import AnalysisResult, Estimate, Finding, Forecast, MechanismLoss, Threshold
 
 NOT_MEASURED = "not measured"
 STRUCTURE = "structural instability"

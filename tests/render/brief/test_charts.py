@@ -18,7 +18,7 @@ from taut.core.errors import TautError
 from taut.render.brief.canvas import COLOURS, HALF, INK, PAPER, themed
 from taut.render.brief.charts import svg
 from taut.render.brief.document import Areas, Bar, Bars, Chart, Edge, Heat, Line, Lines, Network, Node, Waterfall
-from taut.render.brief.network_layout import placed, route
+from taut.render.brief.network_layout import placed, routes
 from taut.render.text import safe
 
 DRAWN = {"svg", "g", "path", "rect", "line", "text", "polygon", "circle", "tspan"}
@@ -122,7 +122,7 @@ def test_boxes_never_overlap_and_stay_on_the_sheet(given_nodes: list[Node], widt
     for one, other in combinations(boxes, 2):
         apart = one.right < other.left or other.right < one.left or one.bottom < other.top or other.bottom < one.top
         assert apart
-    points = [point for edge in chart.edges for point in route(edge, boxes)]
+    points = [point for way in routes(chart, boxes) for point in way]
     assert all(0 <= x <= width and y >= 0 for x, y in points)
     assert all(box.left >= 0 and box.right <= width and box.top >= 0 for box in boxes)
 

@@ -43,6 +43,15 @@ def test_every_text_is_set_as_it_is() -> None:
     assert render_pdf(given).startswith(b"%PDF")
 
 
+def test_accessible_by_the_standard(file: bytes) -> None:
+    assert b"pdfuaid:part" in file
+
+
+def test_letters_that_no_font_has_are_no_failure() -> None:
+    given = Document("主机 \U0001f680", "", [Section("one", "ホスト", blocks(lambda _: "узел ξ 主机"))], "")
+    assert render_pdf(given).startswith(b"%PDF")
+
+
 def test_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "typst", None)
     with pytest.raises(TautError, match=r"needs typst.*pip install 'taut\[brief\]'"):

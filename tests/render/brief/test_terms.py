@@ -18,12 +18,21 @@ def terms(*sections: Sequence[Block]) -> list[list[list[str]]]:
 
 
 def test_after_the_first_block_that_has_them_and_never_again() -> None:
-    found = terms([Text("All wait at gates."), Text("A gate and a Straggler.")], [Text("stragglers, gates")])
-    assert found == [[[], ["gate"], [], ["straggler"]], [[]]]
+    found = terms([], [Text("All wait at gates."), Text("A gate and a Straggler.")], [Text("stragglers, gates")])
+    assert found == [[], [[], ["gate"], [], ["straggler"]], [[]]]
+
+
+def test_page_one_has_them_at_its_end() -> None:
+    assert terms([Text("gates"), Text("a straggler"), Text("plain")]) == [[[], [], [], ["gate", "straggler"]]]
+
+
+def test_what_a_section_explains_again_is_left_out() -> None:
+    found = terms([Text("gates")], [Terms([("gate", "again"), ("lane", "ours")])], [Terms([("Lane", "again")])])
+    assert found == [[[], ["gate"]], [["lane"]], []]
 
 
 def test_what_a_block_explains_itself_is_known() -> None:
-    assert terms([Terms([("gate", "ours")]), Text("gates")]) == [[["gate"], []]]
+    assert terms([], [Terms([("gate", "ours")]), Text("gates")]) == [[], [["gate"], []]]
 
 
 def test_words_within_others_are_none() -> None:

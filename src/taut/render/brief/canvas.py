@@ -6,6 +6,7 @@ paper are colours of their own (``INK`` …): ``themed`` replaces them by variab
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from math import isfinite
 from typing import TYPE_CHECKING, TypeAlias
@@ -39,6 +40,8 @@ FULL, HALF = 640, 360
 """Width of a chart, of one in a column of two."""
 GLYPH = 0.54
 """Mean width of a letter, in heights of the letters."""
+ROLES = re.compile(r'(<g class="[^"]*") role="[^"]*" aria-roledescription="[^"]*"')
+"""What Vega calls parts of a drawing: the drawing as a whole has its words, parts would be read without any."""
 Row: TypeAlias = dict[str, str | int | float | None]
 
 
@@ -68,10 +71,11 @@ class Sheet(Struct):
         self._add(rows, style, ("x", "y", "angle"), ("fill",))
 
     def texts(
-        self, rows: Sequence[Row], align: str = "left", weight: str = "normal", size: float = SIZE, halo: bool = False
-    ) -> None:
+        self, rows: Sequence[Row], align: str = "left", weight: str = "normal", size: float = SIZE, halo: bool = False,
+        angle: float = 0,
+    ) -> None:  # fmt: skip
         """Words: x, y of their middle line, text, fill. With ``halo`` what lies behind them is wiped."""
-        style = {"type": "text", "align": align, "baseline": "middle", "fontSize": size, "fontWeight": weight}
+        style = {"type": "text", "align": align, "baseline": "middle", "fontSize": size, "fontWeight": weight, "angle": angle}
         if halo:
             self._add(rows, {**style, "stroke": PAPER, "strokeWidth": 4, "strokeJoin": "round"}, ("x", "y", "text"), ())
         self._add(rows, style, ("x", "y", "text"), ("fill",))
@@ -122,7 +126,7 @@ def drawn(chart: LayerChart, width: float, height: float, around: tuple[float, f
         padding={"top": top, "right": right, "bottom": bottom, "left": left},
     )  # fmt: skip
     found: str = _converter().vegalite_to_svg(shown.to_dict(validate=False), allowed_base_urls=[])
-    return found
+    return ROLES.sub(r"\1", found)
 
 
 def themed(svg: str) -> str:

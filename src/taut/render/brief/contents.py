@@ -21,6 +21,7 @@ from taut.render.brief.sections.recommendations import recommendations
 from taut.render.brief.sections.risk import risk
 from taut.render.brief.sections.two_views import two_views
 from taut.render.brief.sections.vendor_annex import vendor_annex
+from taut.render.brief.terms import explained
 from taut.result.brief_types import Briefing
 
 SECTIONS: tuple[Callable[[Briefing], Section | None], ...] = (
@@ -49,7 +50,7 @@ def document_of(briefing: Briefing) -> Document:
     made = [section for make in SECTIONS if (section := make(briefing)) is not None]
     kinds = ", ".join(f"{one.kind} {one.name}" for one in briefing.inputs[:4])
     more = f" and {len(briefing.inputs) - 4} more" if len(briefing.inputs) > 4 else ""
-    return Document(
+    return explained(Document(
         title=f"Architecture Risk Briefing: {briefing.title}", subtitle=f"From {kinds}{more}", sections=made,
         footer=f"Made by taut {briefing.version}; every figure has the command that shows it again.",
-    )  # fmt: skip
+    ))  # fmt: skip

@@ -108,7 +108,7 @@ def draw_areas(chart: Areas, width: float) -> str:
     plane = _Plane(width, [name for name, _, _ in chart.series], high, (min(x, default=0), max(x, default=1)), False)
     alt, bottoms = plane.alt, [[0.0] * len(x), *tops]
     rows = [row for place in range(len(tops)) for row in _area(place, chart, x, bottoms)]
-    areas = alt.Chart(alt.Data(values=rows)).mark_area(stroke=PAPER, strokeWidth=0.8, opacity=1)
+    areas = alt.Chart(alt.Data(values=rows)).mark_area(stroke=PAPER, strokeWidth=0.8 if len(x) <= FEW_POINTS else 0, opacity=1)
     areas = areas.encode(
         plane.x(chart.x_axis, None),
         plane.y(chart.y_axis, chart.shares),

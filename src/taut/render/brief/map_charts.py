@@ -69,13 +69,17 @@ class _Field:
         self.written = texts + 4 <= self.broad and self.tall >= 13
         self.top = 26.0
         self.bottom = self.top + self.tall * len(found.rows)
+        broadest = min(max([wide(each) for each in found.columns] or [0]), 100)
+        self.turned = broadest + 6 > self.broad
+        self.below = self.bottom + (broadest + 8 if self.turned else 20)
+        """Where the words below the columns end."""
 
 
 def draw_heat(chart: Heat, width: float) -> str:
     """A map with names, the scale of its shades, and where the job stands."""
     found = _grouped(chart)
     place = _Field(found, width)
-    sheet = Sheet(width, place.bottom + 56 + (18 if found.marked else 0))
+    sheet = Sheet(width, place.below + 36 + (20 if found.marked else 0))
     sheet.boxes([_cell(place, row, column, GROUND) for row in range(len(found.rows)) for column in range(len(found.columns))])
     values = [value for _, _, value, _ in found.values]
     low, high = min([0.0, *values]), max([0.0, *values])
@@ -117,24 +121,19 @@ def _name(sheet: Sheet, place: _Field, found: _Map, chart: Heat) -> None:
     ]
     sheet.texts(rows, "right")
     sheet.texts([{"x": 0, "y": 10, "text": shortened(f"{chart.row_axis} (down)", sheet.width), "fill": MUTED}])
-    broadest = min(max([wide(each) for each in found.columns] or [0]), 90)
+    y = place.bottom + (6 if place.turned else 11)
     columns: list[Row] = [
-        {
-            "x": place.left + (i + 0.5) * place.broad,
-            "y": place.bottom + 11,
-            "text": shortened(found.columns[i], 90),
-            "fill": INK,
-        }
-        for i in _every(len(found.columns), place.broad, broadest + 8)
+        {"x": place.left + (i + 0.5) * place.broad, "y": y, "text": shortened(found.columns[i], 100), "fill": INK}
+        for i in _every(len(found.columns), place.broad, 13 if place.turned else 0)
     ]
-    sheet.texts(columns, "center")
+    sheet.texts(columns, "right" if place.turned else "center", angle=-90 if place.turned else 0)
     across = shortened(f"{chart.column_axis} (across){found.note}", sheet.width - place.left)
-    sheet.texts([{"x": place.left, "y": place.bottom + 28, "text": across, "fill": MUTED}])
+    sheet.texts([{"x": place.left, "y": place.below + 8, "text": across, "fill": MUTED}])
 
 
 def _scale(sheet: Sheet, place: _Field, chart: Heat, found: _Map, span: tuple[float, float]) -> None:
     """The shades from the least to the most, in words too."""
-    y, low, high = place.bottom + 47, *span
+    y, low, high = place.below + 27, *span
     texts = {value: text for _, _, value, text in found.values if text}
     ends = [texts.get(value) or three(value) for value in span]
     begin = place.left + wide(ends[0]) + 6

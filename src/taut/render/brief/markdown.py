@@ -32,7 +32,7 @@ LEADING = re.compile(r"^(?:[=+\-@#:]|\d+[.)](?=\s|$))")
 """What would be a list, a heading, a rule or, in a spreadsheet, a formula at the begin of a line or a cell."""
 LINKED = re.compile(r"\S*(?:://|www\.|@|mailto:|xmpp:)\S*", re.IGNORECASE)
 """Words that some readers make links of, whatever is escaped in them: they are shown as code."""
-TONES = {"plain": "{}", "lead": "**{}**", "note": "*{}*", "warning": "**Note well:** {}"}
+TONES = {"plain": "{}", "lead": "**{}**", "note": "*{}*", "warning": "**{}**"}
 MARKS = {"plain": "{}", "old": "~~{}~~ (no longer)", "new": "**{}** (now)", "good": "✓ {}", "bad": "✗ {}", "strong": "**{}**"}
 LONGEST = 30
 """Characters of the longest bar."""

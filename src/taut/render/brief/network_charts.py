@@ -6,13 +6,15 @@ from collections.abc import Iterator, Sequence
 
 from taut.render.brief.canvas import COLOURS, GRID, INK, MUTED, PAPER, Row, Sheet, shortened
 from taut.render.brief.document import Network, Node
-from taut.render.brief.network_layout import Box, Point, heading, placed, route
+from taut.render.brief.network_layout import Box, Point, heading, placed, routes
 
 CORNERS = {"work": 3, "layer": 0, "controller": 14}
 POINTED = 13.0
 """How far the sides of a gate come out."""
 SMALL = 11
-LEGEND = "pointed box: a gate, where ranks wait for each other · thick arrows: the critical path · strip: share of the time"
+LEGEND = (
+    "pointed box: a gate, where ranks wait for each other · thick: the critical path · strip: rank time, the longest is full"
+)
 
 
 def draw_network(chart: Network, width: float) -> str:
@@ -22,9 +24,11 @@ def draw_network(chart: Network, width: float) -> str:
     bottom = max([box.bottom for box in boxes] or [0.0]) + 8
     legend = _wrapped(LEGEND, width) if gates else []
     sheet = Sheet(width, bottom + 16 * len(legend) + (6 if legend else 0))
-    _arrows(sheet, chart, boxes)
+    ways = routes(chart, boxes)
+    _arrows(sheet, chart, ways)
     _bodies(sheet, chart.nodes, boxes)
     _words(sheet, chart, boxes)
+    sheet.texts([row for row in _names(chart, ways) if row["text"]], "center", size=SMALL, halo=True)
     sheet.texts([{"x": 4, "y": bottom + 10 + 16 * i, "text": text, "fill": MUTED} for i, text in enumerate(legend)])
     return sheet.svg()
 
@@ -39,13 +43,12 @@ def _wrapped(text: str, width: float) -> list[str]:
     return lines
 
 
-def _arrows(sheet: Sheet, chart: Network, boxes: Sequence[Box]) -> None:
+def _arrows(sheet: Sheet, chart: Network, ways: Sequence[Sequence[Point]]) -> None:
     order = sorted(range(len(chart.edges)), key=lambda i: chart.edges[i].strong)
-    routes = {i: route(chart.edges[i], boxes) for i in order}
     lines: list[Row] = []
     heads: list[Row] = []
     for i in order:
-        edge, points = chart.edges[i], routes[i]
+        edge, points = chart.edges[i], ways[i]
         colour, weight = (INK, 3 + 2 * edge.weight) if edge.strong else (MUTED, 0.8 + 1.6 * edge.weight)
         lines += [_point(i, k, point, colour, weight) for k, point in enumerate(points)]
         heads.append({"x": points[-1][0], "y": points[-1][1], "angle": heading(points), "fill": colour})
@@ -102,7 +105,6 @@ def _words(sheet: Sheet, chart: Network, boxes: Sequence[Box]) -> None:
         if node.detail
     ]
     sheet.texts(details, "center", size=SMALL)
-    sheet.texts([row for row in _names(chart, boxes) if row["text"]], "center", size=SMALL, halo=True)
 
 
 def _label(node: Node, box: Box) -> Row:
@@ -114,9 +116,9 @@ def _word(box: Box, below: float, text: str, fill: str) -> Row:
     return {"x": box.x, "y": box.y + below, "text": text, "fill": fill}
 
 
-def _names(chart: Network, boxes: Sequence[Box]) -> Iterator[Row]:
+def _names(chart: Network, ways: Sequence[Sequence[Point]]) -> Iterator[Row]:
     """The name of an arrow at its middle."""
-    for edge in chart.edges:
-        points = route(edge, boxes)
+    for edge, points in zip(chart.edges, ways, strict=True):
         x, y = points[len(points) // 2] if len(points) > 2 else ((points[0][0] + points[1][0]) / 2, points[0][1] - 9)
-        yield {"x": x, "y": y, "text": shortened(edge.label, 150, SMALL), "fill": INK}
+        room = 150 if len(points) > 2 else points[1][0] - points[0][0]
+        yield {"x": x, "y": y, "text": shortened(edge.label, room, SMALL), "fill": INK}

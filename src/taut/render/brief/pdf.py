@@ -18,14 +18,17 @@ if TYPE_CHECKING:
 
 
 def render_pdf(document: Document) -> bytes:
-    """The whole file: tagged, with bookmarks, text that can be searched, and no date."""
+    """The whole file: tagged as PDF/UA-1 asks, with bookmarks, text that can be searched, and no date."""
     try:
         import typst
     except ImportError:
         raise TautError(MISSING.format("typst")) from None
     given = json.encode(_pictured(to_builtins(cleaned(document)), False)).decode()
     template = files("taut.render.brief").joinpath("brief.typ").read_bytes()
-    return typst.compile(template, format="pdf", sys_inputs={"document": given}, ignore_system_fonts=True)
+    try:
+        return typst.compile(template, sys_inputs={"document": given}, ignore_system_fonts=True, pdf_standards=["ua-1"])
+    except typst.TypstError:  # a letter that typst's own fonts lack: the machine's may have it, and the standard wants all
+        return typst.compile(template, sys_inputs={"document": given})
 
 
 def _pictured(value: Json, half: bool) -> Json:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from msgspec import structs, to_builtins
@@ -66,27 +66,33 @@ NO_TEXT = frozenset({"type", "tone", "mark", "colour", "shape", "key", "command"
 
 
 def explained(document: Document) -> Document:
-    """The same document, each block followed by the words of art that first stand in it."""
+    """The same document, each block followed by the words of art that first stand in it; page one has them all at its end."""
     known: set[str] = set()
-    return structs.replace(document, sections=[_section(section, known) for section in document.sections])
+    sections = [_section(section, known, i == 0) for i, section in enumerate(document.sections)]
+    return structs.replace(document, sections=sections)
 
 
-def _section(section: Section, known: set[str]) -> Section:
-    return structs.replace(section, blocks=[each for block in section.blocks for each in _block(block, known)])
+def _section(section: Section, known: set[str], gathered: bool) -> Section:
+    blocks = [each for block in section.blocks for each in _block(block, known)]
+    if gathered:
+        terms = [term for block in blocks if isinstance(block, Terms) for term in block.terms]
+        blocks = [*(block for block in blocks if not isinstance(block, Terms)), *([Terms(terms)] if terms else [])]
+    return structs.replace(section, blocks=blocks)
 
 
 def _block(block: Block, known: set[str]) -> Iterator[Block]:
+    """The block and what it needs; of words that a section explains itself, those that no earlier one has."""
+    if isinstance(block, Terms):
+        terms = [(term, meaning) for term, meaning in block.terms if term.lower() not in known]
+        known |= {term.lower() for term, _ in terms}
+        if terms:
+            yield Terms(terms)
+        return
     yield block
-    known |= {term.lower() for term in _own(block)}
     new = [term for term in _found(" \n ".join(_texts(to_builtins(block)))) if term.lower() not in known]
     known |= {term.lower() for term in new}
     if new:
         yield Terms([(term, meaning) for term, _, meaning in MEANINGS if term in new])
-
-
-def _own(block: Block) -> Sequence[str]:
-    """Words that the block itself explains."""
-    return [term for term, _ in block.terms] if isinstance(block, Terms) else []
 
 
 def _found(text: str) -> list[str]:

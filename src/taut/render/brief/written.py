@@ -6,15 +6,18 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from taut.render.text import UNKNOWN, safe, three
-from taut.result.brief_types import Unit
-from taut.result.types import Estimate
+from taut.result.types import Estimate, Unit
 
 _Digits: TypeAlias = Callable[[float], str]
 
 
 def share(estimate: Estimate | None) -> str:
     """A share 0–1 in percent, with its interval."""
-    return UNKNOWN if estimate is None else _with_ends(estimate, 100, " %", _percent)
+    if estimate is None:
+        return UNKNOWN
+    if estimate.lo is not None and estimate.hi is not None and estimate.lo <= 0.0005 and estimate.hi >= 0.9995:
+        return "not decided: 0–100 %"
+    return _with_ends(estimate, 100, " %", _percent)
 
 
 def times(estimate: Estimate | None) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from taut.render.brief.document import Bar, Bars, Block, Cell, Column, Empty, Fact, Facts, Grid, Picture, Section, Text
 from taut.render.brief.written import cash, percent, share, times, worth
-from taut.result.brief_types import BriefCause, Briefing
-from taut.result.types import Estimate, Regime
+from taut.result.brief_types import Briefing
+from taut.result.types import BriefCause, Estimate, Regime
 
 REGIMES = {
     "stable": "more load or more ranks still pay",

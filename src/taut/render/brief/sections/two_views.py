@@ -19,10 +19,10 @@ from taut.render.brief.document import (
     Picture,
     Section,
     Sides,
-    Terms,
     Text,
 )
-from taut.render.text import UNKNOWN, count, middle, percent, safe, size, three
+from taut.render.brief.written import percent
+from taut.render.text import UNKNOWN, count, middle, safe, size, three
 from taut.result.brief_types import BriefedRun, Briefing, OperatorNode, OperatorView
 from taut.result.types import AnalysisResult, Component, Device
 
@@ -35,11 +35,6 @@ FAINT = 0.02
 ROWS = 6
 """Rows of a table at most."""
 COLUMN_OF = {"coordinate": 0.14, "compute": 0.46, "communicate": 0.82, "synchronise": 0.82}
-TERMS = (
-    ("rank", "one accelerator and the process that drives it."),
-    ("gate", "a point at which ranks meet: nobody goes on before the last has come."),
-    ("critical path", "the chain of work that sets how long the job takes; what is not on it could be slower at no cost."),
-)
 RECORD = "taut analyze TRACES METRICS -o RUN"
 
 
@@ -53,17 +48,14 @@ def two_views(briefing: Briefing) -> Section | None:
         blocks.append(
             Empty("No run was given: neither parts nor ops were measured.", "traces of the job", "taut analyze TRACES")
         )
-    else:
-        blocks.append(Terms(TERMS))
     commands = [run.source.command for run in briefing.runs]
     return Section("two-views", "The same job, two answers", blocks, commands, page=True)
 
 
 def _run(run: BriefedRun) -> list[Block]:
     result = run.result
-    left_title, right_title = "As parts (component view)", "As ops that wait for each other (operator view)"
-    sides = Sides(left_title, _components(result), right_title, _operators(run))
-    return [Text(_both(result), "lead"), *_nominal(result), sides]
+    sides = Sides("As parts: the component view", _components(result), "As work that waits: the operator view", _operators(run))
+    return [Text(_both(result), "lead"), *_nominal(result), sides, *([_classes(run.view)] if run.view else [])]
 
 
 def _both(result: AnalysisResult) -> str:
@@ -119,10 +111,20 @@ def _components(result: AnalysisResult) -> list[Block]:
         by_metric.setdefault(one.metric, []).append(one)
     # What has a limit first, what breaks it before all.
     order = sorted(by_metric, key=lambda metric: (_state(by_metric[metric]), metric))
-    columns = [Column("Measured"), Column("Parts", True), Column("Highest", True), Column("Limit", True), Column("Inside")]
+    columns = [Column("Measured"), Column("Parts", True), Column("Worst value", True), Column("Limit", True), Column("Inside")]
     rows = [_metric_row(metric, by_metric[metric]) for metric in order]
     note = "" if any(one.limit is not None for one in result.components) else "Nobody named limits: add them to the metrics."
-    return [*device, Grid("Parts and their limits", columns, rows, note)]
+    return [Text(_answer(result)), *device, Grid("Parts and their limits", columns, rows, note)]
+
+
+def _answer(result: AnalysisResult) -> str:
+    """What somebody would do who sees only the parts."""
+    outside = [one for one in result.components if one.inside is False]
+    if outside:
+        return f"By this view, {safe(outside[0].component)} is to be looked at first: {_metric_name(outside[0].metric)}."
+    if any(one.inside for one in result.components):
+        return "By this view nothing is wrong, and there is nothing to repair."
+    return "By this view nothing can be said: no limit is known."
 
 
 def _state(some: Sequence[Component]) -> int:
@@ -195,7 +197,7 @@ def _operators(run: BriefedRun) -> list[Block]:
         needs = "traces of the ranks (Kineto, Nsight, XPlane, OTLP, or an op table) beside the logs"
         return [Empty("No operation was traced.", needs, "taut analyze TRACES LOGS -o RUN")]
     picture = Picture("The operator graph, one node for each class", _alt(view), network(view))
-    return [Text(_where(view)), picture, _classes(view)]
+    return [Text(_where(view)), picture]
 
 
 def _where(view: OperatorView) -> str:
@@ -241,7 +243,8 @@ def _classes(view: OperatorView) -> Grid:
         ]
         for node in order[:ROWS]
     ]  # fmt: skip
-    more = f"{len(order) - ROWS} more are in the picture. " if len(order) > ROWS else ""
+    rest = len(order) - ROWS
+    more = "" if rest <= 0 else "1 more is in the picture. " if rest == 1 else f"{rest} more are in the picture. "
     note = f"{more}What hides under other work is not counted; the rest of the wall is gaps between operations."
     return Grid("Where rank time goes, by class", columns, rows, note)
 
