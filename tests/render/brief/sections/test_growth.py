@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from briefings import briefing, charts, empties, grid, run, scenario, texts, words
+from briefings import charts, empties, grid, run, scenario, texts, words
+from briefs import briefing
 from taut.render.brief.document import Lines
 from taut.render.brief.sections.growth import growth
 

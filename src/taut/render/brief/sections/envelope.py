@@ -31,6 +31,10 @@ SHORT = {
     "tail latency inflation": "tail",
     "energy feedback loop": "energy",
     "jitter": "waiting",
+    "data-parallel synchronisation": "gradients",
+    "transfer inside a stage": "transfer",
+    "pipeline hops": "hops",
+    "pipeline bubble": "bubble",
 }
 """Failure modes and mechanisms in a word, for a cell of the map."""
 WAITING = ("Waiting", "for whoever is late, by chance or for good; the bars and the table say which of the two it is")

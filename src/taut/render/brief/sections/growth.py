@@ -74,12 +74,12 @@ def projected(grown: ProjectResult, own: int, limit: Threshold | None) -> Iterat
     """Forecasts at several scales, and the limit."""
     words, rows = words_of(grown.workload), sorted(grown.forecasts, key=lambda one: one.ranks)
     yield Text(f"{grown.scenario}: {_says(limit, own)}", "lead")
-    if limit is not None and limit.in_range is False:
+    if limit is not None and limit.ranks is not None and limit.in_range is False:
         yield Text("The fabric is not known at the scale of the limit, so that it is an extrapolation.", "note")
     if len(rows) > 1:
         yield from _pictures(grown.scenario, rows, own, limit, words)
     yield _table(grown.scenario, rows, own, words)
-    if limit is not None and isinstance(limit.without, dict) and limit.without:
+    if limit is not None and limit.ranks is not None and isinstance(limit.without, dict) and limit.without:
         yield _makers(limit, limit.without)
     turns = _turns(grown)
     if turns:
@@ -195,25 +195,25 @@ def _short(value: float) -> str:
 
 
 def _table(name: str, rows: Sequence[Forecast], own: int, words: Words) -> Grid:
+    priced = any(row.cost_per_unit is not None for row in rows)
     columns = [
         Column("Accelerators", True), Column(words.rate, True), Column("Effective share", True),
-        Column(words.cost(rows), True), Column("Bound by"), Column("Regime"), Column("Known there"),
+        *([Column(words.cost(rows), True)] if priced else []), Column("Bound by"), Column("Regime"), Column("Known there"),
     ]  # fmt: skip
-    cells = [_row(row, row.ranks == own, words) for row in rows]
-    return Grid(f"{name} at other scales", columns, cells, "In parentheses: intervals that hold in 80 of 100 cases.")
+    cells = [_row(row, row.ranks == own, words, priced) for row in rows]
+    note = "" if priced else " No price is given, so that costs are not known: --gpu-hour."
+    return Grid(f"{name} at other scales", columns, cells, f"In parentheses: intervals that hold in 80 of 100 cases.{note}")
 
 
-def _row(row: Forecast, own: bool, words: Words) -> list[Cell | str]:
-    rate, cost = _delivered(row), _cost(row)
-    bound = row.bound if isinstance(row.bound, str) else row.dominant or UNKNOWN
+def _row(row: Forecast, own: bool, words: Words, priced: bool) -> list[Cell | str]:
     regime = (row.regime.kind if row.regime else None) or UNKNOWN
     mark: Mark = "good" if regime == "stable" else "bad" if regime == "unstable" else "plain"
     return [
         Cell(f"{row.ranks:,}{' (this job)' if own else ''}", "strong" if own else "plain"),
-        _with_ends(rate, _short),
+        _with_ends(_delivered(row), _short),
         share(_estimate(row.effective_throughput_ratio)) if words.kept == "kept" else percent(words.kept_of(row)),
-        _with_ends(cost, three),
-        bound,
+        *([_with_ends(_cost(row), three)] if priced else []),
+        row.bound if isinstance(row.bound, str) else row.dominant or UNKNOWN,
         Cell(regime, mark),
         "yes" if row.in_range else "extrapolated",
     ]
