@@ -108,10 +108,10 @@ def simulate(s: ServingScenario, requests: int, seed: int, hedge_ns: float = -1.
         slots,
         np.zeros_like(slots),
         server_pace,
-        np.zeros(heap),
-        np.zeros(heap, np.int64),
-        np.zeros(parts * (v.retries + 1)),
-        np.zeros(parts * (v.retries + 1), np.int64),
+        np.empty(heap),
+        np.empty(heap, np.int64),
+        np.empty(parts * (v.retries + 1)),
+        np.empty(parts * (v.retries + 1), np.int64),
         counts,
     )
     return _outcome(s, drawn, servers, Made(copies[:made], times[:made], state, answered, counts))
