@@ -43,7 +43,8 @@ def answered(estimate: Estimate | None, unit: Unit | None, currency: str | None 
         return times(estimate)
     if unit == "money":
         return worth(estimate, currency)
-    return UNKNOWN if estimate is None else _with_ends(estimate, 1, f" {unit}", "{:,.0f}".format if unit == "ranks" else three)
+    digits: _Digits = "{:,.0f}".format if unit in ("ranks", "controllers") else three
+    return UNKNOWN if estimate is None else _with_ends(estimate, 1, f" {unit}", digits)
 
 
 def percent(value: float | None) -> str:

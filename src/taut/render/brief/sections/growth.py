@@ -312,7 +312,9 @@ def _of_run(run: BriefedRun) -> Iterator[Block]:
     for finding in found.findings:
         if finding.growth:
             yield from _grown(name, found.job.ranks, finding)
-    if found.whatif is not None and not any(finding.growth for finding in found.findings):
+    if run.grown is not None:
+        yield from projected(run.grown, found.job.ranks, run.grown.threshold)
+    elif found.whatif is not None and not any(finding.growth for finding in found.findings):
         says = f"{name}: how its loss grows with ranks is not part of this run."
         yield Empty(
             says,
