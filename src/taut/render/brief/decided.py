@@ -8,7 +8,6 @@ from taut.render.text import UNKNOWN, safe
 from taut.result.brief_types import BriefedDecision
 from taut.result.types import Estimate
 
-
 OUTCOMES: dict[str, tuple[str, Mark]] = {
     "kept": ("kept: at least what was expected", "good"),
     "missed": ("missed: less than was expected", "bad"),
