@@ -74,10 +74,10 @@ def money(briefing: Briefing) -> Section | None:
     """Every bill; without one, where the rank time of runs went, and how to price it."""
     blocks: list[Block] = []
     for bill in briefing.bills:
-        blocks += [Text(safe(bill.source.name), "note")] if len(briefing.bills) > 1 else []
+        blocks += [Text(f"Bill {safe(bill.source.name)}", "lead")] if len(briefing.bills) > 1 else []
         blocks += _bill(bill)
     for run in briefing.runs if not briefing.bills else []:
-        blocks += [Text(safe(run.source.name), "note")] if len(briefing.runs) > 1 else []
+        blocks += [Text(f"Run {safe(run.source.name)}", "lead")] if len(briefing.runs) > 1 else []
         blocks += _unbilled(run)
     for scenario in briefing.scenarios:
         blocks += modelled_cost(scenario)
