@@ -9,7 +9,7 @@ from results import FINDING, filled
 from taut.render.brief.document import Text
 from taut.render.brief.sections.recommendations import recommendations
 from taut.result.brief_types import BriefedDecision
-from taut.result.types import AuditOutcome, AuditRecord
+from taut.result.types import AuditOutcome, AuditRecord, BriefCosts
 
 HOUR_NS = 3_600_000_000_000
 POLICY = FINDING | {
@@ -91,6 +91,14 @@ def test_control_loops_and_policies_of_scenarios() -> None:
         controls=[briefed_control({"relations": [relation], "regime": {"class": "incoherent"}})],
         scenarios=[briefed_scenario({"gains": [gain]})],
     ))  # fmt: skip
+    shown = {
+        "gains": [gain],
+        "policies": [{"ranks": 1, "policies": [{"name": "overlap", "says": "transfers hide"}], "forecast": {}}],
+    }
+    cost = BriefCosts(per_month=1000.0, useful_per_month=None, currency="USD", basis="")
+    priced = recommendations(briefing(scenarios=[briefed_scenario(shown)], costs=cost))
+    assert table(priced, "Recommendations")[0][1] == "transfers hide (policy overlap)"
+    assert table(priced, "Recommendations")[0][3] == "40.00"
     assert table(made, "Recommendations") == [
         [
             "gpt-175b at 64 ranks",
