@@ -38,8 +38,9 @@ def test_layers_stand_from_top_to_bottom_with_their_controllers() -> None:
     section = control(briefing(controls=[control_log(LOG, stack=stack())]))
     (drawn,) = charts(section, Network)
     labels = [node.label for node in drawn.nodes]
-    assert labels == ["policy", "autoscaler", "admission", "saver", "scaler"]
-    assert drawn.nodes[0].y < drawn.nodes[1].y
+    # Those that have a relation stand one below the other, each with the name of its layer.
+    assert labels == ["policy", "autoscaler", "autoscaler", "admission", "saver", "scaler"]
+    assert [node.y for node in drawn.nodes] == [1 / 6, 0.5, 5 / 6, 1 / 6, 0.5, 5 / 6]
     edges = {(labels[edge.first], labels[edge.then]): (edge.label, edge.strong) for edge in drawn.edges}
     assert edges == {("saver", "scaler"): ("conflict, 4.33 USD", True), ("admission", "scaler"): ("0 of 4 against", False)}
 

@@ -140,42 +140,50 @@ def _price(cost: RelationCost) -> str:
 
 def _stack(name: str, stack: ControlStack, ties: Sequence[_Tie]) -> Picture:
     """Layers from top to bottom, controllers in them, relations and decisions between them."""
-    layers, placed = _placed(stack)
+    rows = _rows(stack, ties)
     fights = {who for tie in ties for who in tie.controllers}
-    nodes = [Node(layer, "work", "other", 0.0, _height(k, layers), 0.0) for k, layer in enumerate(layers)]
     decided = {one.name: "" if one.decisions is None else count(one.decisions, "decision") for one in stack.controllers}
-    for who, (layer, place, of) in placed.items():
-        colour: Colour = "waiting" if who in fights else "useful"
-        x, y = _across(layer, place, of), _height(layer, layers)
-        nodes.append(Node(who, "controller", colour, x, y, 0.0, who in fights, decided[who]))
-    at = {who: len(layers) + k for k, who in enumerate(placed)}
-    edges = _edges(stack, ties, at)
+    nodes = [Node(layer, "work", "other", 0.0, _height(k, rows), 0.0) for k, (layer, _) in enumerate(rows)]
+    at: dict[str, int] = {}
+    for k, (_, controllers) in enumerate(rows):
+        for place, who in enumerate(controllers):
+            at[who] = len(nodes)
+            colour: Colour = "waiting" if who in fights else "useful"
+            x, y = _across(k, place, len(controllers)), _height(k, rows)
+            nodes.append(Node(who, "controller", colour, x, y, 0.0, who in fights, decided[who]))
     fought = [f"{' and '.join(tie.controllers)}: {tie.says}" for tie in ties[:MOST]]
+    layers = dict.fromkeys(layer for layer, _ in rows)
     alt = f"Layers of control from top to bottom: {', '.join(layers)}. Relations: {'; '.join(fought) or 'none'}."
-    return Picture(f"{name}: layers of control, and who works against whom", alt, Network(nodes, edges))
+    return Picture(f"{name}: layers of control, and who works against whom", alt, Network(nodes, _edges(stack, ties, at)))
 
 
-def _placed(stack: ControlStack) -> tuple[list[str], dict[str, tuple[int, int, int]]]:
-    """Layers that have controllers, and controller → (layer, its place in it, how many are there)."""
+def _rows(stack: ControlStack, ties: Sequence[_Tie]) -> list[tuple[str, list[str]]]:
+    """(layer, controllers), from top to bottom; controllers of one layer that have a relation stand one below the other."""
     of: dict[str, list[str]] = {}
     for one in sorted(stack.controllers, key=lambda one: -(one.decisions or 0)):
         some = of.setdefault(one.layer if one.layer in LAYERS else OTHER, [])
         if len(some) < ACROSS:
             some.append(one.name)
-    layers = [layer for layer in (*LAYERS, OTHER) if layer in of]
-    places = {
-        name: (k, place, len(of[layer])) for k, layer in enumerate(layers) for place, name in enumerate(of[layer])
-    }  # fmt: skip
-    return layers, places
+    pairs = {frozenset(pair) for tie in ties for pair in pairwise(tie.controllers)}
+    rows: list[tuple[str, list[str]]] = []
+    for layer in (*LAYERS, OTHER):
+        first = len(rows)
+        for name in of.get(layer, []):
+            row = next((row for row in rows[first:] if not any({name, other} in pairs for other in row[1])), None)
+            if row is None:
+                rows.append((layer, [name]))
+            else:
+                row[1].append(name)
+    return rows
 
 
-def _height(layer: int, layers: Sequence[str]) -> float:
-    return (layer + 0.5) / len(layers)
+def _height(row: int, rows: Sequence[object]) -> float:
+    return (row + 0.5) / len(rows)
 
 
-def _across(layer: int, place: int, of: int) -> float:
+def _across(row: int, place: int, of: int) -> float:
     """Right of the name of the layer; single ones now left, now right, so that lines pass them."""
-    return (0.35 if layer % 2 else 0.85) if of == 1 else 0.25 + 0.75 * (place + 0.5) / of
+    return (0.35 if row % 2 else 0.85) if of == 1 else 0.25 + 0.75 * (place + 0.5) / of
 
 
 def _edges(stack: ControlStack, ties: Sequence[_Tie], at: dict[str, int]) -> list[Edge]:
