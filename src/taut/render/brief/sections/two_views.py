@@ -63,7 +63,8 @@ def _run(run: BriefedRun) -> list[Block]:
     result = run.result
     left_title, right_title = "As parts (component view)", "As ops that wait for each other (operator view)"
     sides = Sides(left_title, _components(result), right_title, _operators(run))
-    return [Text(_both(result), "lead"), *_nominal(result), sides]
+    classes = [_classes(run.view)] if run.view is not None and run.view.nodes else []
+    return [Text(_both(result), "lead"), *_nominal(result), sides, *classes]
 
 
 def _both(result: AnalysisResult) -> str:
@@ -195,7 +196,7 @@ def _operators(run: BriefedRun) -> list[Block]:
         needs = "traces of the ranks (Kineto, Nsight, XPlane, OTLP, or an op table) beside the logs"
         return [Empty("No operation was traced.", needs, "taut analyze TRACES LOGS -o RUN")]
     picture = Picture("The operator graph, one node for each class", _alt(view), network(view))
-    return [Text(_where(view)), picture, _classes(view)]
+    return [Text(_where(view)), picture]
 
 
 def _where(view: OperatorView) -> str:
