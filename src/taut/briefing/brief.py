@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+import numpy as np
 
 from taut import __version__
 from taut.briefing.causes import causes, costs
@@ -17,15 +20,20 @@ from taut.briefing.lateness import lateness_of
 from taut.briefing.operator_view import view_of
 from taut.briefing.questions import Sources, questions
 from taut.briefing.redaction import redacted
-from taut.core.errors import UsageError
+from taut.briefing.simulated_control import stack_in
+from taut.core.errors import TautError, UsageError
 from taut.core.prices import Prices
 from taut.core.whole_file import whole_file
+from taut.forecasts import project_run
+from taut.graph import Graph
 from taut.read.files import Paths, listed
 from taut.read.prices_file import load
-from taut.result.brief_types import BriefedRun, Briefing, BriefInput, BriefResult
-from taut.result.types import AnalysisResult
+from taut.result.brief_types import BriefedRun, Briefing, Meets
+from taut.result.types import AnalysisResult, BriefInput, BriefResult, ProjectResult
 from taut.stored import open_run, refusing_runs
 
+MOST_OPS = 250_000
+"""Ops of a graph that is widened for a briefing: larger ones take longer than the rest of it."""
 FORMS = (".html", ".pdf", ".md")
 
 
@@ -95,8 +103,9 @@ def brief(
 def make_brief(paths: Sequence[str], asked: Asked, log: Path | None) -> Brief:
     """Everything that a briefing on these inputs shows; ``log`` is the audit log that their records are in."""
     found = opened(paths, asked)
-    runs = [_run(*one, asked) for one in found.runs]
     trail = Trail() if log is None else trail_of(log, paths)
+    found.told(trail.commands)
+    runs = [_run(*one, asked) for one in found.runs]
     cost = costs(found)
     sources = Sources(runs, found.comparisons, found.scenarios, found.controls)
     return Brief(Briefing(
@@ -110,14 +119,35 @@ def make_brief(paths: Sequence[str], asked: Asked, log: Path | None) -> Brief:
 
 def _run(source: BriefInput, folder: Path, result: AnalysisResult, asked: Asked) -> BriefedRun:
     """A run with the pictures that only its graph gives; one of logs alone has none."""
+    stack = stack_in(folder) if result.control and result.control.actions else None
     if result.whatif is None:
-        return BriefedRun(source=source, result=result, view=None, course=None, lateness=None)
+        return BriefedRun(source=source, result=result, view=None, course=None, lateness=None, stack=stack)
     asked.stage(f"looking at {source.name}")
     with refusing_runs(folder):
         run = open_run(folder)
         return BriefedRun(
-            source=source, result=result, view=view_of(run), course=course_of(run, asked.prices), lateness=lateness_of(run)
-        )
+            source=source, result=result, view=view_of(run), course=course_of(run, asked.prices), lateness=lateness_of(run),
+            stack=stack, grown=_grown(folder, result, asked), meets=_meets(run.graph, result),
+        )  # fmt: skip
+
+
+def _grown(folder: Path, result: AnalysisResult, asked: Asked) -> ProjectResult | None:
+    """The job on more ranks, where its graph is small enough to be widened quickly."""
+    if result.job.ops > MOST_OPS:
+        return None
+    asked.stage("widening")
+    with suppress(TautError):  # some graphs cannot be widened: what is not known stays so
+        return project_run(folder, seed=asked.seed)
+    return None
+
+
+def _meets(graph: Graph, result: AnalysisResult) -> Meets | None:
+    gates = graph.gates
+    if not len(gates) or not result.job.steps:
+        return None
+    largest = int(gates.members.max())
+    names = {graph.trace.names[code] for code in np.unique(gates.name[gates.members == largest]).tolist()}
+    return Meets(largest=largest, names=sorted(names), per_step=len(gates) / result.job.steps)
 
 
 def _title(found: Opened) -> str:
@@ -135,7 +165,11 @@ def _title(found: Opened) -> str:
 def _verdict(found: Opened) -> str:
     """The answer in a sentence or two: what was measured speaks first."""
     for _, _, result in found.runs:
-        return result.verdict.text
+        verdict = result.verdict
+        if verdict.nominal_share is None or verdict.effective_share is None:
+            return verdict.text
+        nominal, effective = (round(100 * share) for share in (verdict.nominal_share, verdict.effective_share))
+        return f"{result.job.name} looks {nominal} % busy and does useful work {effective} % of the time. {verdict.text}"
     for scenario in found.scenarios:
         regime, threshold = scenario.result.regime, scenario.result.threshold
         kind = regime.kind if regime is not None and regime.kind else "not classed"

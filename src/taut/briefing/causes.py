@@ -9,10 +9,10 @@ import shlex
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
 
+from taut.briefing.answers import own
 from taut.briefing.inputs import Opened
-from taut.briefing.questions import own
-from taut.result.brief_types import BriefCause, BriefCosts, BriefedBill, BriefedControl, BriefedScenario, BriefInput
-from taut.result.types import AnalysisResult, BillResult, Estimate, Finding, Recovery
+from taut.result.brief_types import BriefedBill, BriefedControl, BriefedScenario
+from taut.result.types import AnalysisResult, BillResult, BriefCause, BriefCosts, BriefInput, Estimate, Finding, Recovery
 
 MOST = 3
 HOURS_A_MONTH = 24 * 30
@@ -77,7 +77,20 @@ def causes(found: Opened, cost: BriefCosts | None) -> list[BriefCause]:
     """The three that matter most."""
     every = [*_of_runs(found, cost), *_of_scenarios(found, cost), *_of_controls(found.controls)]
     every = every or [cause for bill in found.bills for cause in _of_categories(bill)]
-    return sorted(every, key=_weight)[:MOST]
+    ordered = sorted(every, key=_weight)
+    # A repair costs no convergence: of what cannot be told apart it comes before a change of how ranks meet.
+    repair = next((one for one in ordered if one.repair and one.share_is == "recoverable"), None)
+    if repair is not None and _most(repair) >= _least(ordered[0]):
+        ordered.sort(key=lambda one: one is not repair)
+    return ordered[:MOST]
+
+
+def _most(cause: BriefCause) -> float:
+    return 0.0 if cause.share is None else float(cause.share.value if cause.share.hi is None else cause.share.hi)
+
+
+def _least(cause: BriefCause) -> float:
+    return 0.0 if cause.share is None else float(cause.share.value if cause.share.lo is None else cause.share.lo)
 
 
 def _weight(cause: BriefCause) -> tuple[bool, float, float]:
@@ -107,7 +120,9 @@ def _of_finding(
     return BriefCause(
         what=_finding_words(finding), share=share, share_is="lost" if lost else "recoverable",
         money_per_month=saved.per_month if saved is not None and not lost else _priced(share, cost),
-        currency=None if cost is None else cost.currency, confidence=finding.confidence, do=_do(finding, saved),
+        currency=None if cost is None else cost.currency, source="measured",
+        confidence=finding.confidence, do=_do(finding, saved),
+        repair=bool(finding.ranks or finding.links),
         command=f"taut audit decide {named} --finding {finding.id} --do … --by NAME",
     )  # fmt: skip
 
@@ -143,7 +158,8 @@ def _of_fates(source: BriefInput, result: AnalysisResult, cost: BriefCosts | Non
         lost = Estimate(value=share)
         yield BriefCause(
             what=words[0], share=lost, share_is="lost", money_per_month=_priced(lost, cost),
-            currency=None if cost is None else cost.currency, confidence=None, do=words[1], command=source.command,
+            currency=None if cost is None else cost.currency, source="measured", confidence=None, do=words[1],
+            command=source.command,
         )  # fmt: skip
 
 
@@ -168,7 +184,7 @@ def _of_mechanisms(scenario: BriefedScenario, cost: BriefCosts | None) -> Iterat
             yield BriefCause(
                 what=f"{one.mechanism} at {one.ranks:,} accelerators", share=one.loss_share, share_is="lost",
                 money_per_month=_priced(one.loss_share, cost), currency=None if cost is None else cost.currency,
-                confidence=None, do=helps.get(one.mechanism, helps[""]), command=scenario.source.command,
+                source="modelled", confidence=None, do=helps.get(one.mechanism, helps[""]), command=scenario.source.command,
             )  # fmt: skip
 
 
@@ -201,7 +217,8 @@ def _of_loops(scenario: BriefedScenario) -> Iterator[BriefCause]:
         yield BriefCause(
             what=f"{advice.kind} of control loops{f' on {advice.target}' if advice.target else ''}", share=None,
             share_is="lost", money_per_month=None, currency=None,
-            confidence=advice.shows / advice.runs if advice.runs else None, do=do, command=scenario.source.command,
+            source="modelled", confidence=advice.shows / advice.runs if advice.runs else None, do=do,
+            command=scenario.source.command,
         )  # fmt: skip
 
 
@@ -211,7 +228,8 @@ def _of_controls(controls: list[BriefedControl]) -> Iterator[BriefCause]:
             advice = relation.advice.says if relation.advice is not None else None
             yield BriefCause(
                 what=f"{relation.kind}: {' and '.join(relation.controllers)}", share=None, share_is="lost",
-                money_per_month=None, currency=None, confidence=None if relation.q is None else 1 - relation.q,
+                money_per_month=None, currency=None, source="measured",
+                confidence=None if relation.q is None else 1 - relation.q,
                 do=advice or relation.because.rsplit("; ", 1)[-1], command=f"{control.source.command} --advice",
             )  # fmt: skip
 
@@ -223,6 +241,6 @@ def _of_categories(bill: BriefedBill) -> Iterator[BriefCause]:
         if lost and total and Decimal(total):
             yield BriefCause(
                 what=one.name or "without a name", share=Estimate(value=float(lost / Decimal(total))), share_is="lost",
-                money_per_month=Estimate(value=float(lost)), currency=bill.result.currency, confidence=None,
+                money_per_month=Estimate(value=float(lost)), currency=bill.result.currency, source="measured", confidence=None,
                 do="see who holds it: taut bill … --by team, --by job", command=bill.source.command,
             )  # fmt: skip

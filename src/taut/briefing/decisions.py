@@ -6,8 +6,9 @@ too, and a briefing that is made twice is to be the same.
 
 from __future__ import annotations
 
+import shlex
 from base64 import b64encode
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from pathlib import Path
 
 import msgspec
@@ -32,6 +33,8 @@ class Trail(msgspec.Struct, frozen=True):
     """Root of the records up to the last that is cited, base64; None where none is."""
     records: int = 0
     """How many records that are."""
+    commands: dict[str, str] = {}
+    """Run folder → the command that made it."""
     log: str | None = None
     """Name of the log; None where no record tells of the runs."""
     fault: str | None = None
@@ -41,7 +44,7 @@ class Trail(msgspec.Struct, frozen=True):
 def trail_of(log: Path, places: Iterable[str | Path]) -> Trail:
     """What a log tells of those of some places that are run folders, of whatever verb."""
     # A log knows a run by what its run.json says, not by what the run was made of.
-    runs = frozenset(sealed(Path(place))[RUN] for place in places if is_run_folder(place))
+    runs = {sealed(Path(place))[RUN]: str(place) for place in places if is_run_folder(place)}
     if not runs or not log.is_file():
         return Trail()
     try:
@@ -51,15 +54,25 @@ def trail_of(log: Path, places: Iterable[str | Path]) -> Trail:
         return Trail(fault=str(error))
 
 
-def _trail(entries: Sequence[Entry], origin: str, runs: frozenset[str]) -> Trail:
-    decisions = _decisions(entries, runs)
-    made = [index for run in sorted(runs) if (index := _maker(entries, run)) is not None]
+def _trail(entries: Sequence[Entry], origin: str, runs: Mapping[str, str]) -> Trail:
+    decisions = _decisions(entries, runs.keys())
+    makers = {place: index for run, place in runs.items() if (index := _maker(entries, run)) is not None}
+    made = sorted(makers.values())
     cited = [*made, *(one.record.index for one in decisions), *(one.outcome.record for one in decisions if one.outcome)]
     if not cited:
         return Trail()
     records = max(cited) + 1
     root = b64encode(root_of([entry.leaf for entry in entries[:records]])).decode()
-    return Trail(decisions, root, records, origin)
+    commands = {place: words for place, index in makers.items() if (words := _command(entries[index])) is not None}
+    return Trail(decisions, root, records, commands, origin)
+
+
+def _command(entry: Entry) -> str | None:
+    """The words of a recorded command; None where some were redacted."""
+    given = [] if entry.record is None else entry.record.details.get("arguments")
+    words = [entry.texts.get(f"/arguments/{k}") for k in range(len(given))] if isinstance(given, list) else []
+    told = [word.text for word in words if word is not None]
+    return f"taut {shlex.join(told)}" if told and len(told) == len(words) else None
 
 
 def _maker(entries: Sequence[Entry], run: str) -> int | None:
@@ -71,7 +84,7 @@ def _maker(entries: Sequence[Entry], run: str) -> int | None:
     return None
 
 
-def _decisions(entries: Sequence[Entry], runs: frozenset[str]) -> list[BriefedDecision]:
+def _decisions(entries: Sequence[Entry], runs: Set[str]) -> list[BriefedDecision]:
     """Decisions on one of the runs, or whose outcome was measured on one, each with its last outcome."""
     last: dict[int, Entry] = {}
     for entry in entries:

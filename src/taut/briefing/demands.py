@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from decimal import Decimal
 
 from taut.core.prices import HOURS_PER_YEAR
-from taut.result.brief_types import BriefedBill, BriefedRun, BriefedScenario, Demand
-from taut.result.types import AnalysisResult, Estimate, Finding, Forecast
+from taut.result.brief_types import BriefedBill, BriefedRun, BriefedScenario
+from taut.result.types import AnalysisResult, Demand, Estimate, Finding, Forecast
 
 LEAST_SHARE = 0.005
 """What is worth less of a job is no demand."""

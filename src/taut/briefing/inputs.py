@@ -7,20 +7,21 @@ from __future__ import annotations
 
 import hashlib
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from taut.core.errors import InputRefused, RunError, TautError, UsageError
 from taut.core.folder import is_run_folder
 from taut.core.prices import Prices
 from taut.read.scenario_file import names
-from taut.result.brief_types import BriefedBill, BriefedComparison, BriefedControl, BriefedScenario, BriefInput, InputKind
-from taut.result.types import AnalysisResult, ControlResult
+from taut.result.brief_types import BriefedBill, BriefedComparison, BriefedControl, BriefedScenario
+from taut.result.types import AnalysisResult, BriefInput, ControlResult, InputKind
 from taut.stored import read_stored
 
 if TYPE_CHECKING:
@@ -59,10 +60,23 @@ class Opened:
     bills: list[BriefedBill] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
+    def told(self, commands: Mapping[str, str]) -> None:
+        """Put in the commands that made the run folders, where somebody recorded them."""
+
+        def known(one: BriefInput) -> BriefInput:
+            return replace(one, command=commands.get(one.name, one.command))
+
+        self.inputs = [known(one) for one in self.inputs]
+        self.runs = [(known(source), folder, result) for source, folder, result in self.runs]
+        self.controls = [replace(one, source=known(one.source)) for one in self.controls]
+        self.bills = [replace(one, source=known(one.source)) for one in self.bills]
+
 
 def opened(paths: Sequence[str], asked: Asked) -> Opened:
     """Open what is named; what cannot be in a briefing is refused in one line."""
     _check(paths)
+    if asked.focus and not any(map(is_run_folder, paths)):
+        raise UsageError("--focus closes runs to a bill: give their run folders too, or the folder of taut bill -o")
     found, logs = Opened(), list[str]()
     for path in paths:
         if is_run_folder(path):
@@ -75,8 +89,6 @@ def opened(paths: Sequence[str], asked: Asked) -> Opened:
         found.controls.append(_logs(logs, asked))
     _compare(found, asked)
     _bill(found, asked)
-    if asked.focus and not found.runs:
-        raise UsageError("--focus closes the runs to a bill: give their run folders too, or the folder of taut bill -o")
     made = (found.comparisons, found.scenarios, found.controls, found.bills)
     found.inputs = [*(run[0] for run in found.runs), *(one.source for some in made for one in some)]
     return found
@@ -108,13 +120,14 @@ def _folder(path: str, asked: Asked, found: Opened) -> None:
     elif "verdict" in keys and "job" in keys:
         from taut.stored import decoded_result
 
-        source = _source(path, "run", stored.digest, f"taut analyze -o {named} …; taut why {named}")
+        source = _source(path, "run", stored.digest, f"taut analyze TRACES -o {named}")
         found.runs.append((source, root, decoded_result(root, stored.result)))
     elif "relations" in keys:
+        from taut.briefing.simulated_control import stack_in
+
         result = _decoded(root, stored.result)
-        found.controls.append(
-            BriefedControl(source=_source(path, "control log", stored.digest, f"taut control LOG… -o {named}"), result=result)
-        )
+        source = _source(path, "control log", stored.digest, f"taut control LOG… -o {named}")
+        found.controls.append(BriefedControl(source=source, result=result, stack=stack_in(root)))
     else:
         raise RunError(f"{path}: holds nothing to brief on; give a folder of taut analyze, taut control or taut bill")
 
@@ -178,8 +191,6 @@ def _scales(kind: Workload[S], scenario: S) -> list[int]:
 
 def _logs(paths: Sequence[str], asked: Asked) -> BriefedControl:
     """Control logs, read together as one system."""
-    from msgspec.structs import replace
-
     from taut.briefing.simulated_control import stack_of
     from taut.control.relations import control
     from taut.read.trace import read

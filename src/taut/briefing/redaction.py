@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
+from typing import TypeVar, get_args
 
-import msgspec
+from msgspec import Struct
+from msgspec.structs import fields, replace
 
-from taut.core.array_types import Json
 from taut.result.brief_types import Briefing
 from taut.result.types import BillResult, ControlResult
 
 LEAST_LENGTH = 2
 """A name of one letter is in every word."""
+
+S = TypeVar("S", bound=Struct)
 
 
 def redacted(briefing: Briefing) -> Briefing:
@@ -28,20 +32,32 @@ def redacted(briefing: Briefing) -> Briefing:
     names = sorted(stand_ins, key=lambda name: (-len(name), name))
     pattern = re.compile("|".join(rf"(?<![\w.-]){re.escape(name)}(?![\w])" for name in names))
 
-    def replace(text: str) -> str:
-        return pattern.sub(lambda found: stand_ins[found[0]], text)
-
-    return msgspec.convert(_walked(msgspec.to_builtins(briefing), replace), Briefing)
+    return _struct(briefing, lambda text: pattern.sub(lambda found: stand_ins[found[0]], text))
 
 
-def _walked(value: Json, replace: Callable[[str], str]) -> Json:
+def _struct(value: S, change: Callable[[str], str]) -> S:
+    """The same with every text changed, but for words that stand for a choice of ours."""
+    kept = _choices(type(value))
+    found = {name: getattr(value, name) for name in value.__struct_fields__ if name not in kept}
+    return replace(value, **{name: _walked(one, change) for name, one in found.items()})
+
+
+def _walked(value: object, change: Callable[[str], str]) -> object:
+    if isinstance(value, Struct):
+        return _struct(value, change)
     if isinstance(value, str):
-        return replace(value)
+        return change(value)
     if isinstance(value, dict):
-        return {replace(str(key)): _walked(each, replace) for key, each in value.items()}
+        return {_walked(key, change): _walked(each, change) for key, each in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_walked(each, replace) for each in value]
+        return type(value)(_walked(each, change) for each in value)
     return value
+
+
+@cache
+def _choices(struct: type[Struct]) -> frozenset[str]:
+    """Fields that hold one of a few words of ours."""
+    return frozenset(one.name for one in fields(struct) if "Literal" in str(one.type) and "str" not in get_args(one.type))
 
 
 def _stand_ins(briefing: Briefing) -> dict[str, str]:

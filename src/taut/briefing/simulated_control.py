@@ -1,8 +1,9 @@
-"""Control of a scenario of loops: a simulated run's log read as a real one, priced at the scenario's own prices."""
+"""Controllers of a log, of a run folder, and of a scenario: a simulated run's log is read as a real one, at its own prices."""
 
 from __future__ import annotations
 
 from decimal import Decimal
+from pathlib import Path
 
 from msgspec.structs import replace
 
@@ -12,12 +13,13 @@ from taut.control.control_stack import stack_of_log, stack_of_loops
 from taut.control.relation_price import priced
 from taut.control.relations import control
 from taut.core.prices import Prices
-from taut.core.tables import Trace
+from taut.core.tables import Op, Table, Trace
 from taut.project.loops.scenario import Price, parse
 from taut.project.loops.simulated_run import simulate
 from taut.read.scenario_file import load
 from taut.result.brief_types import ControlStack
 from taut.result.types import ControlResult
+from taut.stored_tables import open_tables
 
 
 def stack_of(trace: Trace) -> ControlStack | None:
@@ -26,6 +28,13 @@ def stack_of(trace: Trace) -> ControlStack | None:
         return None
     found = stack_of_log(prepare(trace))
     return found if found.controllers else None
+
+
+def stack_in(folder: str | Path) -> ControlStack | None:
+    """The same of the actions that a run folder keeps."""
+    stored = open_tables(folder)
+    empty = Table(Op, {}, 0)
+    return stack_of(Trace(empty, [], [], [], stored.members, actions=stored.actions, metrics=stored.metrics))
 
 
 def control_of(named: str, prices: Prices | None = None, seed: int = 0) -> tuple[ControlResult | None, ControlStack | None]:

@@ -1,45 +1,32 @@
 """What a briefing is made from: results that other verbs print, and the few figures that only a briefing computes.
 
-``taut.briefing`` fills these structs, ``taut.render.brief`` shows them. ``BriefResult`` is what ``taut brief --json`` prints.
+``taut.briefing`` fills these structs, ``taut.render.brief`` shows them.
 """
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Literal
 
 from msgspec import field
 
 from taut.result.types import (
-    SCHEMA,
-    Amount,
     AnalysisResult,
     AuditOutcome,
     AuditRecord,
     BillResult,
+    BriefCause,
+    BriefCosts,
+    BriefInput,
+    BriefQuestion,
     CompareResult,
     ControlResult,
     CostOverTime,
+    Demand,
     Estimate,
     Part,
     ProjectResult,
     ReviewResult,
 )
-
-Unit: TypeAlias = Literal["share", "times", "ranks", "ms", "attempts", "money"]
-"""What a number counts: shares are 0–1."""
-InputKind: TypeAlias = Literal["run", "comparison", "scenario", "control log", "bill"]
-
-
-class BriefInput(Part, frozen=True, kw_only=True):
-    """Something that the briefing was made of."""
-
-    name: str
-    """As it was given."""
-    kind: InputKind
-    sha256: str | None
-    """Digest of what it holds; null where only a name was given."""
-    command: str
-    """The command that shows the same figures again."""
 
 
 class OperatorNode(Part, frozen=True, kw_only=True):
@@ -57,7 +44,7 @@ class OperatorNode(Part, frozen=True, kw_only=True):
     critical_share: float | None
     """Of the wall, what lies on the critical path, 0–1."""
     place: float
-    """Where in their step its ops begin, on average, 0–1."""
+    """Where it stands in the order of a step, as the critical path goes through it, 0–1."""
 
 
 class OperatorEdge(Part, frozen=True, kw_only=True):
@@ -77,7 +64,7 @@ class OperatorView(Part, frozen=True, kw_only=True):
     nodes: list[OperatorNode]
     edges: list[OperatorEdge]
     left_out: int
-    """Classes that are only in the last node."""
+    """Classes without a node of their own; together they are the last one, unless they take next to nothing."""
 
 
 class Course(Part, frozen=True, kw_only=True):
@@ -103,6 +90,8 @@ class RankLateness(Part, frozen=True, kw_only=True):
     victim: list[int]
     share: list[float]
     """Of all waiting that has a cause, 0–1."""
+    first_steps: int | None = None
+    """How many of the first steps it was measured on; null where on all."""
 
 
 class StackedController(Part, frozen=True, kw_only=True):
@@ -137,6 +126,17 @@ class ControlStack(Part, frozen=True, kw_only=True):
     """Empty where no two controllers decide on one target, or no direction is recorded."""
 
 
+class Meets(Part, frozen=True, kw_only=True):
+    """Where the ranks of a run meet."""
+
+    largest: int
+    """Ranks at the largest gate."""
+    names: list[str]
+    """Of such gates."""
+    per_step: float
+    """Gates of any size in a step."""
+
+
 class BriefedRun(Part, frozen=True, kw_only=True):
     """A run folder of ``taut analyze``."""
 
@@ -148,6 +148,9 @@ class BriefedRun(Part, frozen=True, kw_only=True):
     lateness: RankLateness | None
     stack: ControlStack | None = None
     """Null where no controller is on record."""
+    grown: ProjectResult | None = None
+    """The job on more ranks (``taut project --from``); null where its graph is too large to be widened here, or cannot be."""
+    meets: Meets | None = None
 
 
 class BriefedScenario(Part, frozen=True, kw_only=True):
@@ -201,85 +204,6 @@ class BriefedDecision(Part, frozen=True, kw_only=True):
 
     record: AuditRecord
     outcome: AuditOutcome | None
-
-
-class BriefQuestion(Part, frozen=True, kw_only=True):
-    """A question that architects and buyers ask, and the answer."""
-
-    question: str
-    answer: Estimate | None
-    """Null where it was not measured."""
-    unit: Unit | None
-    says: str
-    taken_from: str | None = field(name="from")
-    """Input and key of its result; null where it was not measured."""
-    command: str
-    """What shows the figure, or what would measure it."""
-    needs: str | None
-    """What is missing; null where it is answered."""
-
-
-class BriefCause(Part, frozen=True, kw_only=True):
-    """A cause of loss that matters, and what to do about it."""
-
-    what: str
-    """In plain words, with its place."""
-    share: Estimate | None
-    """What it costs, or what doing something about it brings back, as a share of the wall or of the rate."""
-    share_is: Literal["recoverable", "lost"]
-    money_per_month: Estimate | None
-    """The same in money, 30 days of a job that goes on like this; null without a price."""
-    currency: str | None
-    confidence: float | None
-    """One minus the chance of such evidence without the cause, 0–1; null where it is modelled."""
-    do: str
-    command: str | None
-    """What acts on it, or records the decision."""
-
-
-class BriefCosts(Part, frozen=True, kw_only=True):
-    """What the job or the system costs a month, 30 days of going on like this."""
-
-    per_month: float
-    useful_per_month: float | None
-    """Of it, what useful work takes."""
-    currency: str
-    basis: str
-    """From what: a bill, a price of an accelerator hour, a scenario."""
-
-
-class Demand(Part, frozen=True, kw_only=True):
-    """What to demand of a vendor, from the job's own sensitivities."""
-
-    what: str
-    """The figure that matters."""
-    worth: str
-    """What a change of it costs or brings, with its interval."""
-    money_per_year: Amount | None
-    currency: str | None
-    test: str
-    """Which test shows it."""
-    reach: str
-    """Which number to reach."""
-    command: str
-
-
-class BriefResult(Part, frozen=True, kw_only=True):
-    """What ``taut brief --json`` prints."""
-
-    schema: int = SCHEMA
-    title: str
-    verdict: str
-    """Page one in a sentence."""
-    inputs: list[BriefInput]
-    costs: BriefCosts | None
-    """Null without a price."""
-    causes: list[BriefCause]
-    """The three that matter most, the most money first."""
-    questions: list[BriefQuestion]
-    demands: list[Demand]
-    audit_root: str | None
-    """Root of the audit log at the records of the inputs; null where none was recorded."""
 
 
 class Briefing(Part, frozen=True, kw_only=True):

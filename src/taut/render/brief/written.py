@@ -6,15 +6,18 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from taut.render.text import UNKNOWN, safe, three
-from taut.result.brief_types import Unit
-from taut.result.types import Estimate
+from taut.result.types import Estimate, Unit
 
 _Digits: TypeAlias = Callable[[float], str]
 
 
 def share(estimate: Estimate | None) -> str:
     """A share 0–1 in percent, with its interval."""
-    return UNKNOWN if estimate is None else _with_ends(estimate, 100, " %", _percent)
+    if estimate is None:
+        return UNKNOWN
+    if estimate.lo is not None and estimate.hi is not None and estimate.lo <= 0.0005 and estimate.hi >= 0.9995:
+        return "not decided: 0–100 %"
+    return _with_ends(estimate, 100, " %", _percent)
 
 
 def times(estimate: Estimate | None) -> str:
@@ -40,7 +43,8 @@ def answered(estimate: Estimate | None, unit: Unit | None, currency: str | None 
         return times(estimate)
     if unit == "money":
         return worth(estimate, currency)
-    return UNKNOWN if estimate is None else _with_ends(estimate, 1, f" {unit}", "{:,.0f}".format if unit == "ranks" else three)
+    digits: _Digits = "{:,.0f}".format if unit in ("ranks", "controllers") else three
+    return UNKNOWN if estimate is None else _with_ends(estimate, 1, f" {unit}", digits)
 
 
 def percent(value: float | None) -> str:
@@ -70,7 +74,7 @@ def _with_ends(estimate: Estimate, scale: float, unit: str, digits: _Digits) -> 
         return f"{value}{unit}"
     low = digits(scale * estimate.lo)
     if estimate.hi is None:
-        return f"{value}{unit} (at least {low})"
+        return f"at least {value}{unit}" if low == value else f"{value}{unit} (at least {low})"
     high = digits(scale * estimate.hi)
     if low == value == high:
         return f"{value}{unit}"

@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeAlias
+
+from msgspec import Struct
 
 from taut.render.brief.document import Block, Bullets, Cell, Column, Empty, Grid, Line, Lines, Picture, Section, Text
 from taut.render.brief.written import percent, plain, share
 from taut.render.text import UNKNOWN, count, duration, money
 from taut.result.brief_types import BriefedComparison, Briefing
-from taut.result.types import ChangedWork, ComparedRun, CompareResult, Finding, Repeats, Restarts, Trend
+from taut.result.types import (
+    ChangedWork,
+    ComparedRun,
+    CompareResult,
+    Difference,
+    Estimate,
+    Finding,
+    Repeats,
+    Restarts,
+    Setting,
+    Trend,
+)
 
-_Row: TypeAlias = tuple[str, Callable[[ComparedRun], float | None], Callable[[ComparedRun], str], bool]
 MOST = 10
 """Changes that are listed."""
-SURE = 0.05
+SURE, LEAST = 0.05, 0.005
+"""Chance below which a difference is shown, and the smallest change that is told."""
 
 
 def comparison(briefing: Briefing) -> Section | None:
@@ -53,27 +65,33 @@ def _cost(run: ComparedRun) -> str:
     return money(run.cost_per_kept_step, run.currency)
 
 
-QUANTITIES: tuple[_Row, ...] = (
-    ("Median step", lambda run: run.step_ns, lambda run: duration(run.step_ns), False),
-    (
-        "Effective share of the work", lambda run: _middle(run.effective_throughput_ratio),
-        lambda run: share(run.effective_throughput_ratio), True,
-    ),
-    (
-        "Variation of step times", lambda run: _middle(run.runtime_variance_index),
-        lambda run: plain(run.runtime_variance_index), False,
-    ),
-    ("Waiting, share of the time", lambda run: run.waiting_share, lambda run: percent(run.waiting_share), False),
-    ("Recoverable, share of the time", lambda run: run.recoverable_share, lambda run: percent(run.recoverable_share), False),
-    ("Energy of a step that was kept", lambda run: run.energy_per_kept_step_j, _energy, False),
-    ("Cost of a step that was kept", lambda run: _number(run.cost_per_kept_step), _cost, False),
-)  # fmt: skip
-"""What is called so, its value, how it is written, and whether more of it is better."""
+def _known(value: float | None) -> Estimate | None:
+    return None if value is None else Estimate(value=value)
 
 
-def _middle(estimate: object) -> float | None:
-    value = getattr(estimate, "value", None)
-    return float(value) if isinstance(value, (int, float)) else None
+class _Quantity(Struct, frozen=True):
+    """A quantity of runs."""
+
+    name: str
+    of: Callable[[ComparedRun], Estimate | None]
+    written: Callable[[ComparedRun], str]
+    more_is_better: bool = False
+    is_share: bool = False
+
+
+def _share(name: str, of: Callable[[ComparedRun], Estimate | None], more_is_better: bool = False) -> _Quantity:
+    return _Quantity(name, of, lambda run: share(of(run)), more_is_better, True)
+
+
+QUANTITIES = (
+    _Quantity("Median step", lambda run: _known(run.step_ns), lambda run: duration(run.step_ns)),
+    _share("Effective share of the work", lambda run: run.effective_throughput_ratio, True),
+    _share("Variation of step times", lambda run: run.runtime_variance_index),
+    _share("Waiting, share of the time", lambda run: _known(run.waiting_share)),
+    _share("Recoverable, share of the time", lambda run: _known(run.recoverable_share)),
+    _Quantity("Energy of a step that was kept", lambda run: _known(run.energy_per_kept_step_j), _energy),
+    _Quantity("Cost of a step that was kept", lambda run: _known(_number(run.cost_per_kept_step)), _cost),
+)
 
 
 def _number(amount: str | None) -> float | None:
@@ -89,31 +107,41 @@ def _two(before: ComparedRun, after: ComparedRun) -> Grid:
         Column("Change", True),
     ]
     rows: list[list[Cell | str]] = []
-    for name, value, written, more in QUANTITIES:
-        one, two = value(before), value(after)
+    for what in QUANTITIES:
+        one, two = what.of(before), what.of(after)
         if one is None and two is None:
             continue
-        rows.append([name, Cell(written(before), "old"), Cell(written(after), "new"), _change(one, two, more)])
+        change = _change(one, two, what)
+        rows.append([what.name, Cell(what.written(before), "old"), Cell(what.written(after), "new"), change])
     note = "" if before.ranks == after.ranks else f"{before.ranks:,} ranks before, {after.ranks:,} after."
     return Grid("Before and after", columns, rows, note)
 
 
-def _change(one: float | None, two: float | None, more_is_better: bool) -> Cell | str:
-    """In per cent of the old value, good or bad; nothing where a change means nothing."""
-    if one is None or two is None or one == 0:
+def _change(one: Estimate | None, two: Estimate | None, what: _Quantity) -> Cell | str:
+    """Shares in points, others in per cent; good or bad where intervals, if there are any, lie apart."""
+    if one is None or two is None or (not what.is_share and one.value == 0):
         return UNKNOWN
-    change = two / one - 1
-    if abs(change) < 0.01:
+    change = two.value - one.value if what.is_share else two.value / one.value - 1
+    if abs(change) < LEAST:
         return "none"
-    return Cell(f"{100 * change:+.0f} %".replace("-", "−"), "good" if (change > 0) == more_is_better else "bad")
+    text = f"{100 * change:+.0f} {'points' if what.is_share else '%'}".replace("-", "−")
+    if _overlap(one, two):
+        return f"{text}, not sure"
+    return Cell(text, "good" if (change > 0) == what.more_is_better else "bad")
+
+
+def _overlap(one: Estimate, two: Estimate) -> bool:
+    if one.lo is None or one.hi is None or two.lo is None or two.hi is None:
+        return False
+    return one.lo <= two.hi and two.lo <= one.hi
 
 
 def _all(runs: Sequence[ComparedRun]) -> Grid:
-    kept = [row for row in QUANTITIES if any(row[1](run) is not None for run in runs)]
-    columns = [Column("Run"), Column("Ranks", True), Column("Steps", True), *(Column(name, True) for name, *_ in kept)]
+    kept = [what for what in QUANTITIES if any(what.of(run) is not None for run in runs)]
+    columns = [Column("Run"), Column("Ranks", True), Column("Steps", True), *(Column(what.name, True) for what in kept)]
     rows: list[list[Cell | str]] = []
     for run in runs:
-        last: list[Cell | str] = [Cell(written(run), "new" if run is runs[-1] else "plain") for _, _, written, _ in kept]
+        last = [Cell(what.written(run), "new" if run is runs[-1] else "plain") for what in kept]
         rows.append([run.run, f"{run.ranks:,}", f"{run.steps:,}", *last])
     return Grid("Runs, oldest first", columns, rows)
 
@@ -151,10 +179,10 @@ def _changed(found: CompareResult) -> Grid:
 
 
 def _work(one: ChangedWork) -> list[Cell | str]:
-    after = duration(one.after_ns)
+    after, effect = duration(one.after_ns), one.effect_wall_ns
     return [
         one.op_class, f"{one.rank:,}", Cell(duration(one.before_ns), "old"), Cell(after, "new"),
-        UNKNOWN if one.effect_wall_ns is None else duration(one.effect_wall_ns),
+        UNKNOWN if effect is None else duration(effect) if effect else "nothing by itself",
     ]  # fmt: skip
 
 
@@ -178,14 +206,25 @@ def _irreproducible(found: CompareResult) -> Iterator[Block]:
     if differ:
         yield Bullets(
             [
-                f"{one.run} does not do the same as {one.against}: {count(one.count, 'difference')}, first "
-                f"{one.differences[0].what if one.differences else 'not listed'}."
+                f"{one.run} does not do the same as {one.against}: {count(one.count, 'difference')}"
+                f"{f', first: {_difference(one.differences[0])}' if one.differences else ''}."
                 for one in differ
             ]
         )
     elif not found.non_determinism.repeats:
         says = "Whether the same work takes the same time was not measured."
         yield Empty(says, "two runs of the same job on the same ranks", "taut compare RUN RUN")
+
+
+def _difference(one: Difference) -> str:
+    """What differs, where, and how."""
+    on = [] if one.rank is None else [f"{one.rank}" if one.what == "rank" else f"on rank {one.rank}"]
+    where = [one.what, *([one.op_class] if one.op_class else []), *on]
+    return f"{' '.join(where)} ({_setting(one.before)} before, {_setting(one.after)} after)"
+
+
+def _setting(value: Setting) -> str:
+    return "none" if value is None else ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _repeated(one: Repeats) -> str:

@@ -32,7 +32,7 @@ from taut.result.types import Advice, ControlResult, LoopLoss, RelationCost, Rel
 LAYERS = ("scheduler", "orchestrator", "runtime", "model", "policy", "retry", "fallback", "autoscaler")
 """From the top of the stack to its bottom."""
 OTHER = "other"
-MOST = 12
+MOST, ACROSS = 12, 4
 """Relations, and controllers of a layer, that are shown."""
 REGIMES = {
     "coherent": "The controllers work together.",
@@ -48,6 +48,21 @@ MEANINGS = (
     ("Incoherent decision", "one that goes the other way although demand did not: it undoes what was just done"),
     ("Amplification", "retries over retries: one request becomes many attempts"),
 )
+INDICES = {
+    "actual_attempt_multiplier": "attempts for each piece of work",
+    "cost_per_completion": "time of all attempts over that of those kept; 1 is no waste",
+    "retry_cascade_frequency": "share of the work whose retries were themselves retried",
+    "decision_conflict_rate": "share of decisions that undo another controller's on the same knob",
+    "compensatory_action_rate": "share of decisions that reverse the one before, whoever took it",
+    "cross_layer_coherence": "share of decisions that go the same way as the last one of another layer",
+    "control_overhead_fraction": "share of the accelerators' time spent on deciding and on attempts thrown away",
+    "control_oscillation_frequency": "share of a controller's decisions that reverse its own last one",
+    "sla_margin_utilisation": "share of the allowed time that work takes; above 1 is late",
+    "margin_erosion_rate": "by how much that share grows from the begin of the log to its end",
+    "planning_accuracy": "how near plans come to what was asked for; 1 is exact",
+    "cost_attribution_accuracy": "how near attributed cost comes to actual cost; 1 is exact",
+    "capacity_planning_error": "how far capacity lies from demand, as a share of demand",
+}
 NEEDS = "logs of schedulers, autoscalers, retries or launchers, or a scenario with control loops"
 
 
@@ -57,6 +72,11 @@ class _Tie(Struct, frozen=True):
     kind: str
     controllers: Sequence[str]
     price: str
+
+    @property
+    def says(self) -> str:
+        """The relation and its price."""
+        return f"{self.kind}, {self.price}" if self.price else self.kind
 
 
 def control(briefing: Briefing) -> Section:
@@ -81,7 +101,7 @@ def control(briefing: Briefing) -> Section:
 
 def _of_result(name: str, found: ControlResult, stack: ControlStack | None) -> Iterator[Block]:
     """What a log shows."""
-    yield Text(f"{name}: {_says(found)}", "lead")
+    yield Text(f"{name}: {_says(found)}", "lead" if found.regime.kind else "plain")
     ties = [_Tie(one.kind, one.controllers, _price(one.cost)) for one in found.relations]
     if stack is not None:
         yield _stack(name, stack, ties)
@@ -90,8 +110,8 @@ def _of_result(name: str, found: ControlResult, stack: ControlStack | None) -> I
         yield _relations(found.relations)
     known = {key: one for key, one in found.indices.items() if one is not None}
     if known:
-        rows = [[key.replace("_", " "), plain(one)] for key, one in known.items()]
-        yield Grid("Indices of control", [Column("Index"), Column("Value", True)], rows, "docs/control.md defines them.")
+        rows = [[key.replace("_", " "), plain(one), INDICES.get(key, "")] for key, one in known.items()]
+        yield Grid(f"{name}: indices of control", [Column("Index"), Column("Value", True), Column("Meaning")], rows)
     advised = [one.advice for one in found.relations if one.advice is not None]
     if advised:
         yield _advice(advised)
@@ -121,26 +141,16 @@ def _price(cost: RelationCost) -> str:
 def _stack(name: str, stack: ControlStack, ties: Sequence[_Tie]) -> Picture:
     """Layers from top to bottom, controllers in them, relations and decisions between them."""
     layers, placed = _placed(stack)
-    at = {controller: len(layers) + k for k, controller in enumerate(placed)}
-    nodes = [Node(layer, "layer", "other", 0.02, _height(k, layers), 0.3) for k, layer in enumerate(layers)]
     fights = {who for tie in ties for who in tie.controllers}
-    for controller, (layer, place, of) in placed.items():
-        x = 0.2 + 0.75 * (place + 0.5) / of
-        colour: Colour = "waiting" if controller in fights else "useful"
-        nodes.append(
-            Node(
-                controller,
-                "controller",
-                colour,
-                x,
-                _height(layer, layers),
-                0.5,
-                controller in fights,
-                _decided(stack, controller),
-            )
-        )
-    edges = [*_followed(stack, at), *_tied(ties, at)]
-    fought = [f"{' and '.join(tie.controllers)}: {tie.kind}{f', {tie.price}' if tie.price else ''}" for tie in ties[:MOST]]
+    nodes = [Node(layer, "work", "other", 0.0, _height(k, layers), 0.0) for k, layer in enumerate(layers)]
+    decided = {one.name: "" if one.decisions is None else count(one.decisions, "decision") for one in stack.controllers}
+    for who, (layer, place, of) in placed.items():
+        colour: Colour = "waiting" if who in fights else "useful"
+        x, y = _across(layer, place, of), _height(layer, layers)
+        nodes.append(Node(who, "controller", colour, x, y, 0.0, who in fights, decided[who]))
+    at = {who: len(layers) + k for k, who in enumerate(placed)}
+    edges = _edges(stack, ties, at)
+    fought = [f"{' and '.join(tie.controllers)}: {tie.says}" for tie in ties[:MOST]]
     alt = f"Layers of control from top to bottom: {', '.join(layers)}. Relations: {'; '.join(fought) or 'none'}."
     return Picture(f"{name}: layers of control, and who works against whom", alt, Network(nodes, edges))
 
@@ -150,43 +160,43 @@ def _placed(stack: ControlStack) -> tuple[list[str], dict[str, tuple[int, int, i
     of: dict[str, list[str]] = {}
     for one in sorted(stack.controllers, key=lambda one: -(one.decisions or 0)):
         some = of.setdefault(one.layer if one.layer in LAYERS else OTHER, [])
-        if len(some) < MOST:
+        if len(some) < ACROSS:
             some.append(one.name)
     layers = [layer for layer in (*LAYERS, OTHER) if layer in of]
-    return layers, {
+    places = {
         name: (k, place, len(of[layer])) for k, layer in enumerate(layers) for place, name in enumerate(of[layer])
     }  # fmt: skip
+    return layers, places
 
 
 def _height(layer: int, layers: Sequence[str]) -> float:
     return (layer + 0.5) / len(layers)
 
 
-def _decided(stack: ControlStack, name: str) -> str:
-    one = next(one for one in stack.controllers if one.name == name)
-    return "" if one.decisions is None else count(one.decisions, "decision")
+def _across(layer: int, place: int, of: int) -> float:
+    """Right of the name of the layer; single ones now left, now right, so that lines pass them."""
+    return (0.35 if layer % 2 else 0.85) if of == 1 else 0.25 + 0.75 * (place + 0.5) / of
 
 
-def _followed(stack: ControlStack, at: dict[str, int]) -> Iterator[Edge]:
-    """Decisions that follow each other, as thick as they are many."""
-    most = max((one.coherent + one.incoherent for one in stack.pairs), default=1)
-    for one in stack.pairs:
-        first, then = (stack.controllers[k].name for k in (one.first, one.then))
-        if first in at and then in at:
-            yield Edge(
-                at[first],
-                at[then],
-                (one.coherent + one.incoherent) / most,
-                label=f"{one.incoherent} of {one.coherent + one.incoherent} against",
-            )
-
-
-def _tied(ties: Sequence[_Tie], at: dict[str, int]) -> Iterator[Edge]:
-    """Relations between two or more controllers; one with itself has no line."""
+def _edges(stack: ControlStack, ties: Sequence[_Tie], at: dict[str, int]) -> list[Edge]:
+    """One line between two controllers, downwards or to the right: their relations, and decisions against each other."""
+    tied: dict[tuple[int, int], list[str]] = {}
     for tie in ties[:MOST]:
-        known = [at[one] for one in tie.controllers if one in at]
-        for first, then in pairwise(known):
-            yield Edge(first, then, 1.0, True, f"{tie.kind}{f', {tie.price}' if tie.price else ''}")
+        for first, then in pairwise(at[one] for one in tie.controllers if one in at):
+            tied.setdefault((min(first, then), max(first, then)), []).append(tie.says)
+    met: dict[tuple[int, int], tuple[int, int]] = {}
+    for one in stack.pairs:
+        ends = [at[name] for k in (one.first, one.then) if (name := stack.controllers[k].name) in at]
+        if len(ends) == 2:
+            many, against = met.get((min(ends), max(ends)), (0, 0))
+            met[min(ends), max(ends)] = many + one.coherent + one.incoherent, against + one.incoherent
+    most = max((many for many, _ in met.values()), default=1)
+    return [_edge(pair, tied.get(pair, []), met.get(pair), most) for pair in dict.fromkeys((*met, *tied))]
+
+
+def _edge(pair: tuple[int, int], tied: list[str], met: tuple[int, int] | None, most: int) -> Edge:
+    counted = [] if met is None else [f"{met[1]} of {met[0]} against"]
+    return Edge(*pair, 1.0 if met is None else met[0] / most, bool(tied), ", ".join(tied or counted))
 
 
 def _decisions(stack: ControlStack) -> Iterator[Block]:
@@ -213,24 +223,15 @@ def _decisions(stack: ControlStack) -> Iterator[Block]:
 
 def _relations(relations: Sequence[RelationResult]) -> Grid:
     columns = [
-        Column("Relation"), Column("Between"), Column("Over"), Column("Times", True), Column("Chance without it", True),
+        Column("Relation"), Column("Between, over what"), Column("Times", True), Column("Chance without it", True),
         Column("Cost", True), Column("Because"),
     ]  # fmt: skip
     rows: list[list[Cell | str]] = []
     for one in relations[:MOST]:
         over = " of ".join(word for word in (one.knob, one.target) if word)
+        between = f"{', '.join(one.controllers)}{f': {over}' if over else ''}"
         chance = UNKNOWN if one.q is None else "<0.0001" if one.q < 1e-4 else f"{one.q:.2g}"
-        rows.append(
-            [
-                Cell(one.kind, "bad"),
-                ", ".join(one.controllers),
-                over,
-                f"{one.count:,}",
-                chance,
-                _price(one.cost) or UNKNOWN,
-                one.because,
-            ]
-        )
+        rows.append([Cell(one.kind, "bad"), between, f"{one.count:,}", chance, _price(one.cost) or UNKNOWN, one.because])
     left = len(relations) - MOST
     return Grid("Who works against whom", columns, rows, f"{left} more are left out." if left > 0 else "")
 
@@ -262,7 +263,8 @@ def _reviewed(review: ReviewResult) -> str:
     if not review.relations:
         return f"nothing in the configuration of its {count(len(review.added), 'loop')} would fight."
     many = count(len(review.added), "loop")
-    return f"{count(len(review.relations), 'relation')} between its {many} follow from their configuration alone."
+    follow = "follows" if len(review.relations) == 1 else "follow"
+    return f"{count(len(review.relations), 'relation')} between its {many} {follow} from their configuration alone."
 
 
 def _losses(name: str, losses: Sequence[LoopLoss]) -> Iterator[Block]:
@@ -311,17 +313,25 @@ def _advised(one: Advice) -> list[Cell | str]:
 
 
 def _setting(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if isinstance(value, (list, tuple)):
-        return f"{len(value)}"
+        return ", ".join(map(str, value)) or "none"
     return "none" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _effects(one: Advice) -> str:
-    """The three indices that change most, as a share of what they were."""
-    moved = [
-        (abs(effect.after - effect.before) / (abs(effect.before) or 1), name, effect.before, effect.after)
-        for name, effect in one.effect.items()
-        if effect.before is not None and effect.after is not None and effect.change is not None
-    ]
+    """The three indices that surely change most."""
+    moved = []
+    for name, effect in one.effect.items():
+        before, after, change = effect.before, effect.after, effect.change
+        if before is None or after is None or change is None or three(before) == three(after):
+            continue
+        if change.lo is not None and change.hi is not None and change.lo * change.hi > 0:
+            moved.append((abs(after - before) / max(abs(before), abs(after)), name, before, after))
     kept = sorted(moved, reverse=True)[:3]
-    return "; ".join(f"{name.replace('_', ' ')} {three(before)} → {three(after)}" for _, name, before, after in kept)
+    return "; ".join(f"{_words(name)} {three(before)} → {three(after)}" for _, name, before, after in kept) or "none sure"
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from taut.render.brief.document import Block, Empty, Fact, Facts, Heat, Line, Lines, Picture, Section, Text
-from taut.render.text import count, duration, percent, safe, three
+from taut.render.brief.written import percent
+from taut.render.text import count, duration, safe, three
 from taut.result.brief_types import BriefedRun, Briefing, RankLateness
 from taut.result.types import Coupling, Response
 
-WRITTEN = 0.01
-"""Shares from here on are written into their cell."""
 TRACE = "taut analyze TRACES -o RUN"
 
 
@@ -27,27 +28,22 @@ def _run(run: BriefedRun) -> list[Block]:
     found = run.result.coupling
     if found is None:
         return [Empty("Who waits for whom was not measured: job logs tell no operations.", "traces of all ranks", TRACE)]
-    return [*_facts(found), *_map(run), *_travels(found.response, run)]
+    return [*_facts(found, run.result.job.ranks), *_map(run), *_travels(found.response, run)]
 
 
-def _facts(found: Coupling) -> list[Block]:
+def _facts(found: Coupling, ranks: int) -> list[Block]:
     facts = []
-    if found.reach_ranks is not None:
-        facts.append(
-            Fact("Reach", f"{count(found.reach_ranks, 'rank')} away", "How far from the rank that is late others feel it.")
-        )
+    reached = found.response.reached_ranks if found.response is not None else None
+    if reached is not None:
+        says = "Ranks that feel a delay of the rank that others wait for most."
+        facts.append(Fact("Reach", f"{reached:,} of {count(ranks, 'rank')}", says))
     if found.amplification is not None:
-        says = "Waiting that all others have, for each second in which somebody was late."
+        says = "Seconds that all others wait together, for each second in which somebody is late."
         facts.append(Fact("Amplification", f"{three(found.amplification)} ×", says))
     turnover = found.turnover.value
     if turnover is not None:
-        facts.append(
-            Fact(
-                "Turnover",
-                percent(turnover),
-                "How much of the critical path changes from step to step; 0 % is always the same.",
-            )
-        )
+        says = "How much of the critical path changes from step to step; 0 % is always the same."
+        facts.append(Fact("Turnover", percent(turnover), says))
     return [Facts(facts)] if facts else []
 
 
@@ -64,15 +60,26 @@ def _map(run: BriefedRun) -> list[Block]:
                     TRACE,
                 )
             ]
-        return [Text("Nobody was late: what waiting there is comes from the structure of the step.")]
+        return [Text("Nobody in particular caused others to wait: what waiting there is comes from the structure of the step.")]
     values = [
-        (cause, victim, share, percent(share) if share >= WRITTEN else "")
+        (cause, victim, share, percent(share))
         for cause, victim, share in zip(found.cause, found.victim, found.share, strict=True)
     ]
     labels = [safe(label) for label in found.labels]
-    heat = Heat(labels, labels, "was late", "waited", values, "share of all waiting that somebody's lateness made")
+    short, what = _short(labels)
+    heat = Heat(labels, short, "caused it", f"waited{what}", values, "share of all waiting that has a cause")
     told = _most(found)
-    return [Text(told), Picture("Who waited for whom", told, heat)]
+    sample = f" (the first {count(found.first_steps, 'step')})" if found.first_steps is not None else ""
+    return [Text(told), Picture(f"Who waited for whom{sample}", told, heat)]
+
+
+def _short(labels: Sequence[str]) -> tuple[list[str], str]:
+    """Labels for columns, which are narrow, and what they count."""
+    for word in ("rank", "stage"):
+        if all(label.startswith(word) for label in labels):
+            bare = [label.partition(" (")[0].removeprefix(f"{word}s ").removeprefix(f"{word} ") for label in labels]
+            return bare, f", {word}"
+    return list(labels), ""
 
 
 def _most(found: RankLateness) -> str:
@@ -81,12 +88,16 @@ def _most(found: RankLateness) -> str:
     for cause, share in zip(found.cause, found.share, strict=True):
         by_cause[cause] = by_cause.get(cause, 0.0) + share
     first, *others = sorted(by_cause.items(), key=lambda pair: -pair[1])
-    told = f"{percent(first[1])} of the waiting for late ranks was for {safe(found.labels[first[0]])}"
+    told = f"{safe(_capital(found.labels[first[0]]))} caused {percent(first[1])} of the waiting that has a cause"
     even = 1 / len(found.labels)
-    told += f"; were all late alike, it would be {percent(even)}." if len(found.labels) > 1 else "."
+    told += f"; if all were alike, it would be {percent(even)}." if len(found.labels) > 1 else "."
     if others:
         told += f" Next: {safe(found.labels[others[0][0]])}, {percent(others[0][1])}."
     return told
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:] if text.startswith(("rank", "stage")) else text
 
 
 def _travels(found: Response | None, run: BriefedRun) -> list[Block]:
@@ -120,5 +131,9 @@ def _told(found: Response, names: dict[int, str], ranks: int) -> str:
     reached = "all ranks" if found.reached_ranks >= ranks else count(found.reached_ranks, "rank")
     when = f" within {count(found.within_steps, 'step')}" if found.within_steps else ""
     left = found.left_by_step[-1] if found.left_by_step else None
-    later = "" if left is None else f"; {count(len(found.left_by_step) - 1, 'step')} later {percent(left)} of it is left"
+    later = (
+        ""
+        if left is None or len(found.left_by_step) < 2
+        else f"; {count(len(found.left_by_step) - 1, 'step')} later {percent(left)} of it is left"
+    )
     return f"A delay put on {who} reaches {reached}{when}{later}."

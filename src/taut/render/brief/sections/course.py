@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from taut.render.brief.document import Areas, Bar, Bars, Block, Cell, Colour, Column, Empty, Grid, Picture, Section, Text
-from taut.render.brief.written import cash
-from taut.render.text import UNKNOWN, count, duration, percent, safe
+from taut.render.brief.nobody import no_waiting
+from taut.render.brief.written import cash, percent
+from taut.render.text import UNKNOWN, count, duration, safe
 from taut.result.brief_types import BriefedBill, BriefedRun, Briefing, Course
-from taut.result.types import AttemptRow, AttemptsResult, CostOverTime
+from taut.result.types import AttemptRow, AttemptsResult, CostOverTime, Job, RestartedJob
 
 COLOURS: dict[str, Colour] = {
     "compute": "useful", "slow compute": "slow", "communication": "communication", "waiting": "waiting", "gaps": "gap",
@@ -18,7 +19,7 @@ FATE_COLOURS: dict[str, Colour] = {"kept": "useful", "unallocated": "idle", "spa
 """Fates of attempts that are no restart."""
 ATTEMPTS = 12
 """Attempts that are listed."""
-PRICE = "taut analyze TRACES --gpu-hour 2.50EUR -o RUN"
+PRICE = "taut brief RUN --gpu-hour 2.50EUR -o brief.html"
 
 
 def course(briefing: Briefing) -> Section | None:
@@ -26,7 +27,7 @@ def course(briefing: Briefing) -> Section | None:
     blocks: list[Block] = []
     for run in briefing.runs:
         blocks += [Text(safe(run.source.name), "note")] if len(briefing.runs) > 1 else []
-        blocks += _run(run)
+        blocks += _run(run, bool(briefing.bills))
     for bill in briefing.bills:
         blocks += _bill(bill)
     if not briefing.runs and not any(bill.over_time for bill in briefing.bills):
@@ -36,35 +37,49 @@ def course(briefing: Briefing) -> Section | None:
     return Section("course", "How the run went, and what it had cost by when", blocks, commands)
 
 
-def _run(run: BriefedRun) -> list[Block]:
+def _run(run: BriefedRun, billed: bool) -> list[Block]:
     attempts = _attempts(run.result.attempts) if run.result.attempts else []
     if run.course is None:
         needs = "traces of the ranks beside the logs"
         return [Empty("Steps were not traced.", needs, "taut analyze TRACES LOGS -o RUN"), *attempts]
-    return [*_shares(run.course, run.result.job.unit), *_cost(run.course), *attempts]
+    job = run.result.job
+    return [*_shares(run.course, job), *_cost(run.course, billed), *attempts]
 
 
-def _shares(found: Course, unit: str) -> list[Block]:
+def _shares(found: Course, job: Job) -> list[Block]:
+    unit = job.unit
     series = [(kind, COLOURS.get(kind, "other"), values) for kind, values in found.shares.items()]
     chart = Areas(found.step, series, x_axis=unit, y_axis="share of the rank time", shares=True)
-    told = _told(found, unit)
+    told = _told(found, job)
     return [Text(told), Picture(f"Where the time of each {unit} went", told, chart)]
 
 
-def _told(found: Course, unit: str) -> str:
-    """The largest and the smallest share of waiting, in words."""
-    waiting = found.shares.get("waiting")
-    if not waiting:
-        return f"No rank waited for another in any {unit}."
-    high, low = max(waiting), min(waiting)
-    at = found.step[waiting.index(high)]
-    if len(waiting) == 1 or high - low < 0.005:
-        return f"Waiting for others takes {percent(high)} of the rank time of every {unit}."
-    bucket = f"{unit} {at}" if len(found.step) < 2 or found.step[1] - found.step[0] == 1 else f"the {unit}s from {at} on"
-    return f"Waiting for others takes {percent(low)} to {percent(high)} of the rank time of a {unit}, most in {bucket}."
+LOSSES = {
+    "waiting": "Waiting for others", "gaps": "Gaps (host, input, launch)", "communication": "Communication",
+    "slow compute": "Computing slower than usual",
+}  # fmt: skip
+"""Kinds of time that are lost, and how a sentence names them."""
 
 
-def _cost(found: Course) -> list[Block]:
+def _told(found: Course, job: Job) -> str:
+    """How much the largest loss takes, from step to step."""
+    lost = [kind for kind in LOSSES if any(found.shares.get(kind, ()))]
+    first = max(lost, key=lambda kind: sum(found.shares[kind]), default=None)
+    silent = "" if "waiting" in lost else f" {no_waiting(job)}"
+    if first is None:
+        return f"All of the rank time is compute.{silent}"
+    values, unit = found.shares[first], job.unit
+    high, low = max(values), min(values)
+    if len(values) == 1 or high - low < 0.005:
+        return f"{LOSSES[first]}: {percent(high)} of the rank time of every {unit}.{silent}"
+    at = found.step[values.index(high)]
+    where = f"the {unit}s from {at:,} on" if len(found.step) < job.steps else f"{unit} {at:,}"
+    return f"{LOSSES[first]}: {percent(low)} to {percent(high)} of the rank time of a {unit}, most in {where}.{silent}"
+
+
+def _cost(found: Course, billed: bool) -> list[Block]:
+    if found.money is None and billed:
+        return []  # the bill below tells it
     if found.money is None:
         return [Empty("What it had cost by when is not known: no price was given.", "the price of an accelerator hour", PRICE)]
     series = [(kind, COLOURS.get(kind, "other"), values) for kind, values in found.money.items()]
@@ -125,15 +140,18 @@ def _attempts(found: AttemptsResult) -> list[Block]:
     words += [f"{count(found.restarted_jobs, 'job')} restarted"] if found.restarted_jobs else []
     if found.down_ns:
         words.append(f"{duration(found.down_ns)} between attempts")
-    ends = ", ".join(f"{number:,} {safe(outcome)}" for outcome, number in found.outcomes.items())
+    known = {outcome: number for outcome, number in found.outcomes.items() if outcome != "not told"}
+    ends = ", ".join(f"{number:,} {safe(outcome)}" for outcome, number in (found.outcomes if known else known).items())
     blocks: list[Block] = [Text(f"{'; '.join(words)}. How they ended: {ends or 'not told'}.")]
     bars = _bars(found)
     if bars:
         chart = Bars(bars, axis="share of the accelerator time from the first start to the last end")
         alt = ", ".join(f"{bar.label} {bar.shown}" for bar in bars)
         blocks.append(Picture("Where the time of all attempts went", f"{alt}.", chart))
-    if found.rows:
+    if found.rows and found.jobs == 1:
         blocks.append(_listed(found.rows))
+    elif found.worst:
+        blocks.append(_worst(found.worst))
     blocks += [Text(safe(stuck.text), "warning") for stuck in (found.stuck or [])[:3]]
     return blocks
 
@@ -171,6 +189,26 @@ def _listed(rows: Sequence[AttemptRow]) -> Grid:
     ]  # fmt: skip
     note = f"The last {ATTEMPTS} of {len(rows):,}." if len(rows) > ATTEMPTS else ""
     return Grid("Attempts", columns, shown, note)
+
+
+def _worst(jobs: Sequence[RestartedJob]) -> Grid:
+    columns = [
+        Column("Job"),
+        Column("Attempts", True),
+        Column("Held", True),
+        Column("Discarded", True),
+        Column("Between attempts", True),
+    ]
+    rows: list[list[Cell | str]] = [
+        [
+            safe(job.name or job.job), f"{job.attempts:,}", duration(job.held_rank_ns),
+            f"{'at most ' if job.at_most and job.discarded_rank_ns else ''}{duration(job.discarded_rank_ns)}",
+            duration(job.down_ns),
+        ]
+        for job in jobs[:ATTEMPTS]
+    ]  # fmt: skip
+    note = "Held and discarded are accelerator time: hours times accelerators."
+    return Grid("Jobs that lost most to restarts", columns, rows, note)
 
 
 def _steps(row: AttemptRow) -> str:

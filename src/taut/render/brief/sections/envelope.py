@@ -30,9 +30,14 @@ SHORT = {
     "partial synchronisation loss": "out of step",
     "tail latency inflation": "tail",
     "energy feedback loop": "energy",
-    "unequal ranks": "unequal",
+    "jitter": "waiting",
+    "data-parallel synchronisation": "gradients",
+    "transfer inside a stage": "transfer",
+    "pipeline hops": "hops",
+    "pipeline bubble": "bubble",
 }
 """Failure modes and mechanisms in a word, for a cell of the map."""
+WAITING = ("Waiting", "for whoever is late, by chance or for good; the bars and the table say which of the two it is")
 MEANINGS = (
     ("Failure envelope", "what loses most of the time at other scales, if ranks differed more, or less, for good"),
     ("Heterogeneity", "how far the speeds of ranks differ for good"),
@@ -48,8 +53,8 @@ def envelope(briefing: Briefing) -> Section:
         blocks += _of_run(run)
     for scenario in briefing.scenarios:
         blocks += _of_scenario(scenario)
-    if not any(isinstance(one, Empty) for one in blocks) and blocks:
-        blocks.append(Terms(MEANINGS))
+    if any(isinstance(one, Picture) and isinstance(one.chart, Heat) for one in blocks):
+        blocks.append(Terms([*MEANINGS, *([WAITING] if briefing.scenarios else [])]))
     if not blocks:
         blocks.append(Empty("What would dominate around this job was not measured.", NEEDS, "taut analyze TRACES --envelope"))
     commands = [*(one.source.command for one in briefing.runs), *(one.source.command for one in briefing.scenarios)]
@@ -70,8 +75,8 @@ def _of_run(run: BriefedRun) -> Iterator[Block]:
         f"{own.modes[0]} takes {share(own.losses[own.modes[0]])} of the wall" if own.modes else "no mode takes 3 % of the wall"
     )
     yield Text(f"{name}: where the job stands, {lost}. {_next(own, cells)}", "lead")
-    values = [(cell.heterogeneity, cell.ranks, cell.loss_share, _written(cell.modes[:1], cell.loss_share)) for cell in cells]
-    yield _map(name, values, own.heterogeneity, own.ranks, lambda value: f"±{100 * value:.2g} %")
+    values = [(cell.heterogeneity, cell.ranks, _took(cell), _written(cell.modes[:1], _took(cell))) for cell in cells]
+    yield _map(name, "how much it takes", values, (own.heterogeneity, own.ranks), lambda value: f"±{100 * value:.2g} %")
     point = found.point
     rows = [
         ["ranks", f"{point.ranks.value:,}", "ranks that take part"],
@@ -79,6 +84,11 @@ def _of_run(run: BriefedRun) -> Iterator[Block]:
         ["intensity", plain(point.intensity, "gates a step"), "how often ranks meet"],
     ]
     yield Grid(f"Where {name} stands", [Column("Axis"), Column("Value", True), Column("Meaning")], rows)
+
+
+def _took(cell: EnvelopeCell) -> float:
+    """What the mode that dominates takes of the wall."""
+    return float(cell.losses[cell.modes[0]].value) if cell.modes and cell.modes[0] in cell.losses else 0.0
 
 
 def _own(found: Envelope, cells: Sequence[EnvelopeCell]) -> EnvelopeCell:
@@ -99,7 +109,7 @@ def _next(own: EnvelopeCell, cells: Sequence[EnvelopeCell]) -> str:
     turn = next((cell for cell in larger if cell.modes[:1] != now and cell.modes), None)
     if turn is None:
         return f"That stays so up to {count(larger[-1].ranks, 'rank')}." if larger else ""
-    return f"At {count(turn.ranks, 'rank')} {turn.modes[0]} takes over, with {percent(turn.loss_share)} lost in all."
+    return f"At {count(turn.ranks, 'rank')} {turn.modes[0]} takes over, with {percent(_took(turn))}."
 
 
 def _ranks(cell: EnvelopeCell | LossRegion) -> int:
@@ -114,10 +124,10 @@ def _short(mode: str) -> str:
     return SHORT.get(mode, mode)
 
 
-def _map(name: str, cells: Sequence[_Lost], own_spread: float, own_ranks: int, spread_words: _Words) -> Picture:
+def _map(name: str, much: str, cells: Sequence[_Lost], own: tuple[float, int], spread_words: _Words) -> Picture:
     """A map of (heterogeneity, ranks, share lost, text)."""
     spreads, ranks = sorted({cell[0] for cell in cells}), sorted({cell[1] for cell in cells})
-    at = (spreads.index(own_spread), ranks.index(own_ranks)) if own_spread in spreads and own_ranks in ranks else None
+    at = (spreads.index(own[0]), ranks.index(own[1])) if own[0] in spreads and own[1] in ranks else None
     values = [(spreads.index(spread), ranks.index(n), lost, text) for spread, n, lost, text in cells]
     chart = Heat(
         [spread_words(one) for one in spreads],
@@ -125,7 +135,7 @@ def _map(name: str, cells: Sequence[_Lost], own_spread: float, own_ranks: int, s
         "how far ranks differ",
         "ranks",
         values,
-        "share lost",
+        "is the most",
         at,
     )
     worst = max(cells, key=lambda cell: cell[2])
@@ -133,7 +143,7 @@ def _map(name: str, cells: Sequence[_Lost], own_spread: float, own_ranks: int, s
         f"Map of what loses most, rows heterogeneity and columns ranks; the worst cell is {worst[1]:,} ranks at "
         f"{spread_words(worst[0])}: {worst[3]}."
     )
-    return Picture(f"{name}: what loses most, and how much is lost in all", alt, chart)
+    return Picture(f"{name}: what loses most, and {much}", alt, chart)
 
 
 def _of_scenario(scenario: BriefedScenario) -> Iterator[Block]:
@@ -167,12 +177,16 @@ def _around(found: ProjectResult, around: Surroundings) -> Iterator[Block]:
         for cell in cells
     ]
     if values:
-        yield _map(found.scenario, values, 1.0, found.ranks, lambda value: "as it is" if value == 1 else f"{value:g} × as much")
+        yield _map(found.scenario, "how much is lost in all", values, (1.0, found.ranks), _multiple)
     if own:
         yield _shares(found.scenario, own)
         yield _losses(around.losses)
     if around.spare_capacity:
-        yield _spare(around.spare_capacity)
+        yield _spare(_telling(around.spare_capacity))
+
+
+def _multiple(value: float) -> str:
+    return "as it is" if value == 1 else f"{value:g} × as much"
 
 
 def _shares(name: str, own: Sequence[MechanismLoss]) -> Picture:
@@ -195,6 +209,15 @@ def _losses(losses: Sequence[MechanismLoss]) -> Grid:
     rows: list[list[Cell | str]] = [[f"{n:,}", *(share(at.get((n, name))) for name in names)] for n in ranks]
     note = "A mechanism's part is its mean effect over all orders of removing them (Shapley value); parts sum to the whole."
     return Grid("Work lost by mechanism, with more and fewer ranks", columns, rows, note)
+
+
+def _telling(spare: Sequence[SpareCapacity]) -> list[SpareCapacity]:
+    """Of each way the first that reaches about as much as any of them."""
+    best: dict[str, float] = {}
+    for one in spare:
+        best[one.what] = max(best.get(one.what, 0.0), one.target_share)
+    enough = [one for one in spare if one.target_share >= best[one.what] - 0.001]
+    return [next(one for one in enough if one.what == what) for what in best]
 
 
 def _spare(spare: Sequence[SpareCapacity]) -> Grid:

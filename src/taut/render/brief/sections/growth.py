@@ -9,7 +9,6 @@ from taut.render.brief.document import (
     Block,
     Bullets,
     Cell,
-    Chart,
     Column,
     Empty,
     Grid,
@@ -31,6 +30,13 @@ from taut.result.types import Estimate, Finding, Forecast, ProjectResult, Swept,
 _Of: TypeAlias = Callable[[Forecast], Estimate | None]
 _Value: TypeAlias = Callable[[Forecast], float | None]
 _Written: TypeAlias = Callable[[float], str]
+MANY = "accelerator"
+"""A rank of a scenario is an accelerator."""
+AXIS = "accelerators, logarithmic"
+CLOSE = 0.6
+"""Ends of an interval nearer to its middle than this share have no line of their own."""
+FAR = 10
+"""Scales at which a unit may cost so many times the least are in the table, and not in the picture."""
 NEEDS = "a scenario of the job (a TOML file, or one that ships), or a traced run with at least a few dozen steps"
 COMMAND = "taut project SCENARIO --ranks 256,512,1024 --envelope"
 MEANINGS = (
@@ -50,7 +56,7 @@ def growth(briefing: Briefing) -> Section:
         blocks += _of_run(run)
     if not blocks:
         blocks.append(Empty("How the loss grows with the number of accelerators was not measured.", NEEDS, COMMAND))
-    if briefing.scenarios:
+    if any(one.grown or one.result.threshold for one in briefing.scenarios):
         blocks.append(Terms(MEANINGS))
     commands = [*(one.source.command for one in briefing.scenarios), *(one.source.command for one in briefing.runs)]
     return Section("growth", "What more accelerators bring", blocks, commands)
@@ -67,65 +73,75 @@ def _of_scenario(scenario: BriefedScenario) -> Iterator[Block]:
 def projected(grown: ProjectResult, own: int, limit: Threshold | None) -> Iterator[Block]:
     """Forecasts at several scales, and the limit."""
     words, rows = words_of(grown.workload), sorted(grown.forecasts, key=lambda one: one.ranks)
-    yield Text(f"{grown.scenario}: {_says(limit, own, words)}", "lead")
+    yield Text(f"{grown.scenario}: {_says(limit, own)}", "lead")
+    if limit is not None and limit.ranks is not None and limit.in_range is False:
+        yield Text("The fabric is not known at the scale of the limit, so that it is an extrapolation.", "note")
     if len(rows) > 1:
         yield from _pictures(grown.scenario, rows, own, limit, words)
     yield _table(grown.scenario, rows, own, words)
-    if limit is not None and isinstance(limit.without, dict) and limit.without:
-        yield _makers(limit, limit.without, words)
-    turns = _turns(grown, words)
+    if limit is not None and limit.ranks is not None and isinstance(limit.without, dict) and limit.without:
+        yield _makers(limit, limit.without)
+    turns = _turns(grown)
     if turns:
         yield Bullets(turns)
 
 
-def _says(limit: Threshold | None, own: int, words: Words) -> str:
+def _says(limit: Threshold | None, own: int) -> str:
     """The limit in a sentence or two."""
     if limit is None:
-        return f"no limit was sought on {count(own, words.ranks)}."
+        return f"no limit was sought on {count(own, MANY)}."
     if limit.ranks is None:
-        return f"one more {words.ranks} pays at every scale that was tried, up to {limit.tried:,}."
+        return f"one more {MANY} pays at every scale that was tried, up to {limit.tried:,}."
     here = "beyond it already" if own > limit.ranks else f"at {percent(own / limit.ranks)} of it"
-    by = f" It is made by {limit.made_by}." if isinstance(limit.made_by, str) else ""
-    guess = " The fabric is not known at that scale, so it is an extrapolation." if limit.in_range is False else ""
-    return f"one more {words.ranks} stops paying at {_ends(limit)}; the job has {own:,} and is {here}.{by}{guess}"
+    return f"one more {MANY} stops paying at {_ends(limit)}; the job has {own:,} and is {here}.{_made_by(limit)}"
+
+
+def _made_by(limit: Threshold) -> str:
+    """What makes the limit, and what it would be without."""
+    if not isinstance(limit.made_by, str) or not isinstance(limit.without, dict):
+        return ""
+    away = limit.without.get(limit.made_by)
+    without = f"beyond {limit.tried:,}" if away is None else f"at {away:,}"
+    return f" What makes this limit is {limit.made_by}; without, it lies {without}."
 
 
 def _ends(limit: Threshold) -> str:
-    if limit.ranks is None:
-        return f"more than {limit.tried:,}"
-    if limit.lo is None and limit.hi is None:
+    if limit.lo == limit.hi in (None, limit.ranks):
         return f"{limit.ranks:,}"
     low = "?" if limit.lo is None else f"{limit.lo:,}"
-    return f"{limit.ranks:,} ({low}–{'no limit found' if limit.hi is None else f'{limit.hi:,}'}, 80 % interval)"
+    return f"{limit.ranks:,} ({low}–{'no limit found' if limit.hi is None else f'{limit.hi:,}'})"
 
 
 def _pictures(name: str, rows: Sequence[Forecast], own: int, limit: Threshold | None, words: Words) -> Iterator[Block]:
-    rules = _rules(limit)
+    rules = [rule for rule in _rules(limit) if rows[0].ranks <= rule.at <= rows[-1].ranks]
     kept = Line("effective share", *_points(rows, words.kept_of))
-    many = f"{words.ranks}s, logarithmic"
-    if kept.x:
-        chart = Lines([kept], many, "effective share", log_x=True, shares=True, rules=rules, points=_own(kept, own))
-        yield Picture(f"{name}: effective share against {words.ranks}s", _alt(kept, "effective share", percent), chart)
-    yield from _rate(name, rows, own, rules, words)
-    cost = _line(words.cost(rows), rows, _cost)
-    if cost.x:
-        axis = f"{words.cost(rows)}"
-        chart = Lines([cost], many, axis, log_x=True, rules=rules, points=_own(cost, own))
-        yield Picture(f"{name}: {axis}", _alt(cost, axis, three), chart)
+    if len(kept.x) > 1:
+        chart = Lines([kept], AXIS, "effective share", log_x=True, shares=True, rules=rules, points=_own(kept, own))
+        yield Picture(f"{name}: effective share against accelerators", _alt(kept, "the effective share", percent), chart)
+    rate = _line(words.rate, rows, _delivered)
+    if len(rate.x) > 1:
+        lines = [rate, *_best(rate, words)]
+        chart = Lines(lines, AXIS, words.rate, log_x=True, rules=rules, points=_own(rate, own))
+        yield Picture(f"{name}: {words.rate} against accelerators", _alt(rate, words.rate, _short), chart)
+    cost = _line(words.cost(rows), _affordable(rows), _cost)
+    if len(cost.x) > 1:
+        inside = [rule for rule in rules if cost.x[0] <= rule.at <= cost.x[-1]]
+        chart = Lines([cost], AXIS, words.cost(rows), log_x=True, rules=inside, points=_own(cost, own))
+        yield Picture(f"{name}: {words.cost(rows)}", _alt(cost, f"the {words.cost(rows)}", three), chart)
 
 
-def _rate(name: str, rows: Sequence[Forecast], own: int, rules: Sequence[Rule], words: Words) -> Iterator[Block]:
-    """Delivered work beside what it would be if every further accelerator brought as much as the first ones."""
-    line = _line(words.rate, rows, _delivered)
-    if len(line.x) < 2:
-        return
-    best = Line(
-        "if each brought as much as at the smallest scale", line.x, [line.y[0] * x / line.x[0] for x in line.x], dashed=True
-    )
-    chart: Chart = Lines(
-        [line, best], f"{words.ranks}s, logarithmic", words.rate, log_x=True, rules=rules, points=_own(line, own)
-    )
-    yield Picture(f"{name}: {words.rate} against {words.ranks}s", _alt(line, words.rate, _short), chart)
+def _best(rate: Line, words: Words) -> list[Line]:
+    """If all brought as much as those of the smallest scale; others than training jobs share a given demand."""
+    if words.piece != "step" or rate.y[0] <= 0:
+        return []
+    return [Line("if all brought as much", rate.x, [rate.y[0] * x / rate.x[0] for x in rate.x], dashed=True)]
+
+
+def _affordable(rows: Sequence[Forecast]) -> list[Forecast]:
+    """Scales whose costs, and the upper ends of these, can be drawn on one axis."""
+    costs = [found.value for row in rows if (found := _cost(row)) is not None]
+    most = FAR * min(costs, default=0.0)
+    return [row for row in rows if (found := _cost(row)) is not None and (found.hi or found.value) <= most]
 
 
 def _line(name: str, rows: Sequence[Forecast], of: _Of) -> Line:
@@ -154,11 +170,11 @@ def _cost(row: Forecast) -> Estimate | None:
 
 
 def _rules(limit: Threshold | None) -> list[Rule]:
-    """The limit and its interval."""
+    """The limit, and the lower end of its interval where it lies well below."""
     if limit is None or limit.ranks is None:
         return []
-    ends = [Rule(end, "") for end in (limit.lo, limit.hi) if end is not None and end != limit.ranks]
-    return [Rule(limit.ranks, "one more stops paying"), *ends]
+    early = [] if limit.lo is None or limit.lo > CLOSE * limit.ranks else [Rule(limit.lo, "at the earliest")]
+    return [Rule(limit.ranks, "one more stops paying"), *early]
 
 
 def _own(line: Line, own: int) -> list[tuple[float, float, str]]:
@@ -179,27 +195,25 @@ def _short(value: float) -> str:
 
 
 def _table(name: str, rows: Sequence[Forecast], own: int, words: Words) -> Grid:
+    priced = any(row.cost_per_unit is not None for row in rows)
     columns = [
-        Column(f"{words.ranks}s", True), Column(words.rate, True), Column("Effective share", True),
-        Column(words.cost(rows), True), Column("Bound by"), Column("Regime"), Column("Known there"),
+        Column("Accelerators", True), Column(words.rate, True), Column("Effective share", True),
+        *([Column(words.cost(rows), True)] if priced else []), Column("Bound by"), Column("Regime"), Column("Known there"),
     ]  # fmt: skip
-    cells = [_row(row, row.ranks == own, words) for row in rows]
-    return Grid(
-        f"{name} at other scales", columns, cells, f"{words.cost(rows)} and {words.rate}: 80 % intervals where they stand."
-    )
+    cells = [_row(row, row.ranks == own, words, priced) for row in rows]
+    note = "" if priced else " No price is given, so that costs are not known: --gpu-hour."
+    return Grid(f"{name} at other scales", columns, cells, f"In parentheses: intervals that hold in 80 of 100 cases.{note}")
 
 
-def _row(row: Forecast, own: bool, words: Words) -> list[Cell | str]:
-    rate, cost = _delivered(row), _cost(row)
-    bound = row.bound if isinstance(row.bound, str) else row.dominant or UNKNOWN
+def _row(row: Forecast, own: bool, words: Words, priced: bool) -> list[Cell | str]:
     regime = (row.regime.kind if row.regime else None) or UNKNOWN
     mark: Mark = "good" if regime == "stable" else "bad" if regime == "unstable" else "plain"
     return [
         Cell(f"{row.ranks:,}{' (this job)' if own else ''}", "strong" if own else "plain"),
-        _with_ends(rate, _short),
+        _with_ends(_delivered(row), _short),
         share(_estimate(row.effective_throughput_ratio)) if words.kept == "kept" else percent(words.kept_of(row)),
-        _with_ends(cost, three),
-        bound,
+        *([_with_ends(_cost(row), three)] if priced else []),
+        row.bound if isinstance(row.bound, str) else row.dominant or UNKNOWN,
         Cell(regime, mark),
         "yes" if row.in_range else "extrapolated",
     ]
@@ -216,7 +230,7 @@ def _with_ends(found: Estimate | None, written: _Written) -> str:
     return f"{written(found.value)}{ends}"
 
 
-def _makers(limit: Threshold, without: dict[str, int | None], words: Words) -> Grid:
+def _makers(limit: Threshold, without: dict[str, int | None]) -> Grid:
     """What the limit would be without each mechanism, the one that makes it first."""
     order = sorted(without, key=lambda one: (one != limit.made_by, without[one] is not None, -(without[one] or 0)))
     elasticity = limit.elasticity if isinstance(limit.elasticity, dict) else {}
@@ -230,17 +244,16 @@ def _makers(limit: Threshold, without: dict[str, int | None], words: Words) -> G
     ]
     columns = [
         Column("What takes work away"),
-        Column(f"Limit without it, {words.ranks}s", True),
+        Column("Limit without it, accelerators", True),
         Column("Moves the limit, for 1 % more of it", True),
     ]
     return Grid("What makes the limit", columns, rows, f"Rule: {limit.rule}.")
 
 
-def _turns(grown: ProjectResult, words: Words) -> list[str]:
+def _turns(grown: ProjectResult) -> list[str]:
     found = grown.turns if isinstance(grown.turns, list) else []
     return [
-        f"Between {one.last_ranks:,} and {one.ranks:,} {words.ranks}s, {one.after} takes over from {one.before}."
-        for one in found
+        f"Between {one.last_ranks:,} and {one.ranks:,} accelerators, {one.after} takes over from {one.before}." for one in found
     ]
 
 
@@ -248,7 +261,7 @@ def _sweep(found: ProjectResult, sweep: Sequence[Swept]) -> Iterator[Block]:
     """Control loops on more and fewer accelerators, demand as it is."""
     worse = [one for one in sweep if one.worse]
     says = (
-        f"more accelerators make {_listed(worse[0].worse)} worse, first at {worse[0].ranks:,}."
+        f"more accelerators, from {worse[0].ranks:,} on, make this worse: {_listed(worse[0].worse)}."
         if worse
         else f"from {sweep[0].ranks:,} to {sweep[-1].ranks:,} accelerators nothing became surely worse, demand as it is."
     )
@@ -261,7 +274,7 @@ def _sweep(found: ProjectResult, sweep: Sequence[Swept]) -> Iterator[Block]:
         yield Picture(f"{found.scenario}: indices against accelerators", alt, chart)
     names = [name for name in SWEPT if any(one.indices.get(name) is not None for one in sweep)]
     columns = [
-        Column("accelerators", True),
+        Column("Accelerators", True),
         *(Column(_words(name), True) for name in names),
         Column("Surely worse than the row above"),
     ]
@@ -294,23 +307,32 @@ def _of_run(run: BriefedRun) -> Iterator[Block]:
     """A measured run: its regime, and how waiting for whoever is late grows with ranks."""
     found = run.result
     name = found.job.name
-    reserve = found.regime.reserve if found.regime else None
-    if found.regime and found.regime.kind and isinstance(reserve, Estimate):
-        yield Text(
-            f"{name}: {found.regime.kind}. Jitter may grow by {times(reserve)} before one more accelerator brings less than "
-            f"half of what it brings at best, on {count(found.job.ranks, 'rank')}.",
-            "lead",
-        )
+    if found.regime and found.regime.kind and isinstance(found.regime.reserve, Estimate):
+        yield Text(f"{name}, {count(found.job.ranks, 'rank')}: {found.regime.kind}. {_reserve(found.regime.reserve)}", "lead")
     for finding in found.findings:
         if finding.growth:
             yield from _grown(name, found.job.ranks, finding)
-    if found.whatif is not None and not any(finding.growth for finding in found.findings):
+    if run.grown is not None:
+        yield from projected(run.grown, found.job.ranks, run.grown.threshold)
+    elif found.whatif is not None and not any(finding.growth for finding in found.findings):
         says = f"{name}: how its loss grows with ranks is not part of this run."
         yield Empty(
             says,
             "the run projected to other scales",
-            f"taut project --from RUN --ranks {found.job.ranks * 2},{found.job.ranks * 4}",
+            f"taut project --from {run.source.name} --ranks {found.job.ranks * 2},{found.job.ranks * 4}",
         )
+
+
+def _reserve(reserve: Estimate) -> str:
+    """What is left before one more rank brings too little."""
+    if reserve.value >= 1 and reserve.hi is None:
+        least = three(reserve.lo or reserve.value)
+        return f"Jitter may grow to at least {least} × of what it is before one more rank stops paying."
+    if reserve.value >= 1:
+        return f"Jitter may grow to {times(reserve)} of what it is before one more rank stops paying."
+    if reserve.value > 0:
+        return f"One more rank does not pay: jitter would have to shrink to {times(reserve)} of what it is."
+    return "One more rank does not pay, however little jitter there were."
 
 
 def _grown(name: str, own: int, finding: Finding) -> Iterator[Block]:

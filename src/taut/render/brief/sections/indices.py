@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from taut.render.brief.document import Block, Cell, Column, Empty, Grid, Section, Text
-from taut.render.brief.written import share, times
+from taut.render.brief.written import percent, share, times
 from taut.render.evidence_folder import MEANS
 from taut.render.index_screen import MEANINGS
-from taut.render.text import UNKNOWN, duration, percent, safe
+from taut.render.text import UNKNOWN, duration, safe
 from taut.result.brief_types import BriefedComparison, BriefedControl, BriefedRun, BriefedScenario, Briefing
 from taut.result.types import ComparedRun, Estimate, Indices, PolicyComparison
 
@@ -16,6 +16,8 @@ FACTORS = (
     "energy_per_useful_step", "sync_delay_amplification", "actual_attempt_multiplier", "cost_per_completion",
 )  # fmt: skip
 """Indices that are factors; the others are shares."""
+MOST_NAMED = 2
+"""Policies that the head of a column names."""
 PIECES = {"serving": "request", "agents": "task", "loops": "request"}
 """Workload → what a step of it is called."""
 
@@ -45,6 +47,7 @@ def name_of(key: str) -> str:
 def meaning_of(key: str, piece: str = "step") -> str:
     """What an index means, in a sentence."""
     text = MEANS.get(key, "").replace("{piece}", piece)
+    text = text.replace("; 1 loses nothing", "; 100 % loses nothing").replace("; 0 is a clock", "; 0 %: all alike")
     return f"{text[:1].upper()}{text[1:]}." if text else ""
 
 
@@ -67,7 +70,8 @@ def _run(run: BriefedRun) -> list[Block]:
     old = run.result.baseline.indices if run.result.baseline else None
     values = {one.key: _of(found, one.key) for one in MEANINGS}
     before = {one.key: _of(old, one.key) for one in MEANINGS} if old is not None else None
-    return [_grid(title, values, before, "Baseline", "Now", needs=needs), *_turnover(run)]
+    grid = _grid(title, values, before, "Baseline", "Now" if before is not None else "Value", needs=needs)
+    return [grid, *_turnover(run)]
 
 
 def _of(some: Indices, key: str) -> Estimate | None:
@@ -165,35 +169,68 @@ def _scenario(scenario: BriefedScenario) -> list[Block]:
     piece = PIECES.get(result.workload, "step")
     title = f"Indices of {safe(scenario.source.name)} at {result.ranks:,} ranks"
     blocks: list[Block] = []
+    policies = [one for one in result.policies if one.ranks == result.ranks]
     if any(value is not None for value in result.indices.values()):
-        declared = {key: value for key, value in scenario.declared.items() if key in result.indices}
-        blocks.append(_beside(title, result.indices, declared, piece))
+        blocks.append(_beside(title, scenario, policies[0] if policies else None, piece))
     else:
         blocks.append(
             Empty(f"{title}: none could be computed.", "a scenario with ranks, jitter and a price", scenario.source.command)
         )
-    blocks += [_policies(one, piece) for one in result.policies if one.ranks == result.ranks]
-    return blocks
+    return [*blocks, *(_policies(one, piece) for one in policies[1:])]
 
 
-def _beside(title: str, computed: Mapping[str, Estimate | None], declared: Mapping[str, Estimate], piece: str) -> Grid:
-    """Computed values, with what the literature declares for such a system beside them."""
+def _beside(title: str, scenario: BriefedScenario, policy: PolicyComparison | None, piece: str) -> Grid:
+    """Computed values; beside them what the literature declares for such a system, and what they are with policies."""
+    computed = scenario.result.indices
+    declared = any(key in computed for key in scenario.declared)
     columns = [Column("Index"), Column("What it means")]
     columns += [Column("Declared elsewhere", True)] if declared else []
     columns.append(Column("Computed", True))
-    rows: list[list[Cell | str]] = []
-    for key, value in computed.items():
-        row: list[Cell | str] = [Cell(name_of(key), "strong"), meaning_of(key, piece)]
-        row += [written(key, declared.get(key))] if declared else []
-        rows.append([*row, written(key, value) if value is not None else "not modelled"])
-    note = "Declared: what the literature gives for such a system (docs/scenarios)." if declared else ""
-    return Grid(title, columns, rows, note)
+    columns += [Column(_with(policy), True)] if policy is not None else []
+    rows = [_beside_row(key, scenario, policy, piece, declared) for key in computed]
+    return Grid(title, columns, rows, " ".join(_beside_notes(scenario, policy, declared)))
+
+
+def _beside_notes(scenario: BriefedScenario, policy: PolicyComparison | None, declared: bool) -> Iterator[str]:
+    if declared:
+        who = "; ".join(dict.fromkeys(safe(who) for key, who in scenario.declared_by.items() if key in scenario.result.indices))
+        yield f"Declared: what the literature gives for such a system{f' ({who})' if who else ''}; → with such policies."
+    if policy is not None:
+        yield f"Struck through: as it is without {_named(policy)}."
+
+
+def _beside_row(
+    key: str, scenario: BriefedScenario, policy: PolicyComparison | None, piece: str, declared: bool
+) -> list[Cell | str]:  # fmt: skip
+    value = scenario.result.indices[key]
+    row: list[Cell | str] = [Cell(name_of(key), "strong"), meaning_of(key, piece)]
+    row += [_declared(key, scenario)] if declared else []
+    now = written(key, value) if value is not None else "not modelled"
+    with_it = policy.indices.with_.get(key) if policy is not None else None
+    if policy is None or value is None or with_it is None:
+        return [*row, now, *([written(key, with_it)] if policy is not None else [])]
+    changed = written(key, with_it) != now
+    return [*row, Cell(now, "old" if changed else "plain"), Cell(written(key, with_it), "new" if changed else "plain")]
+
+
+def _declared(key: str, scenario: BriefedScenario) -> str:
+    """What is declared, and what with policies."""
+    without, with_it = scenario.declared.get(key), scenario.declared_with.get(key)
+    after = f" → {written(key, with_it)}" if with_it is not None else ""
+    return f"{written(key, without)}{after}"
+
+
+def _with(one: PolicyComparison) -> str:
+    return f"With {_named(one)}" if len(one.policies) <= MOST_NAMED else f"With {len(one.policies)} policies"
+
+
+def _named(one: PolicyComparison) -> str:
+    return ", ".join(safe(policy.name) for policy in one.policies)
 
 
 def _policies(one: PolicyComparison, piece: str) -> Grid:
-    named = ", ".join(safe(policy.name) for policy in one.policies)
     known = {key: value for key, value in one.indices.with_.items() if value is not None}
-    return _grid(f"With {named}", known, one.indices.without, "Without", "With", piece=piece)
+    return _grid(f"With {_named(one)}", known, one.indices.without, "Without", "With", piece=piece)
 
 
 def _control(control: BriefedControl) -> list[Block]:

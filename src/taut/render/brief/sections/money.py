@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from decimal import Decimal
 
 from taut.render.bill_charts import NOT_LOST, Step, steps
@@ -22,8 +23,8 @@ from taut.render.brief.document import (
     Waterfall,
     WaterfallStep,
 )
-from taut.render.brief.written import cash, plain, share, worth
-from taut.render.text import UNKNOWN, duration, percent, safe, three
+from taut.render.brief.written import cash, percent, plain, share, worth
+from taut.render.text import UNKNOWN, duration, safe, three
 from taut.render.text import money as amount
 from taut.result.brief_types import BriefedBill, BriefedRun, Briefing
 from taut.result.types import BillResult, BillShare, LedgerResult, Recovery
@@ -37,11 +38,34 @@ FATE_COLOURS: dict[str, Colour] = {
     "communication undivided": "communication", "fault wait": "waiting", "jitter wait": "waiting", "structural wait": "waiting",
     "gap": "gap", "idle": "idle", "discarded": "restart",
 }  # fmt: skip
-HOUR_NS = 3_600_000_000_000
+FATE_WORDS = {
+    "productive": "computing at its usual speed", "slow compute": "computing slower than usual",
+    "exposed transfer": "moving data, nothing else runs", "exposed copy": "copying data, nothing else runs",
+    "communication undivided": "communication, one side traced", "fault wait": "waiting for somebody at fault",
+    "jitter wait": "waiting for whoever happens to be late", "structural wait": "waiting built into the step",
+    "gap": "host, input and launch gaps", "discarded": "work that was thrown away", "kept": "attempts whose work was kept",
+    "down": "between attempts, nothing held", "hold/init": "held before the first step", "unexplained": "not explained",
+    "unobserved": "not traced", "control overhead": "taken by controllers",
+}  # fmt: skip
+"""Fates in plain words; others are plain enough."""
+MEANT = {
+    "useful work": "computing at its usual speed, and kept",
+    "re-runs and discarded work": "work that was lost and done again; restarts",
+    "SLA and deadlines": "penalties, and the price of delay",
+    "energy wasted": "electricity and cooling while nothing useful was done",
+    "lower effective utilisation": "accelerators that wait, move data, or run slower than usual",
+    "operational complexity": "hours of people who look for what is wrong",
+    "over-provisioning": "accelerators that are paid for and not used",
+    "not known": "time that nothing recorded",
+    "services": "storage, network and other services of the bill",
+    "corrections and credits": "corrections of the provider",
+    "unmatched": "charges that no log explains",
+}
+"""Categories in plain words."""
 JOULES_PER_KWH = 3.6e6
 RECOVERIES, LINES = 6, 8
 """Rows at most."""
-PRICE = "taut bill RUN --prices prices.toml --focus bill.csv -o BILL"
+PRICE = "taut brief RUN --prices prices.toml --focus bill.csv -o brief.html"
 
 
 def money(briefing: Briefing) -> Section | None:
@@ -124,13 +148,19 @@ def _kinds(result: BillResult) -> dict[str, str]:
     return {line.category: line.kind for line in result.lines}
 
 
+def _in(title: str, currency: str | None) -> Column:
+    """Head of a column of money."""
+    return Column(f"{title}, {safe(currency)}" if currency else title, True)
+
+
 def _categories(result: BillResult) -> Grid:
     kinds = _kinds(result)
+    unit, joules = _energy_unit([one.joules or 0.0 for one in result.categories])
     columns = [
-        Column("Category"), Column("Kind"), Column(f"Money, {safe(result.currency)}" if result.currency else "Money", True),
-        Column("Share", True), Column(f"Hours of {result.unit}s", True), Column("Energy, kWh", True),
+        Column("Category"), Column("What it is"), Column("Kind"), _in("Money", result.currency), Column("Share", True),
+        Column(f"Time of {result.unit}s", True), Column(f"Energy, {unit}", True),
     ]  # fmt: skip
-    rows = [_category_row(one, kinds) for one in result.categories]
+    rows = [_category_row(one, kinds, joules) for one in result.categories]
     note = (
         "Direct: shows up as an event somebody can point at (a re-run, a penalty, wasted energy). "
         "Hidden: paid for all the same, and no invoice names it (waiting, idle or spare accelerators, hours of people)."
@@ -138,31 +168,42 @@ def _categories(result: BillResult) -> Grid:
     return Grid("Direct and hidden cost", columns, rows, note)
 
 
-def _category_row(one: BillShare, kinds: dict[str, str]) -> list[Cell | str]:
+def _energy_unit(joules: Sequence[float]) -> tuple[str, float]:
+    """The unit that suits some energies, and its joules."""
+    return ("kWh", JOULES_PER_KWH) if max(joules, default=0.0) >= JOULES_PER_KWH / 10 else ("kJ", 1000.0)
+
+
+def _category_row(one: BillShare, kinds: dict[str, str], joules: float) -> list[Cell | str]:
     name, kind = one.name or "without a name", kinds.get(one.name or "", UNKNOWN)
     spent = UNKNOWN if one.money is None else cash(float(one.money))
-    hours = UNKNOWN if one.rank_ns is None else three(one.rank_ns / HOUR_NS)
-    kwh = UNKNOWN if one.joules is None else three(one.joules / JOULES_PER_KWH)
+    energy = UNKNOWN if one.joules is None else three(one.joules / joules)
     mark = Cell(kind, "bad") if kind in ("direct", "hidden") else Cell(kind, "good" if kind == "useful" else "plain")
-    return [safe(name), mark, spent, percent(one.share), hours, kwh]
+    return [Cell(safe(name), "strong"), MEANT.get(name, ""), mark, spent, percent(one.share), duration(one.rank_ns), energy]
 
 
 def _lines(result: BillResult) -> list[Block]:
-    """The lines that cost most and are no useful work, with what they are traced to."""
-    lost = [line for line in result.lines if line.kind != "useful" and line.money is not None and Decimal(line.money) > 0]
-    if not lost:
+    """What costs most and is no useful work, with what it is traced to; lines that differ only in their source together."""
+    sums: dict[tuple[str, str | None, str | None], Decimal] = {}
+    sources: dict[tuple[str, str | None, str | None], list[str]] = {}
+    for line in result.lines:
+        if line.kind != "useful" and line.money is not None:
+            key = (line.item, line.fate, line.cause)
+            sums[key] = sums.get(key, Decimal(0)) + Decimal(line.money)
+            sources.setdefault(key, []).append(line.source)
+    order = sorted((key for key in sums if sums[key] > 0), key=lambda key: -sums[key])[:LINES]
+    if not order:
         return []
-    order = sorted(lost, key=lambda line: -Decimal(line.money or 0))[:LINES]
-    columns = [Column("What"), Column("Fate"), Column("Cause"), Column("Money", True), Column("How sure")]
+    columns = [Column("Paid for"), Column("Spent on"), Column("Cause"), _in("Money", result.currency), Column("How sure")]
     rows: list[list[Cell | str]] = [
-        [
-            safe(line.item), safe(line.fate or UNKNOWN), _cause(line.cause, result), amount(line.money, result.currency),
-            safe(line.source),
-        ]
-        for line in order
-    ]  # fmt: skip
+        [safe(key[0]), _fate(key[1]), _cause(key[2], result), cash(float(sums[key])), ", ".join(dict.fromkeys(sources[key]))]
+        for key in order
+    ]
     note = "Measured: told by logs, traces and counters. Modelled: computed. Given: an input."
     return [Grid("The largest losses", columns, rows, note)]
+
+
+def _fate(fate: str | None) -> str:
+    return UNKNOWN if fate is None else FATE_WORDS.get(fate, safe(fate))
 
 
 def _cause(cause: str | None, result: BillResult) -> str:
@@ -177,13 +218,13 @@ def _recoverable(result: BillResult) -> list[Block]:
         Column("Cause"),
         Column("What to do"),
         Column("Saves, of the wall", True),
-        Column("A month", True),
-        Column("Paid back in", True),
+        _in("A month", result.currency),
+        Column("Paid back in, days", True),
     ]
     rows: list[list[Cell | str]] = [
         [
-            _cause(one.cause, result), safe(one.remedy), share(one.saved_share), worth(one.per_month, result.currency),
-            plain(one.payback_days, "days"),
+            _cause(one.cause, result), safe(one.remedy), share(one.saved_share), worth(one.per_month, None),
+            plain(one.payback_days),
         ]
         for one in order
     ]  # fmt: skip
@@ -222,12 +263,17 @@ def _unbilled(run: BriefedRun) -> list[Block]:
         return [Empty("Where the time went was not measured.", "traces, or job logs", "taut analyze TRACES LOGS -o RUN")]
     whole = attempts.total_rank_ns
     used = sorted((entry for entry in attempts.entries if entry.rank_ns), key=lambda entry: -entry.rank_ns)
+    priced = attempts.currency is not None
     rows: list[list[Cell | str]] = [
-        [safe(entry.fate), duration(entry.rank_ns), percent(entry.rank_ns / whole), amount(entry.money, attempts.currency)]
+        [
+            _fate(entry.fate), duration(entry.rank_ns), percent(entry.rank_ns / whole),
+            *([amount(entry.money, attempts.currency)] if priced else []),
+        ]
         for entry in used
-    ]
+    ]  # fmt: skip
     unit = safe(attempts.unit or "accelerator")
-    return [Grid(f"Where the time of {unit}s went, by attempt", [Column("Fate"), *_AMOUNTS], rows)]
+    columns = [Column("Spent on"), *(_AMOUNTS if priced else _AMOUNTS[:-1])]
+    return [Grid(f"Where the time of {unit}s went, by attempt", columns, rows)]
 
 
 _AMOUNTS = (Column("Time", True), Column("Share", True), Column("Money", True))
@@ -238,7 +284,7 @@ def _ledger(ledger: LedgerResult) -> list[Block]:
     used = sorted((entry for entry in ledger.entries if entry.rank_ns), key=lambda entry: -entry.rank_ns)
     bars = [
         Bar(
-            entry.fate,
+            _fate(entry.fate),
             entry.rank_ns / whole,
             FATE_COLOURS.get(entry.fate, "other"),
             f"{percent(entry.rank_ns / whole)}, {duration(entry.rank_ns)}",
@@ -250,7 +296,7 @@ def _ledger(ledger: LedgerResult) -> list[Block]:
     if ledger.currency is None:
         return [picture]
     rows: list[list[Cell | str]] = [
-        [entry.fate, duration(entry.rank_ns), percent(entry.rank_ns / whole), amount(entry.money, ledger.currency)]
+        [_fate(entry.fate), duration(entry.rank_ns), percent(entry.rank_ns / whole), amount(entry.money, ledger.currency)]
         for entry in used
     ]
-    return [picture, Grid("The same, priced", [Column("Fate"), *_AMOUNTS], rows)]
+    return [picture, Grid("The same, priced", [Column("Spent on"), *_AMOUNTS], rows)]

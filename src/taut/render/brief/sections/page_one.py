@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from taut.render.brief.document import Bar, Bars, Block, Cell, Column, Empty, Fact, Facts, Grid, Picture, Section, Text
 from taut.render.brief.written import cash, percent, share, times, worth
-from taut.result.brief_types import BriefCause, Briefing
-from taut.result.types import Estimate, Regime
+from taut.result.brief_types import Briefing
+from taut.result.types import BriefCause, Estimate, Regime
 
 REGIMES = {
     "stable": "more load or more ranks still pay",
@@ -108,7 +108,7 @@ def _causes(briefing: Briefing) -> Block:
 def _row(cause: BriefCause) -> list[Cell | str]:
     word = "gives back" if cause.share_is == "recoverable" else "costs"
     size = "not measured" if cause.share is None else f"{word} {share(cause.share)}"
-    sure = "modelled" if cause.confidence is None else percent(min(cause.confidence, 0.999))
+    sure = cause.source if cause.confidence is None else percent(min(cause.confidence, 0.999))
     return [Cell(cause.what, "strong"), size, _monthly(cause.money_per_month, cause.currency), sure, cause.do]
 
 

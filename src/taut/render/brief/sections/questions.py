@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from taut.render.brief.document import Cell, Column, Grid, Section, Text
 from taut.render.brief.written import answered
-from taut.result.brief_types import Briefing, BriefQuestion
+from taut.result.brief_types import Briefing
+from taut.result.types import BriefQuestion
 
 INTRODUCTION = "Each answer is a number with the interval that holds it, a sentence, and where it comes from."
 

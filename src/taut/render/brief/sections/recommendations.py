@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from taut.render.brief.document import Block, Cell, Column, Empty, Grid, Mark, Section, Text
-from taut.render.brief.written import share, worth
-from taut.render.text import UNKNOWN, percent, safe
+from taut.render.brief.written import percent, share, worth
+from taut.render.text import UNKNOWN, safe
 from taut.result.brief_types import BriefedBill, BriefedControl, BriefedDecision, BriefedScenario, Briefing
-from taut.result.types import AnalysisResult, Estimate, Finding, PolicyGain, Recovery, RelationResult
+from taut.result.types import AnalysisResult, AttemptsResult, Estimate, Finding, PolicyGain, Recovery, RelationResult
 
 MOST = 12
 """Rows at most."""
@@ -30,7 +30,7 @@ TESTS = {
     "partial synchronisation loss": "bring the groups back into step, or take the meeting away that keeps failing",
     "tail latency inflation": "hedge or cap the slowest calls, or fan out less",
     "energy feedback loop": "cap power below where it throttles, and stagger steps",
-    "hang": "restart without {place}, and look at its flight record",
+    "hang": "restart without {place}, and look at what the flight recorder holds",
     "non-determinism": "pin what may differ between runs: kernels, order of reductions, input order",
 }
 """Mode → what to do where the finding itself says nothing better."""
@@ -49,14 +49,16 @@ class _Advice(Struct, frozen=True):
     monthly: Estimate | None
     currency: str | None
     sure: str
+    policy: bool = False
+    """Whether it changes how ranks work together, rather than a part."""
 
 
 def recommendations(briefing: Briefing) -> Section | None:
     """Everything worth doing, the most money first, then the largest effect; and decisions already taken."""
-    found = sorted(_all(briefing), key=_order)
-    blocks: list[Block] = [_grid(found)] if found else [_nothing(briefing)]
-    blocks += _decided(briefing.decisions)
-    return Section("recommendations", "What to do", blocks, _commands(briefing), page=True)
+    found, why = _repair_first(sorted(_all(briefing), key=_order))
+    blocks: list[Block] = [_grid(found), *([Text(why)] if why else [])] if found else [_nothing(briefing)]
+    blocks += _decided(briefing.decisions) if briefing.runs or briefing.decisions else []
+    return Section("recommendations", "What to do", blocks, _commands(briefing))
 
 
 def _order(one: _Advice) -> tuple[float, float]:
@@ -73,6 +75,12 @@ def _commands(briefing: Briefing) -> list[str]:
 def _nothing(briefing: Briefing) -> Block:
     if briefing.runs and all(run.result.verdict.kind == "healthy" for run in briefing.runs):
         return Text("Nothing was found that would bring back 3 % of the time. Nothing is recommended on these figures.")
+    for control in briefing.controls:
+        regime = control.result.regime
+        if regime.kind is None:
+            why = regime.because or "too few decisions are on record"
+            return Empty(f"Nothing can be recommended: {safe(why)}.", "more of the log, with demand", control.source.command)
+        return Text("No controllers were found that work against each other. Nothing is recommended on these figures.")
     return Empty(
         "Nothing can be recommended from these inputs.", "traces of all ranks over 20 steps or more", "taut analyze TRACES"
     )
@@ -86,6 +94,7 @@ def _all(briefing: Briefing) -> Iterator[_Advice]:
     for run in briefing.runs:
         yield from (_found(one, run.result) for one in run.result.findings if one.id not in priced)
         yield from _relations(run.result.control.relations if run.result.control else [])
+        yield from _restarts(run.result.attempts) if run.result.attempts else ()
     for control in briefing.controls:
         yield from _controls(control)
     for scenario in briefing.scenarios:
@@ -98,20 +107,28 @@ def _recovered(one: Recovery, bill: BriefedBill, finding: Finding | None) -> _Ad
         cause=safe(_cause(finding)) if finding is not None else safe(cause),
         do=_do(finding, safe(one.remedy)), effect=share(one.saved_share), size=float(one.saved_share.value),
         monthly=one.per_month, currency=bill.result.currency, sure=_sure(finding),
+        policy=finding is not None and finding.policy is not None,
     )  # fmt: skip
 
 
 def _found(finding: Finding, result: AnalysisResult) -> _Advice:
+    effect, size = _effect(finding, result)
+    money = finding.money
+    return _Advice(
+        cause=safe(_cause(finding)), do=_do(finding, GENERIC), effect=effect, size=size,
+        monthly=None if money is None else Estimate(value=DAYS * float(money.per_day)),
+        currency=None if money is None else money.currency, sure=_sure(finding), policy=finding.policy is not None,
+    )  # fmt: skip
+
+
+def _effect(finding: Finding, result: AnalysisResult) -> tuple[str, float]:
+    """What mending a finding brings back, in words and as a share of the time."""
+    if finding.mode == "hang":
+        return "the job runs again", 1.0
     saved = finding.recoverable_share
     if saved is None and result.job.wall_ns and finding.recoverable_wall_ns > 0:
         saved = Estimate(value=finding.recoverable_wall_ns / result.job.wall_ns)
-    money = finding.money
-    return _Advice(
-        cause=safe(_cause(finding)), do=_do(finding, GENERIC),
-        effect="not measured" if saved is None else share(saved), size=0.0 if saved is None else float(saved.value),
-        monthly=None if money is None else Estimate(value=DAYS * float(money.per_day)),
-        currency=None if money is None else money.currency, sure=_sure(finding),
-    )  # fmt: skip
+    return ("not measured", 0.0) if saved is None else (share(saved), float(saved.value))
 
 
 def _cause(finding: Finding) -> str:
@@ -143,15 +160,52 @@ def _do(finding: Finding | None, otherwise: str) -> str:
     if finding.remedy is not None:
         return safe(finding.remedy.do)
     if finding.policy is not None:
-        return f"change how ranks meet: {safe(finding.policy.name)}"
+        return _policy_words(finding.policy.name)
     words = TESTS.get(finding.mode, otherwise)
     return safe(words.replace("{place}", place_of(finding) or "it"))
+
+
+def _policy_words(name: str) -> str:
+    """A policy in plain words, and what it may cost."""
+    kind, _, value = name.partition("=")
+    how = f"let ranks meet every {value} steps only" if kind == "local-steps" and value else "change how ranks meet"
+    return safe(f"{how} (policy {name}); first check that the model still converges")
 
 
 def _sure(finding: Finding | None) -> str:
     if finding is None:
         return UNKNOWN
     return "over 99.9 %" if finding.confidence >= SURE else percent(finding.confidence)
+
+
+LOST = ("discarded", "discarded at most")
+"""Fates of attempts that a checkpoint in time would have kept."""
+WORTH_RESTARTS = 0.03
+"""Share of the held time from which restarts are worth a recommendation."""
+
+
+def _restarts(found: AttemptsResult) -> Iterator[_Advice]:
+    """Work that restarts threw away, and jobs that do not get to run."""
+    lost, held = sum(entry.held_rank_ns for entry in found.entries if entry.fate in LOST), found.held_rank_ns or 0
+    if held and lost / held >= WORTH_RESTARTS:
+        bound = "at most " if any(entry.rank_ns for entry in found.entries if entry.fate == LOST[1]) else ""
+        yield _Advice(
+            cause=f"restarts: work since the last checkpoint is thrown away{_ends(found)}",
+            do="save checkpoints more often, and mend what ends attempts",
+            effect=f"{bound}{percent(lost / held)} of the held time", size=lost / held, monthly=None, currency=None,
+            sure=UNKNOWN,
+        )  # fmt: skip
+    for job in (found.stuck or [])[:3]:
+        yield _Advice(
+            cause=safe(f"{job.job} does not get to run: {job.reason}"), do=safe(job.remedy or GENERIC), effect="it runs",
+            size=0.0, monthly=None, currency=None, sure=UNKNOWN,
+        )  # fmt: skip
+
+
+def _ends(found: AttemptsResult) -> str:
+    """How the attempts ended that lost most."""
+    ends = sorted((found.discarded_by or {}).items(), key=lambda pair: -pair[1])
+    return f"; most of it where an attempt ended as {safe(ends[0][0])}" if ends and ends[0][0] != "not told" else ""
 
 
 def _relations(some: list[RelationResult]) -> Iterator[_Advice]:
@@ -220,19 +274,46 @@ def _gain_words(one: PolicyGain) -> str:
 
 def _grid(found: list[_Advice]) -> Grid:
     columns = [
-        Column("Cause"), Column("What to do"), Column("Expected effect", True), Column("Worth a month", True),
+        Column("Cause"), Column("What to do"), Column("Expected effect", True), Column(_worth_title(found), True),
         Column("How sure", True),
     ]  # fmt: skip
+    only = _currency(found)
     rows: list[list[Cell | str]] = [
         [
             Cell(one.cause, "strong"), one.do, one.effect,
-            "not priced" if one.monthly is None else Cell(worth(one.monthly, one.currency), "strong"), one.sure,
+            "not priced" if one.monthly is None else Cell(worth(one.monthly, None if only else one.currency), "strong"),
+            one.sure,
         ]
         for one in found[:MOST]
     ]  # fmt: skip
     more = f" {len(found) - MOST} more are in the results." if len(found) > MOST else ""
     note = f"Effects are shares of the time, of a job that goes on like this; several together do not simply add up.{more}"
     return Grid("Recommendations, the most money first", columns, rows, note)
+
+
+def _currency(found: list[_Advice]) -> str | None:
+    """The currency, where all have the same."""
+    used = {one.currency for one in found if one.monthly is not None}
+    return used.pop() if len(used) == 1 else None
+
+
+def _worth_title(found: list[_Advice]) -> str:
+    currency = _currency(found)
+    return f"Worth a month, {safe(currency)}" if currency else "Worth a month"
+
+
+def _repair_first(found: list[_Advice]) -> tuple[list[_Advice], str]:
+    """The same, with a repair before all where the first is a policy and money does not tell them apart; and why."""
+    first = found[0] if found else None
+    repair = next((one for one in found if not one.policy and one.monthly is not None), None)
+    if first is None or not first.policy or first.monthly is None or repair is None or repair.monthly is None:
+        return found, ""
+    most = repair.monthly.value if repair.monthly.hi is None else repair.monthly.hi
+    least = first.monthly.value if first.monthly.lo is None else first.monthly.lo
+    if most < least:
+        return found, ""
+    why = "Money does not tell the first and the next policy apart; the repair comes first, because it changes no training."
+    return [repair, *(one for one in found if one is not repair)], why
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from taut.render.brief.document import Block, Cell, Column, Empty, Grid, Section, Text
 from taut.render.brief.written import cash
-from taut.result.brief_types import Briefing, Demand
+from taut.result.brief_types import Briefing
+from taut.result.types import Demand
 
 INTRODUCTION = (
     "These follow from what this job is sensitive to, not from a list of good practice. Money is a year of going on like this."
