@@ -24,9 +24,10 @@ from taut.render.brief.document import (
     Terms,
     Text,
 )  # fmt: skip
+from taut.render.brief.sections.gathered import gathered
 from taut.render.brief.written import percent, plain
 from taut.render.text import UNKNOWN, count, duration, money, three
-from taut.result.brief_types import BriefedScenario, Briefing, ControlStack
+from taut.result.brief_types import BriefedRun, BriefedScenario, Briefing, ControlStack
 from taut.result.types import Advice, ControlResult, LoopLoss, RelationCost, RelationResult, ReviewRelation, ReviewResult
 
 LAYERS = ("scheduler", "orchestrator", "runtime", "model", "policy", "retry", "fallback", "autoscaler")
@@ -81,22 +82,26 @@ class _Tie(Struct, frozen=True):
 
 def control(briefing: Briefing) -> Section:
     """Every control log, every run with controllers, and every scenario with loops."""
-    blocks: list[Block] = []
-    for one in briefing.controls:
-        blocks += _of_result(one.source.name, one.result, one.stack)
-    for run in briefing.runs:
-        if run.result.control is not None and run.result.control.actions:
-            blocks += _of_result(run.result.job.name, run.result.control, run.stack)
-    for scenario in briefing.scenarios:
-        blocks += _of_scenario(scenario)
+    runs = [one for one in briefing.runs if one.result.control is not None and one.result.control.actions]
+    blocks, commands = gathered(
+        [
+            *((_of_result(one.source.name, one.result, one.stack), one.source.command) for one in briefing.controls),
+            *((_of_run(one), one.source.command) for one in runs),
+            *((_of_scenario(one), one.source.command) for one in briefing.scenarios),
+        ]
+    )
     if blocks:
         blocks.append(Terms(MEANINGS))
     else:
         says = "Whether controllers work against each other was not measured: no decision of any is on record."
         blocks.append(Empty(says, NEEDS, "taut control LOG…"))
-    commands = [*(one.source.command for one in briefing.controls), *(one.source.command for one in briefing.scenarios)]
     commands += [f"taut control review {one.source.name}" for one in briefing.scenarios if one.review is not None]
     return Section("control", "Control", blocks, commands)
+
+
+def _of_run(run: BriefedRun) -> Iterator[Block]:
+    if run.result.control is not None:
+        yield from _of_result(run.result.job.name, run.result.control, run.stack)
 
 
 def _of_result(name: str, found: ControlResult, stack: ControlStack | None) -> Iterator[Block]:
