@@ -54,6 +54,14 @@ def test_nodes_are_placed_in_the_order_of_the_step() -> None:
     assert [one.name for one in found] == ["fwd", "all-reduce", "opt"]
 
 
+def test_the_critical_path_goes_back_as_seldom_as_it_can() -> None:
+    # Most ranks begin to wait at the reduction long before the others reach the barrier that comes before it.
+    late = dict.fromkeys((0, 1), "fwd 9 | BAR/x 1 | AR/y 1")
+    found = view({**late, **dict.fromkeys(range(2, 6), "AR/y 1")})
+    order = [one.name for one in sorted(found.nodes, key=lambda one: one.place)]
+    assert order == ["fwd", "barrier", "all-reduce"]
+
+
 def many(name: Callable[[int], str], count: int = 20) -> OperatorView:
     line = " | ".join(f"{name(k)} {count - k}" for k in range(count))
     return view({0: f"{line} | AR 1", 1: f"{line} | AR 1"}, steps=2)

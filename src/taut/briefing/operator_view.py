@@ -7,10 +7,12 @@ time are those of the ledger, so that what hides under other work counts nowhere
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Literal
 
 import numpy as np
+from msgspec.structs import replace
 
 from taut.briefing.cells import cells_of
 from taut.core.array_types import Floats, Ints, Mask
@@ -54,7 +56,35 @@ def condensed(graph: Graph, cells: Table) -> OperatorView:
     if float(classes.weight[rest].sum()) >= OTHERS:
         node_of[rest] = len(nodes)
         nodes.append(classes.node(rest, "1 other class" if len(rest) == 1 else f"{len(rest):,} other classes"))
-    return OperatorView(nodes=nodes, edges=classes.edges(node_of[classes.of], len(nodes)), left_out=len(rest))
+    node = node_of[classes.of]
+    nodes = _in_order(nodes, classes.taken(node, len(nodes), within=True))
+    return OperatorView(nodes=nodes, edges=classes.edges(node, len(nodes)), left_out=len(rest))
+
+
+def _in_order(nodes: list[OperatorNode], within: Ints) -> list[OperatorNode]:
+    """The nodes placed in the order of the step, unless in another order the critical path goes back less.
+
+    ``within`` is in how many steps it goes from node to node without leaving the step: a step has a beginning.
+    """
+    order = sorted(range(len(nodes)), key=lambda k: nodes[k].place)
+    better: list[int] | None = order
+    while better is not None:
+        order = better
+        better = next((one for one in _moved(order) if _back(one, within) < _back(order, within)), None)
+    place = {k: (at + 0.5) / len(order) for at, k in enumerate(order)}
+    return [replace(node, place=place[k]) for k, node in enumerate(nodes)]
+
+
+def _moved(order: list[int]) -> Iterator[list[int]]:
+    """The order with one of its nodes elsewhere."""
+    for k in order:
+        others = [one for one in order if one != k]
+        yield from ([*others[:at], k, *others[at:]] for at in range(len(order)))
+
+
+def _back(order: list[int], within: Ints) -> int:
+    """How often the critical path goes back in an order."""
+    return int(np.tril(within[np.ix_(order, order)], -1).sum())
 
 
 def _families(graph: Graph) -> tuple[list[str], Ints]:
@@ -124,7 +154,7 @@ class _Classes:
 
     @cached_property
     def place(self) -> Floats:
-        """Where in their step its ops begin on average, 0–1; those of the critical path where it has some, which is drawn."""
+        """Where in their step the ops of a class begin, on average, 0–1."""
         graph, length = self.graph, self.observed.window_ns
         end = np.zeros(len(graph.steps), dtype=np.int64)
         for segment in np.unique(graph.segment):
@@ -132,9 +162,7 @@ class _Classes:
             end[here] = np.cumsum(length[here])
         begin = (end - length)[graph.window]
         at = np.clip((graph.ops.start_ns - begin) / np.maximum(length, 1)[graph.window], 0, 1)
-        drawn = np.bincount(self.of[self.path], minlength=self.count)
-        on_path, all_ops = weighed(self.of[self.path], at[self.path], self.count), weighed(self.of, at, self.count)
-        return np.where(drawn > 0, on_path / np.maximum(drawn, 1), all_ops / np.maximum(self.ops, 1))
+        return weighed(self.of, at, self.count) / np.maximum(self.ops, 1)
 
     @cached_property
     def weight(self) -> Floats:
@@ -170,7 +198,7 @@ class _Classes:
         met = np.flatnonzero(self.observed.opener >= 0)
         count = self._pairs(node, graph.pred, np.repeat(np.arange(len(graph)), np.diff(graph.pred_ptr)), nodes)
         count = count + self._pairs(node, self.observed.opener[met], met, nodes)
-        taken, steps = self._taken(node, nodes), len(graph.steps)
+        taken, steps = self.taken(node, nodes), len(graph.steps)
         found = [(a, b) for a, b in zip(*np.nonzero(count + taken), strict=True) if a != b]
         return [
             OperatorEdge(first=int(a), then=int(b), count=int(count[a, b]), critical_share=float(taken[a, b] / steps))
@@ -183,8 +211,11 @@ class _Classes:
         known = (a >= 0) & (b >= 0)
         return np.bincount(a[known] * nodes + b[known], minlength=nodes * nodes).reshape(nodes, nodes)
 
-    def _taken(self, node: Ints, nodes: int) -> Ints:
-        """Steps in which the critical path goes from one node to the next: nodes × nodes. Ops of no node are passed over."""
+    def taken(self, node: Ints, nodes: int, within: bool = False) -> Ints:
+        """Steps in which the critical path goes from one node to the next: nodes × nodes. Ops of no node are passed over.
+
+        ``within`` leaves out where it goes from one step to the next.
+        """
         window, opener = self.graph.window[self.path].astype(np.int64), self.observed.opener[self.path]
         segment = self.graph.segment[window]
         # Each op of the path comes behind the op whose arrival set its end: at a gate that is another rank's. Ops are numbered
@@ -194,7 +225,7 @@ class _Classes:
         passed = node[np.stack([opened[order], self.path[order]], axis=1).ravel()]
         at, of = np.repeat(window[order], 2)[passed >= 0], np.repeat(segment[order], 2)[passed >= 0]
         passed = passed[passed >= 0]
-        same = np.flatnonzero(of[1:] == of[:-1])
+        same = np.flatnonzero((at[1:] == at[:-1]) if within else (of[1:] == of[:-1]))
         pair = passed[same] * nodes + passed[same + 1]
         once = np.unique(at[same + 1] * nodes * nodes + pair) % (nodes * nodes)
         return np.bincount(once, minlength=nodes * nodes).reshape(nodes, nodes)

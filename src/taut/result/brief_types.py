@@ -44,7 +44,7 @@ class OperatorNode(Part, frozen=True, kw_only=True):
     critical_share: float | None
     """Of the wall, what lies on the critical path, 0–1."""
     place: float
-    """Where in their step its ops begin, on average, 0–1; of those on the critical path where there are some."""
+    """Where it stands in the order of a step, as the critical path goes through it, 0–1."""
 
 
 class OperatorEdge(Part, frozen=True, kw_only=True):

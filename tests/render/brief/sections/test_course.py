@@ -32,7 +32,7 @@ def test_shares_by_step_and_cost_so_far() -> None:
     assert isinstance(shares, Areas)
     assert isinstance(cost, Areas)
     assert (list(shares.x), shares.shares) == ([3, 4], True)
-    assert (list(cost.x), cost.y_axis) == ([1.0, 2.0], "EUR so far")
+    assert (list(cost.x), cost.y_axis) == ([0.0, 1.0, 2.0], "EUR so far")
     assert "Waiting for others: 10 % to 50 % of the rank time of a step, most in step 4." in words(made)
     assert "4.00 EUR in all: compute 2.00 EUR (50 %), waiting 2.00 EUR (50 %)." in words(made)
 

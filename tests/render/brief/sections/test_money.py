@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from briefs import blocks, briefed_bill, briefed_run, briefing, table, words
+from briefs import blocks, briefed_bill, briefed_run, briefed_scenario, briefing, table, words
 from results import RESULT
 from taut.render.brief.document import Bars, Picture, Waterfall
 from taut.render.brief.sections.money import money
@@ -104,6 +104,15 @@ def test_without_a_bill_the_ledger_and_how_to_price_it() -> None:
     assert "taut brief RUN" in words(made)
     priced = RESULT["ledger"] | {"currency": "EUR"}
     assert "The same, priced" in words(money(briefing(runs=[briefed_run(ledger=priced)])))
+
+
+def test_a_scenario_tells_what_a_unit_of_work_costs_and_where_paid_time_goes() -> None:
+    forecast = {"ranks": 64, "step_ns": {}, "in_range": True, "cost_per_unit": 1.96, "currency": "USD",
+                "groups": {"compute": 0.4, "interconnect": None, "synchronisation": 0.5, "recovery": 0.1}}  # fmt: skip
+    made = money(briefing(scenarios=[briefed_scenario({"forecasts": [forecast], "workload": "loops"})]))
+    assert "Cost of a thousand requests 1.96 USD" in words(made)
+    (picture,) = blocks(made, Picture)
+    assert picture.alt == "useful work 40 %, waiting, queues and idle accelerators 50 %, failures, retries and restarts 10 %."
 
 
 def test_job_logs_alone_have_the_time_of_attempts() -> None:

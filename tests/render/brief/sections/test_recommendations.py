@@ -9,7 +9,7 @@ from results import FINDING, filled
 from taut.render.brief.document import Text
 from taut.render.brief.sections.recommendations import recommendations
 from taut.result.brief_types import BriefedDecision
-from taut.result.types import AuditOutcome, AuditRecord
+from taut.result.types import AuditOutcome, AuditRecord, BriefCosts
 
 HOUR_NS = 3_600_000_000_000
 POLICY = FINDING | {
@@ -29,16 +29,16 @@ def bill(*recoveries: dict[str, Any]) -> Any:
     return briefed_bill({"currency": "EUR", "recoverable": list(recoveries)})
 
 
-def test_money_decides_the_order_and_a_repair_that_brings_as_much_is_named() -> None:
+def test_a_repair_comes_before_a_policy_that_money_does_not_tell_from_it() -> None:
     run = briefed_run(findings=[FINDING | {"remedy": REMEDY, "confidence": 1.0}, POLICY])
     made = recommendations(briefing(runs=[run], bills=[bill(recovery("f-1", 868, 100), recovery("f-2", 884, 100))]))
     rows = table(made, "Recommendations")
-    assert rows[0][0] == "structural instability: all wait for whoever happens to be late"
-    assert rows[0][1:] == [
+    assert rows[1][0] == "structural instability: all wait for whoever happens to be late"
+    assert rows[1][1:] == [
         "let ranks meet every 4 steps only (policy local-steps=4); first check that the model still converges",
         "7 % (6–8)", "884 (784–984)", "95 %",
     ]  # fmt: skip
-    assert rows[1] == [
+    assert rows[0] == [
         "straggler cascade: rank 2",
         "let no new job start on node2, and test it",
         "7 % (6–8)",
@@ -46,13 +46,14 @@ def test_money_decides_the_order_and_a_repair_that_brings_as_much_is_named() -> 
         "over 99.9 %",
     ]
     assert "Worth a month, EUR" in words(made)
-    assert "Begin with the repair" in words(made)
+    assert "the repair comes first" in words(made)
 
 
-def test_what_differs_in_money_needs_no_such_word() -> None:
+def test_money_decides_the_order() -> None:
     run = briefed_run(findings=[FINDING, POLICY])
-    made = recommendations(briefing(runs=[run], bills=[bill(recovery("f-1", 100, 10), recovery("f-2", 884, 100))]))
-    assert "Begin with the repair" not in words(made)
+    made = recommendations(briefing(runs=[run], bills=[bill(recovery("f-1", 200, 50), recovery("f-2", 884, 100))]))
+    assert [row[3] for row in table(made, "Recommendations")] == ["884 (784–984)", "200 (150–250)"]
+    assert "the repair comes first" not in words(made)
 
 
 def test_without_a_bill_findings_are_ordered_by_what_they_bring_back() -> None:
@@ -90,6 +91,14 @@ def test_control_loops_and_policies_of_scenarios() -> None:
         controls=[briefed_control({"relations": [relation], "regime": {"class": "incoherent"}})],
         scenarios=[briefed_scenario({"gains": [gain]})],
     ))  # fmt: skip
+    shown = {
+        "gains": [gain],
+        "policies": [{"ranks": 1, "policies": [{"name": "overlap", "says": "transfers hide"}], "forecast": {}}],
+    }
+    cost = BriefCosts(per_month=1000.0, useful_per_month=None, currency="USD", basis="")
+    priced = recommendations(briefing(scenarios=[briefed_scenario(shown)], costs=cost))
+    assert table(priced, "Recommendations")[0][1] == "transfers hide (policy overlap)"
+    assert table(priced, "Recommendations")[0][3] == "40.00"
     assert table(made, "Recommendations") == [
         [
             "gpt-175b at 64 ranks",

@@ -17,7 +17,7 @@ def coupling(briefing: Briefing) -> Section | None:
     """Who waited for whom in every run, and what becomes of a delay."""
     blocks: list[Block] = []
     for run in briefing.runs:
-        blocks += [Text(safe(run.source.name), "note")] if len(briefing.runs) > 1 else []
+        blocks += [Text(f"Run {safe(run.source.name)}", "lead")] if len(briefing.runs) > 1 else []
         blocks += _run(run)
     if not briefing.runs:
         blocks.append(Empty("Who waits for whom was not measured.", "traces of all ranks of a run", TRACE))
@@ -68,9 +68,16 @@ def _map(run: BriefedRun) -> list[Block]:
     labels = [safe(label) for label in found.labels]
     short, what = _short(labels)
     heat = Heat(labels, short, "caused it", f"waited{what}", values, "share of all waiting that has a cause")
-    told = _most(found)
+    told = f"{_most(found)}{_waited(run)}"
     sample = f" (the first {count(found.first_steps, 'step')})" if found.first_steps is not None else ""
     return [Text(told), Picture(f"Who waited for whom{sample}", told, heat)]
+
+
+def _waited(run: BriefedRun) -> str:
+    """How much waiting there is at all."""
+    if run.view is None:
+        return ""
+    return f" In all, {percent(sum(node.wait_share for node in run.view.nodes))} of the rank time is waiting."
 
 
 def _short(labels: Sequence[str]) -> tuple[list[str], str]:

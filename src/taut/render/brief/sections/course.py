@@ -26,7 +26,7 @@ def course(briefing: Briefing) -> Section | None:
     """The timeline of every run, of every bill, and the attempts of every job."""
     blocks: list[Block] = []
     for run in briefing.runs:
-        blocks += [Text(safe(run.source.name), "note")] if len(briefing.runs) > 1 else []
+        blocks += [Text(f"Run {safe(run.source.name)}", "lead")] if len(briefing.runs) > 1 else []
         blocks += _run(run, bool(briefing.bills))
     for bill in briefing.bills:
         blocks += _bill(bill)
@@ -82,10 +82,10 @@ def _cost(found: Course, billed: bool) -> list[Block]:
         return []  # the bill below tells it
     if found.money is None:
         return [Empty("What it had cost by when is not known: no price was given.", "the price of an accelerator hour", PRICE)]
-    series = [(kind, COLOURS.get(kind, "other"), values) for kind, values in found.money.items()]
+    series = [(kind, COLOURS.get(kind, "other"), [0.0, *values]) for kind, values in found.money.items()]
     alt = _sum_words({kind: values[-1] for kind, values in found.money.items()}, found.currency)
     axis = f"{safe(found.currency or '')} so far"
-    chart = Areas(found.end_s, series, x_axis="seconds since the first step began", y_axis=axis)
+    chart = Areas([0.0, *found.end_s], series, x_axis="seconds since the first step began", y_axis=axis)
     return [Picture("Cost as it accumulates", alt, chart)]
 
 

@@ -23,6 +23,7 @@ from taut.render.brief.document import (
     Waterfall,
     WaterfallStep,
 )
+from taut.render.brief.modelled_cost import modelled_cost
 from taut.render.brief.written import cash, percent, plain, share, worth
 from taut.render.text import UNKNOWN, duration, safe, three
 from taut.render.text import money as amount
@@ -65,6 +66,7 @@ MEANT = {
 JOULES_PER_KWH = 3.6e6
 RECOVERIES, LINES = 6, 8
 """Rows at most."""
+UNBILLED = "No bill was given: what is paid for and not traced is not in this."
 PRICE = "taut brief RUN --prices prices.toml --focus bill.csv -o brief.html"
 
 
@@ -72,20 +74,17 @@ def money(briefing: Briefing) -> Section | None:
     """Every bill; without one, where the rank time of runs went, and how to price it."""
     blocks: list[Block] = []
     for bill in briefing.bills:
-        blocks += [Text(safe(bill.source.name), "note")] if len(briefing.bills) > 1 else []
+        blocks += [Text(f"Bill {safe(bill.source.name)}", "lead")] if len(briefing.bills) > 1 else []
         blocks += _bill(bill)
+    for run in briefing.runs if not briefing.bills else []:
+        blocks += [Text(f"Run {safe(run.source.name)}", "lead")] if len(briefing.runs) > 1 else []
+        blocks += _unbilled(run)
+    for scenario in briefing.scenarios:
+        blocks += modelled_cost(scenario)
     if not briefing.bills:
-        for run in briefing.runs:
-            blocks += [Text(safe(run.source.name), "note")] if len(briefing.runs) > 1 else []
-            blocks += _unbilled(run)
-        blocks.append(
-            Empty(
-                "No bill was given: what is paid for and not traced is not in this.",
-                "prices, and the invoice as FOCUS rows",
-                PRICE,
-            )
-        )
-    commands = [one.command for one in briefing.inputs if one.kind == ("bill" if briefing.bills else "run")]
+        blocks.append(Empty(UNBILLED, "prices, and the invoice as FOCUS rows", PRICE))
+    shown = ("bill", "scenario") if briefing.bills else ("run", "scenario")
+    commands = [one.command for one in briefing.inputs if one.kind in shown]
     return Section("money", "Where the money goes", blocks, commands, page=True)
 
 

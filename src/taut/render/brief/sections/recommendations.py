@@ -6,11 +6,22 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from taut.render.brief.document import Block, Cell, Column, Empty, Grid, Mark, Section, Text
+from taut.render.brief.decided import DECIDE, decided
+from taut.render.brief.document import Block, Cell, Column, Empty, Grid, Section, Text
 from taut.render.brief.written import percent, share, worth
 from taut.render.text import UNKNOWN, safe
-from taut.result.brief_types import BriefedBill, BriefedControl, BriefedDecision, BriefedScenario, Briefing
-from taut.result.types import AnalysisResult, AttemptsResult, Estimate, Finding, PolicyGain, Recovery, RelationResult
+from taut.result.brief_types import BriefedBill, BriefedControl, BriefedScenario, Briefing
+from taut.result.types import (
+    AnalysisResult,
+    AttemptsResult,
+    BriefCosts,
+    Estimate,
+    Finding,
+    PolicyGain,
+    ProjectResult,
+    Recovery,
+    RelationResult,
+)
 
 MOST = 12
 """Rows at most."""
@@ -55,9 +66,9 @@ class _Advice(Struct, frozen=True):
 
 def recommendations(briefing: Briefing) -> Section | None:
     """Everything worth doing, the most money first, then the largest effect; and decisions already taken."""
-    found = sorted(_all(briefing), key=_order)
-    blocks: list[Block] = [_grid(found), *_close(found)] if found else [_nothing(briefing)]
-    blocks += _decided(briefing.decisions) if briefing.runs or briefing.decisions else []
+    found, why = _repair_first(sorted(_all(briefing), key=_order))
+    blocks: list[Block] = [_grid(found), *([Text(why)] if why else [])] if found else [_nothing(briefing)]
+    blocks += decided(briefing.decisions) if briefing.runs or briefing.decisions else []
     return Section("recommendations", "What to do", blocks, _commands(briefing))
 
 
@@ -66,9 +77,7 @@ def _order(one: _Advice) -> tuple[float, float]:
 
 
 def _commands(briefing: Briefing) -> list[str]:
-    decide = (
-        ['taut audit decide RUN --finding ID --do "…" --by NAME'] if any(run.result.findings for run in briefing.runs) else []
-    )
+    decide = [DECIDE] if any(run.result.findings for run in briefing.runs) else []
     return [*(one.command for one in briefing.inputs if one.kind != "comparison"), *decide]
 
 
@@ -97,8 +106,9 @@ def _all(briefing: Briefing) -> Iterator[_Advice]:
         yield from _restarts(run.result.attempts) if run.result.attempts else ()
     for control in briefing.controls:
         yield from _controls(control)
-    for scenario in briefing.scenarios:
-        yield from _scenario(scenario)
+    for k, scenario in enumerate(briefing.scenarios):
+        # A month of a briefing is a scenario's only where nothing was billed: then it is that of the first.
+        yield from _scenario(scenario, briefing.costs if k == 0 and not briefing.bills else None)
 
 
 def _recovered(one: Recovery, bill: BriefedBill, finding: Finding | None) -> _Advice:
@@ -238,15 +248,18 @@ def _controls(control: BriefedControl) -> Iterator[_Advice]:
     yield from _relations(control.result.relations)
 
 
-def _scenario(scenario: BriefedScenario) -> Iterator[_Advice]:
+def _scenario(scenario: BriefedScenario, cost: BriefCosts | None) -> Iterator[_Advice]:
     """Policies that help most, and separations of loops."""
     result = scenario.result
     gains = result.gains if isinstance(result.gains, list) else []
     tried = [one for one in gains if one.refused is None and _gain(one) >= WORTH_GAIN]
     for one in sorted(tried, key=_gain, reverse=True)[:3]:
+        cheaper = -(one.cost_per_unit_change or 0.0)
         yield _Advice(
-            cause=safe(f"{scenario.source.name} at {one.ranks:,} ranks"), do=safe(f"policy {one.name}"),
-            effect=_gain_words(one), size=_gain(one), monthly=None, currency=None, sure="modelled",
+            cause=safe(f"{scenario.source.name} at {one.ranks:,} ranks{_largest(result)}"), do=_gain_do(one, result),
+            effect=_gain_words(one), size=_gain(one), sure="modelled",
+            monthly=None if cost is None or cheaper <= 0 else Estimate(value=cheaper * cost.per_month),
+            currency=None if cost is None else cost.currency, policy=True,
         )  # fmt: skip
     for advice in result.advice if isinstance(result.advice, list) else []:
         if advice.separation is not None:
@@ -255,6 +268,21 @@ def _scenario(scenario: BriefedScenario) -> Iterator[_Advice]:
                 do=safe(advice.says or advice.separation), effect=f"removes it in {advice.runs:,} simulated runs", size=0.0,
                 monthly=None, currency=None, sure=f"modelled; {advice.shows} of {advice.runs} runs show it",
             )  # fmt: skip
+
+
+def _largest(result: ProjectResult) -> str:
+    """The largest loss of a scenario."""
+    found = next((one.dominant for one in result.forecasts if one.ranks == result.ranks), None)
+    return f"; largest loss: {found}" if found and found != "compute" else ""
+
+
+def _gain_do(one: PolicyGain, result: ProjectResult) -> str:
+    """A policy in words; of several together their names."""
+    if one.together:
+        return safe(f"together: {one.name.replace(',', ', ')}")
+    kind = one.name.partition("=")[0]
+    says = next((policy.says for some in result.policies for policy in some.policies if policy.name == kind), "")
+    return safe(f"{says} (policy {one.name})" if says else f"policy {one.name}")
 
 
 def _gain(one: PolicyGain) -> float:
@@ -302,73 +330,15 @@ def _worth_title(found: list[_Advice]) -> str:
     return f"Worth a month, {safe(currency)}" if currency else "Worth a month"
 
 
-def _close(found: list[_Advice]) -> list[Block]:
-    """Where a policy comes first by a little, and a repair would bring as much."""
-    first = found[0]
+def _repair_first(found: list[_Advice]) -> tuple[list[_Advice], str]:
+    """The same, with a repair before all where the first is a policy and money does not tell them apart; and why."""
+    first = found[0] if found else None
     repair = next((one for one in found if not one.policy and one.monthly is not None), None)
-    if not first.policy or first.monthly is None or repair is None or repair.monthly is None:
-        return []
+    if first is None or not first.policy or first.monthly is None or repair is None or repair.monthly is None:
+        return found, ""
     most = repair.monthly.value if repair.monthly.hi is None else repair.monthly.hi
     least = first.monthly.value if first.monthly.lo is None else first.monthly.lo
     if most < least:
-        return []
-    return [
-        Text(
-            f'The first row and "{repair.cause}" cannot be told apart by money. Begin with the repair: it changes no training.'
-        )
-    ]
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# decisions
-
-
-def _decided(decisions: list[BriefedDecision]) -> list[Block]:
-    if not decisions:
-        needs = "taut audit decide after a decision, taut audit outcome after the repair"
-        return [
-            Empty(
-                "No decision on these runs is in the audit log.", needs, 'taut audit decide RUN --finding ID --do "…" --by NAME'
-            )
-        ]
-    columns = [
-        Column("Decided"),
-        Column("By"),
-        Column("What"),
-        Column("Expected", True),
-        Column("Measured", True),
-        Column("Outcome"),
-    ]
-    return [Grid("Decisions already taken, and what became of them", columns, [_decision(one) for one in decisions])]
-
-
-OUTCOMES: dict[str, tuple[str, Mark]] = {
-    "kept": ("kept: at least what was expected", "good"),
-    "missed": ("missed: less than was expected", "bad"),
-    "unclear": ("unclear: the interval holds both", "plain"),
-}
-
-
-def _decision(one: BriefedDecision) -> list[Cell | str]:
-    record, outcome = one.record, one.outcome
-    day = (record.at or UNKNOWN)[:10]
-    expected = outcome.expected_saving if outcome is not None else _expected(one)
-    words, mark = OUTCOMES[outcome.says] if outcome is not None else ("not measured yet", "plain")
-    measured = share(outcome.measured_saving) if outcome is not None else UNKNOWN
-    return [day, _text(one, "by"), _text(one, "do"), share(expected), measured, Cell(words, mark)]
-
-
-def _text(one: BriefedDecision, key: str) -> str:
-    value = one.record.details.get(key)
-    return safe(value) if isinstance(value, str) else "taken out"
-
-
-def _expected(one: BriefedDecision) -> Estimate | None:
-    told = one.record.details.get("expected")
-    if not isinstance(told, dict):
-        return None
-    value, low, high = (told.get(key) for key in ("value", "lo", "hi"))
-    if not isinstance(value, (int, float)):
-        return None
-    ends = [end if isinstance(end, (int, float)) else None for end in (low, high)]
-    return Estimate(value=value, lo=ends[0], hi=ends[1])
+        return found, ""
+    why = "Money does not tell the first and the next policy apart; the repair comes first, because it changes no training."
+    return [repair, *(one for one in found if one is not repair)], why

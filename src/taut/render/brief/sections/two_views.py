@@ -43,8 +43,7 @@ def two_views(briefing: Briefing) -> Section | None:
     """Component view beside operator view, of every run."""
     blocks: list[Block] = []
     for run in briefing.runs:
-        blocks += [Text(safe(run.source.name), "note")] if len(briefing.runs) > 1 else []
-        blocks += _run(run)
+        blocks += _run(run, f"Run {safe(run.source.name)}. " if len(briefing.runs) > 1 else "")
     if not briefing.runs:
         blocks.append(
             Empty("No run was given: neither parts nor ops were measured.", "traces of the job", "taut analyze TRACES")
@@ -53,10 +52,10 @@ def two_views(briefing: Briefing) -> Section | None:
     return Section("two-views", "The same job, two answers", blocks, commands, page=True)
 
 
-def _run(run: BriefedRun) -> list[Block]:
+def _run(run: BriefedRun, named: str) -> list[Block]:
     result = run.result
     sides = Sides("As parts: the component view", _components(result), "As work that waits: the operator view", _operators(run))
-    return [Text(_both(result), "lead"), *_nominal(result), sides, *([_classes(run.view)] if run.view else [])]
+    return [Text(f"{named}{_both(result)}", "lead"), *_nominal(result), sides, *([_classes(run.view)] if run.view else [])]
 
 
 def _both(result: AnalysisResult) -> str:
