@@ -23,6 +23,7 @@ from taut.render.brief.document import (
     Text,
 )  # fmt: skip
 from taut.render.brief.sections.gathered import gathered
+from taut.render.brief.sections.published import published
 from taut.render.brief.written import percent, plain, share, times
 from taut.render.text import UNKNOWN, count, three
 from taut.render.workload_words import Words, words_of
@@ -70,6 +71,9 @@ def _of_scenario(scenario: BriefedScenario) -> Iterator[Block]:
         yield from _sweep(found, found.sweep)
         return
     yield from projected(scenario.grown or found, found.ranks, found.threshold)
+    beside = published(scenario)
+    if beside is not None:
+        yield beside
 
 
 def projected(grown: ProjectResult, own: int, limit: Threshold | None) -> Iterator[Block]:
