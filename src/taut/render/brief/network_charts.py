@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from taut.render.brief.canvas import COLOURS, GRID, INK, MUTED, PAPER, Row, Sheet, shortened
 from taut.render.brief.document import Network, Node
-from taut.render.brief.network_layout import Box, Point, heading, named, placed, routes
+from taut.render.brief.network_layout import INSET, LINE, Box, Point, details, heading, named, placed, routes
 
 CORNERS = {"work": 3, "layer": 0, "controller": 14}
 POINTED = 13.0
@@ -99,17 +99,22 @@ def _words(sheet: Sheet, chart: Network, boxes: Sequence[Box]) -> None:
     both = list(zip(chart.nodes, boxes, strict=True))
     sheet.texts([_label(node, box) for node, box in both if not node.strong], "center")
     sheet.texts([_label(node, box) for node, box in both if node.strong], "center", "bold")
-    details: list[Row] = [
-        _word(box, 5 if node.size > 0 else 9, shortened(node.detail, box.width - 28, SMALL), MUTED)
-        for node, box in both
-        if node.detail
-    ]
-    sheet.texts(details, "center", size=SMALL)
+    below = [row for node, box in both for row in _details(node, box)]
+    sheet.texts(below, "center", size=SMALL)
+
+
+def _high(node: Node, box: Box) -> float:
+    """Where the first line of a box is: all of them stand in the middle, above the strip."""
+    return -LINE / 2 * len(details(node, box.width)) - (4 if node.size > 0 else 0)
 
 
 def _label(node: Node, box: Box) -> Row:
-    up = (11 if node.detail else 4) - (0 if node.size > 0 else 3)
-    return _word(box, -up, shortened(node.label, box.width - 28), INK)
+    return _word(box, _high(node, box), shortened(node.label, box.width - INSET), INK)
+
+
+def _details(node: Node, box: Box) -> list[Row]:
+    lines = details(node, box.width)
+    return [_word(box, _high(node, box) + LINE * (i + 1), line, MUTED) for i, line in enumerate(lines)]
 
 
 def _word(box: Box, below: float, text: str, fill: str) -> Row:

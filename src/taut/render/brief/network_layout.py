@@ -8,11 +8,11 @@ from math import atan2, degrees
 
 from msgspec import Struct
 
-from taut.render.brief.canvas import wide
+from taut.render.brief.canvas import shortened, wide
 from taut.render.brief.document import Edge, Network, Node
 
 GAP_X, GAP_Y, NARROWEST = 34, 46, 88
-TIGHT, NAMED = 28, 72
+TIGHT, NAMED = 18, 58
 """Room between rows where there are more than ``FEW_ROWS`` of them, and where arrows between them have names."""
 FEW_ROWS = 4
 SAME_ROW = 0.06
@@ -25,6 +25,10 @@ BENDS = 24
 """Pieces of which a curve is made."""
 HEAD = 5.0
 """Length of an arrow's head that lies before its end."""
+LINE = 13.5
+"""From line to line in a box."""
+INSET = 28
+"""Of the width of a box, what words leave free."""
 Point = tuple[float, float]
 
 
@@ -72,7 +76,8 @@ def placed(chart: Network, width: float) -> list[Box]:
     for row, members in enumerate(rows):
         most = (room - gap * (len(members) - 1)) / len(members)
         widths = [_width(chart.nodes[i], most) for i in members]
-        height = 52.0 if any(chart.nodes[i].detail for i in members) else 36.0
+        lines = max(len(details(chart.nodes[i], width)) for i, width in zip(members, widths, strict=True))
+        height = 34.0 + LINE * lines
         middles = _spread([chart.nodes[i].x for i in members], widths, room, gap)
         for place, (i, x) in enumerate(zip(members, middles, strict=True)):
             found[i] = Box(x + left, y + height / 2, widths[place], height, row, place)
@@ -103,6 +108,18 @@ def _width(node: Node, most: float) -> float:
     if node.shape == "layer":
         return most
     return min(max(wide(node.label), wide(node.detail, 11), NARROWEST - 36) + 36, most)
+
+
+def details(node: Node, width: float) -> list[str]:
+    """What a box says below its name, in at most two lines, broken at commas."""
+    lines: list[str] = []
+    for part in node.detail.split(", ") if node.detail else []:
+        joined = f"{lines[-1]}, {part}" if lines else part
+        if lines and (wide(joined, 11) <= width - INSET or len(lines) == 2):
+            lines[-1] = joined
+        else:
+            lines.append(part)
+    return [shortened(line, width - INSET, 11) for line in lines]
 
 
 def _spread(wanted: Sequence[float], widths: Sequence[float], room: float, gap: float) -> list[float]:
@@ -189,7 +206,7 @@ def _around(first: Box, then: Box, boxes: Sequence[Box], lane: int, side: int) -
     way = 1 if then.row > first.row else -1
     begin, end = _exit(first, boxes, lane, side, way), _exit(then, boxes, lane, side, -way)
     straight = [(far, begin[-1][1] + (end[-1][1] - begin[-1][1]) * part / 8) for part in range(9)]
-    return _rounded([*begin, *straight, *_shorter(end)[::-1]])
+    return _rounded([*begin, *straight, *_shorter(end, side)[::-1]])
 
 
 def _exit(box: Box, boxes: Sequence[Box], lane: int, side: int, way: int) -> list[Point]:
@@ -200,12 +217,12 @@ def _exit(box: Box, boxes: Sequence[Box], lane: int, side: int, way: int) -> lis
     return [((box.right if side > 0 else box.left), box.y + 6 * (lane % 3 - 1))]
 
 
-def _shorter(points: list[Point]) -> list[Point]:
-    """The same, its first point drawn back by the head of an arrow; one alone goes out sideways and is short enough."""
+def _shorter(points: list[Point], side: int) -> list[Point]:
+    """The same, its first point drawn back by the head of an arrow: up or down, or sideways where it stands alone."""
     (x, y), *rest = points
     if rest:
         return [(x, y + (HEAD if rest[0][1] > y else -HEAD)), *rest]
-    return points
+    return [(x + side * HEAD, y)]
 
 
 def _rounded(points: list[Point]) -> list[Point]:
@@ -228,6 +245,7 @@ def _corner(before: Point, corner: Point, after: Point) -> list[Point]:
 def named(chart: Network, boxes: Sequence[Box], ways: Sequence[Sequence[Point]]) -> list[Point]:
     """Where the name of each arrow stands: near its middle, over no box and no other name where there is room."""
     taken = [(box.left, box.top, box.right, box.bottom) for box in boxes]
+    taken += [(way[0][0], way[0][1] - 2, way[1][0], way[1][1] + 2) for way in ways if len(way) == 2]
     found = []
     for edge, points in zip(chart.edges, ways, strict=True):
         places = _places(points)

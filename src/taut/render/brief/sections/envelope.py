@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
 from taut.render.brief.document import Bar, Bars, Block, Cell, Colour, Column, Empty, Grid, Heat, Picture, Section, Terms, Text
+from taut.render.brief.sections.gathered import gathered
 from taut.render.brief.written import percent, plain, share
 from taut.render.text import UNKNOWN, count
 from taut.render.workload_words import words_of
@@ -48,16 +49,16 @@ NEEDS = "an analysis with its envelope, or a training scenario"
 
 def envelope(briefing: Briefing) -> Section:
     """The map around every job, and what loses what."""
-    blocks: list[Block] = []
-    for run in briefing.runs:
-        blocks += _of_run(run)
-    for scenario in briefing.scenarios:
-        blocks += _of_scenario(scenario)
+    blocks, commands = gathered(
+        [
+            *((_of_run(one), one.source.command) for one in briefing.runs),
+            *((_of_scenario(one), one.source.command) for one in briefing.scenarios),
+        ]
+    )
     if any(isinstance(one, Picture) and isinstance(one.chart, Heat) for one in blocks):
         blocks.append(Terms([*MEANINGS, *([WAITING] if briefing.scenarios else [])]))
     if not blocks:
         blocks.append(Empty("What would dominate around this job was not measured.", NEEDS, "taut analyze TRACES --envelope"))
-    commands = [*(one.source.command for one in briefing.runs), *(one.source.command for one in briefing.scenarios)]
     return Section("envelope", "Failure envelope", blocks, commands)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TypeAlias
 
 from taut.render.brief.document import (
@@ -21,6 +22,8 @@ from taut.render.brief.document import (
     Terms,
     Text,
 )  # fmt: skip
+from taut.render.brief.sections.gathered import gathered
+from taut.render.brief.sections.published import published
 from taut.render.brief.written import percent, plain, share, times
 from taut.render.text import UNKNOWN, count, three
 from taut.render.workload_words import Words, words_of
@@ -28,7 +31,6 @@ from taut.result.brief_types import BriefedRun, BriefedScenario, Briefing
 from taut.result.types import Estimate, Finding, Forecast, ProjectResult, Swept, Threshold
 
 _Of: TypeAlias = Callable[[Forecast], Estimate | None]
-_Value: TypeAlias = Callable[[Forecast], float | None]
 _Written: TypeAlias = Callable[[float], str]
 MANY = "accelerator"
 """A rank of a scenario is an accelerator."""
@@ -49,16 +51,17 @@ SWEPT = ("effective_capacity", "control_overhead_fraction", "cross_layer_coheren
 
 def growth(briefing: Briefing) -> Section:
     """Growth of every scenario and of every run that tells it."""
-    blocks: list[Block] = []
-    for scenario in briefing.scenarios:
-        blocks += _of_scenario(scenario)
-    for run in briefing.runs:
-        blocks += _of_run(run)
+    blocks, commands = gathered(
+        [
+            *((_of_scenario(one), one.source.command) for one in briefing.scenarios),
+            *((_of_run(one), one.source.command) for one in briefing.runs),
+        ]
+    )
     if not blocks:
         blocks.append(Empty("How the loss grows with the number of accelerators was not measured.", NEEDS, COMMAND))
     if any(one.grown or one.result.threshold for one in briefing.scenarios):
         blocks.append(Terms(MEANINGS))
-    commands = [*(one.source.command for one in briefing.scenarios), *(one.source.command for one in briefing.runs)]
+    commands += [_widened(one) for one in briefing.runs if one.grown is not None]
     return Section("growth", "What more accelerators bring", blocks, commands)
 
 
@@ -68,6 +71,9 @@ def _of_scenario(scenario: BriefedScenario) -> Iterator[Block]:
         yield from _sweep(found, found.sweep)
         return
     yield from projected(scenario.grown or found, found.ranks, found.threshold)
+    beside = published(scenario)
+    if beside is not None:
+        yield beside
 
 
 def projected(grown: ProjectResult, own: int, limit: Threshold | None) -> Iterator[Block]:
@@ -84,6 +90,9 @@ def projected(grown: ProjectResult, own: int, limit: Threshold | None) -> Iterat
     turns = _turns(grown)
     if turns:
         yield Bullets(turns)
+    if grown.workload == "measured" and isinstance(grown.assumed, list):
+        yield Text("What the projection of the run rests on:", "note")
+        yield Bullets(grown.assumed)
 
 
 def _says(limit: Threshold | None, own: int) -> str:
@@ -114,7 +123,7 @@ def _ends(limit: Threshold) -> str:
 
 def _pictures(name: str, rows: Sequence[Forecast], own: int, limit: Threshold | None, words: Words) -> Iterator[Block]:
     rules = [rule for rule in _rules(limit) if rows[0].ranks <= rule.at <= rows[-1].ranks]
-    kept = Line("effective share", *_points(rows, words.kept_of))
+    kept = _line("effective share", rows, partial(_kept, words))
     if len(kept.x) > 1:
         chart = Lines([kept], AXIS, "effective share", log_x=True, shares=True, rules=rules, points=_own(kept, own))
         yield Picture(f"{name}: effective share against accelerators", _alt(kept, "the effective share", percent), chart)
@@ -123,6 +132,10 @@ def _pictures(name: str, rows: Sequence[Forecast], own: int, limit: Threshold | 
         lines = [rate, *_best(rate, words)]
         chart = Lines(lines, AXIS, words.rate, log_x=True, rules=rules, points=_own(rate, own))
         yield Picture(f"{name}: {words.rate} against accelerators", _alt(rate, words.rate, _short), chart)
+    step = _line("mean step, ms", rows, _step_ms)
+    if not rate.x and len(step.x) > 1:
+        chart = Lines([step], AXIS, "mean step, ms", log_x=True, rules=rules, points=_own(step, own))
+        yield Picture(f"{name}: mean step against accelerators", _alt(step, "the mean step in ms", three), chart)
     cost = _line(words.cost(rows), _affordable(rows), _cost)
     if len(cost.x) > 1:
         inside = [rule for rule in rules if cost.x[0] <= rule.at <= cost.x[-1]]
@@ -152,6 +165,20 @@ def _line(name: str, rows: Sequence[Forecast], of: _Of) -> Line:
     low, high = [one for one, _ in ends if one is not None], [one for _, one in ends if one is not None]
     banded = known and len(low) == len(high) == len(known)
     return Line(name, x, y, low if banded else (), high if banded else ())
+
+
+def _kept(words: Words, row: Forecast) -> Estimate | None:
+    """The effective share; of loops what accelerators are paid for."""
+    found = row.effective_throughput_ratio if words.kept == "kept" else words.kept_of(row)
+    return Estimate(value=found) if isinstance(found, float) else found
+
+
+def _step_ms(row: Forecast) -> Estimate | None:
+    found = row.mean_step_ns
+    if found is None:
+        return None
+    lo, hi = (None if end is None else end / 1e6 for end in (found.lo, found.hi))
+    return Estimate(value=found.value / 1e6, lo=lo, hi=hi)
 
 
 def _delivered(row: Forecast) -> Estimate | None:
@@ -196,31 +223,28 @@ def _short(value: float) -> str:
 
 def _table(name: str, rows: Sequence[Forecast], own: int, words: Words) -> Grid:
     priced = any(row.cost_per_unit is not None for row in rows)
+    told = any(_delivered(row) is not None for row in rows)
     columns = [
-        Column("Accelerators", True), Column(words.rate, True), Column("Effective share", True),
+        Column("Accelerators", True), Column(words.rate if told else "Mean step, ms", True), Column("Effective share", True),
         *([Column(words.cost(rows), True)] if priced else []), Column("Bound by"), Column("Regime"), Column("Known there"),
     ]  # fmt: skip
-    cells = [_row(row, row.ranks == own, words, priced) for row in rows]
-    note = "" if priced else " No price is given, so that costs are not known: --gpu-hour."
-    return Grid(f"{name} at other scales", columns, cells, f"In parentheses: intervals that hold in 80 of 100 cases.{note}")
+    cells = [_row(row, row.ranks == own, words, _delivered if told else _step_ms, priced) for row in rows]
+    note = "" if priced or not told else " No price is given, so that costs are not known: --gpu-hour."
+    return Grid(f"{name} at other scales", columns, cells, f"In parentheses: intervals.{note}")
 
 
-def _row(row: Forecast, own: bool, words: Words, priced: bool) -> list[Cell | str]:
+def _row(row: Forecast, own: bool, words: Words, first: _Of, priced: bool) -> list[Cell | str]:
     regime = (row.regime.kind if row.regime else None) or UNKNOWN
     mark: Mark = "good" if regime == "stable" else "bad" if regime == "unstable" else "plain"
     return [
         Cell(f"{row.ranks:,}{' (this job)' if own else ''}", "strong" if own else "plain"),
-        _with_ends(_delivered(row), _short),
-        share(_estimate(row.effective_throughput_ratio)) if words.kept == "kept" else percent(words.kept_of(row)),
+        _with_ends(first(row), _short),
+        share(_kept(words, row)),
         *([_with_ends(_cost(row), three)] if priced else []),
         row.bound if isinstance(row.bound, str) else row.dominant or UNKNOWN,
         Cell(regime, mark),
         "yes" if row.in_range else "extrapolated",
     ]
-
-
-def _estimate(value: Estimate | float | None) -> Estimate | None:
-    return Estimate(value=value) if isinstance(value, float) else value if isinstance(value, Estimate) else None
 
 
 def _with_ends(found: Estimate | None, written: _Written) -> str:
@@ -290,11 +314,6 @@ def _swept(sweep: Sequence[Swept], name: str) -> Line:
     return Line(_words(name), [x for x, _ in known], [y for _, y in known])
 
 
-def _points(rows: Sequence[Forecast], of: _Value) -> tuple[list[float], list[float]]:
-    known = [(float(row.ranks), value) for row in rows if (value := of(row)) is not None]
-    return [x for x, _ in known], [y for _, y in known]
-
-
 def _words(name: str) -> str:
     return name.replace("_", " ")
 
@@ -316,11 +335,13 @@ def _of_run(run: BriefedRun) -> Iterator[Block]:
         yield from projected(run.grown, found.job.ranks, run.grown.threshold)
     elif found.whatif is not None and not any(finding.growth for finding in found.findings):
         says = f"{name}: how its loss grows with ranks is not part of this run."
-        yield Empty(
-            says,
-            "the run projected to other scales",
-            f"taut project --from {run.source.name} --ranks {found.job.ranks * 2},{found.job.ranks * 4}",
-        )
+        yield Empty(says, "the run projected to other scales", _widened(run))
+
+
+def _widened(run: BriefedRun) -> str:
+    """The command that projects a run to more ranks."""
+    own = run.result.job.ranks
+    return f"taut project --from {run.source.name} --ranks {own},{2 * own},{4 * own}"
 
 
 def _reserve(reserve: Estimate) -> str:
@@ -348,5 +369,3 @@ def _grown(name: str, own: int, finding: Finding) -> Iterator[Block]:
     yield Picture(
         f"{name}: what waiting for whoever is late would cost", _alt(line, "the share of the wall lost", percent), chart
     )
-    columns = [Column("ranks", True), Column("Share of the wall lost (90 % interval)", True)]
-    yield Grid(f"{name} with more ranks", columns, [[f"{one.ranks:,}", share(one.loss_share)] for one in rows])
