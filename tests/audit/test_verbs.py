@@ -234,10 +234,51 @@ def test_an_expectation_that_is_none_is_refused(run: Path, text: str) -> None:
     assert (done.exit_code, "28 % ± 5" in done.stderr) == (2, True)
 
 
+def analysed_as(folder: str, slow_ms: float) -> str:
+    """A run of the same job, slower by so much."""
+    Path(f"{folder}.csv").write_text(ops(slow_ms))
+    assert taut_("analyze", f"{folder}.csv", "-q", "-o", folder).exit_code == 0
+    return folder
+
+
 def test_a_job_that_is_as_slow_as_before_missed_what_was_expected(run: Path) -> None:
     decision = decided(run, "--expect", "60 % ± 15")
-    assert taut_("analyze", "ops.csv", "-q", "-o", "later", "--pays", "0.4").exit_code == 0
-    assert answer("audit", "outcome", decision, "later")["says"] == "missed"
+    assert answer("audit", "outcome", decision, analysed_as("later", 30.5))["says"] == "missed"
+
+
+def test_several_runs_tell_how_much_runs_differ(run: Path) -> None:
+    decision = decided(run)
+    one = answer("audit", "outcome", decision, analysed_as("first", 0.5))
+    several = ["first", analysed_as("second", 0.6), analysed_as("third", 0.4)]
+    told = answer("audit", "outcome", decision, *several, "--before", analysed_as("earlier", 29.5))
+    assert (one["run_spread_from"], one["run_spread"]) == ("assumed", pytest.approx(0.02))
+    assert (told["run_spread_from"], told["runs_before"], told["runs_after"]) == ("runs", 2, 3)
+    assert told["run_spread"] < 0.02
+    assert (
+        told["measured_saving"]["hi"] - told["measured_saving"]["lo"]
+        < one["measured_saving"]["hi"] - one["measured_saving"]["lo"]
+    )
+    assert "2 runs before, 3 after" in taut_("audit", "outcome", decision, *several, "--before", "earlier").stdout
+    rests = [link["record"]["index"] for link in answer("audit", "why", told["record"])["chain"]]
+    assert len(rests) == 7  # the outcome, its decision, and five runs
+
+
+def test_a_run_counts_once(run: Path) -> None:
+    decision, later = decided(run), analysed_as("later", 0.5)
+    for words in ([later, later], [run], [later, "--before", run]):
+        done = taut_("audit", "outcome", decision, *words)
+        assert (done.exit_code, "is the same run as" in done.stderr) == (2, True)
+
+
+def test_a_run_that_was_moved_or_replaced_is_asked_for(run: Path) -> None:
+    decision, later = decided(run), analysed_as("later", 0.5)
+    shutil.move(run, "moved")
+    done = taut_("audit", "outcome", decision, later)
+    assert (done.exit_code, f"its run was {run}, and is not there any more" in done.stderr) == (2, True)
+    shutil.copytree(later, run)
+    done = taut_("audit", "outcome", decision, later)
+    assert (done.exit_code, "is another run now; give the run with --before RUN" in done.stderr) == (2, True)
+    assert answer("audit", "outcome", decision, later, "--before", "moved")["says"] == "kept"
 
 
 def test_what_is_left_in_every_fourth_step_counts_as_well(run: Path) -> None:

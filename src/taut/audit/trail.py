@@ -175,6 +175,10 @@ def _sources(entry: Entry, makers: Mapping[str, int]) -> Sequence[int]:
         found.append(decision)
     if record.kind in (DECISION, OUTCOME):
         found += _made_by(makers, record.details.get("run"))
+    if record.kind == OUTCOME:  # the run decided on is told by the decision
+        sides = [record.details.get(key) for key in ("before", "after")]
+        runs = [one.get("run") for side in sides if isinstance(side, list) for one in side if isinstance(one, dict)]
+        found += [index for run in runs for index in _made_by(makers, run)]
     inputs = record.details.get("inputs")
     if record.kind == VERB and isinstance(inputs, list):
         found += [index for one in inputs if isinstance(one, dict) for index in _made_by(makers, one.get("sha256"))]

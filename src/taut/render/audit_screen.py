@@ -69,15 +69,17 @@ def render_verification(result: AuditVerification, screen: Screen) -> str:
 def render_outcome(result: AuditOutcome, screen: Screen) -> str:
     """The whole screen of ``taut audit outcome``."""
     who = {"given": "expected by the decision", "finding": "expected from the finding", None: "expected"}[result.expected_from]
-    lines = [
-        f"{who}: {_share(result.expected_saving)} of the step time",
-        f"measured: {_share(result.measured_saving)}",
-    ]
+    runs = f"{count(result.runs_before, 'run')} before, {result.runs_after} after"
+    lines = [f"{who}: {saving(result.expected_saving)} of the step time", f"measured: {saving(result.measured_saving)}, {runs}"]
+    if result.run_spread is not None:
+        told = "which is assumed" if result.run_spread_from == "assumed" else "as they tell themselves"
+        lines.append(f"runs of one job were taken to differ by {percent(result.run_spread)}, {told}")
     head = f"decision {result.decision}: {result.says}"
     return _print([Text(head, style="bold"), *map(Text, lines)], screen)
 
 
-def _share(estimate: Estimate | None) -> str:
+def saving(estimate: Estimate | None) -> str:
+    """A share of the step time with its ends."""
     if estimate is None:
         return UNKNOWN
     ends = "" if estimate.lo is None or estimate.hi is None else f" ({percent(estimate.lo)} to {percent(estimate.hi)})"
@@ -88,7 +90,7 @@ def _saving(value: Json) -> str:
     """A recorded share of the step time with its ends."""
     numbers = [value.get(key) for key in ("value", "lo", "hi")] if isinstance(value, dict) else []
     found, lo, hi = [each if isinstance(each, (int, float)) else None for each in numbers] or (None, None, None)
-    return _share(None if found is None else Estimate(value=found, lo=lo, hi=hi))
+    return saving(None if found is None else Estimate(value=found, lo=lo, hi=hi))
 
 
 def _when(record: AuditRecord) -> str:
