@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import shutil
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -343,3 +344,44 @@ def test_a_key_that_others_may_read_signs_nothing(run: Path) -> None:
     key.chmod(0o644)
     done = taut_("audit", "proof")
     assert (done.exit_code, "chmod 600" in done.stderr) == (1, True)
+
+
+def recorded_but_warned(*more: str, **env: str) -> str:
+    """The one line that a verb says when its answer stands and its record does not."""
+    done = taut_("export", "--to", "schema", "-o", "schema.json", *more, **env)
+    assert (done.exit_code, Path("schema.json").stat().st_size > 0) == (0, True)
+    _, line = done.stderr.splitlines()
+    return line
+
+
+def test_a_log_of_a_later_version_stops_no_verb(run: Path) -> None:
+    with sqlite3.connect(run.parent / "audit.db") as connection:
+        connection.execute("PRAGMA user_version=99")
+    connection.close()
+    assert "was written by a later version of taut (layout 99, here 1); update taut" in recorded_but_warned()
+
+
+def test_a_log_that_another_process_holds_stops_no_verb(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("taut.audit.database.PATIENCE_S", 0.05)
+    other = sqlite3.connect(run.parent / "audit.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    assert "another process has been writing to it for too long; try again" in recorded_but_warned()
+    other.close()
+    assert answer("audit", "verify", run)["records"] == 2
+
+
+@pytest.mark.parametrize("home", [None, "", "relative", "/proc/nobody"])
+def test_without_a_place_for_the_key_a_run_is_recorded_and_not_signed(
+    run: Path, monkeypatch: pytest.MonkeyPatch, home: str | None
+) -> None:
+    monkeypatch.delenv("XDG_CONFIG_HOME")
+    monkeypatch.setattr("pwd.getpwuid", {}.__getitem__)
+    monkeypatch.delenv("HOME", raising=False)
+    if home is not None:
+        monkeypatch.setenv("HOME", home)
+    done = taut_("analyze", "ops.csv", "-q", "-o", "again")
+    assert done.exit_code == 0
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("taut: recorded, but not signed: ")
+    assert not Path("again/proof.txt").exists()
+    assert answer("audit", "log")["size"] == 3
