@@ -100,7 +100,8 @@ def test_a_run_and_its_log_verify_and_are_anchored_by_the_key(run: Path) -> None
     told = answer("audit", "verify", run, "--key", key)
     assert {**told, "root": "", "log": ""} == {
         "ok": True, "anchored": True, "anchor": "key", "records": 2, "root": "", "first_bad": None, "kept": 2,
-        "anchored_records": 2, "log": "", "redacted": 0, "pruned": 0, "run": str(run), "says": None,
+        "anchored_records": 2, "log": "", "redacted": 0, "pruned": 0, "run": str(run), "alone": None,
+        "says": None,
     }  # fmt: skip
 
 
@@ -385,3 +386,44 @@ def test_without_a_place_for_the_key_a_run_is_recorded_and_not_signed(
     assert line.startswith("taut: recorded, but not signed: ")
     assert not Path("again/proof.txt").exists()
     assert answer("audit", "log")["size"] == 3
+
+
+@pytest.fixture
+def taken_away(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, str]:
+    """The run in a folder where its log is not, and the key that was published."""
+    key = taut_("audit", "proof", "--key").stdout.strip()
+    (tmp_path / "far").mkdir()
+    shutil.copytree(run, tmp_path / "far" / "run")
+    monkeypatch.chdir(tmp_path / "far")
+    return Path("run"), key
+
+
+@pytest.mark.parametrize("place", ["run", "run/proof.txt"])
+def test_a_run_or_a_proof_far_from_its_log_is_held_by_the_key_alone(taken_away: tuple[Path, str], place: str) -> None:
+    _, key = taken_away
+    told = answer("audit", "verify", place, "--key", key)
+    assert (told["ok"], told["anchor"], told["alone"], told["records"], told["anchored_records"]) == (True, "key", 1, 2, 1)
+    assert "its log is not here" in taut_("audit", "verify", place, "--key", key).stdout
+    done = taut_("audit", "verify", place)
+    assert (done.exit_code, "--key" in done.stderr) == (1, True)
+
+
+def test_a_changed_run_far_from_its_log_is_found(taken_away: tuple[Path, str]) -> None:
+    run, key = taken_away
+    data = bytearray((run / "ledger.parquet").read_bytes())
+    data[100] ^= 1
+    (run / "ledger.parquet").write_bytes(data)
+    assert taut_("audit", "verify", run, "--key", key).exit_code == 5
+
+
+def test_a_proof_that_another_key_signed_is_not_held(taken_away: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    run, key = taken_away
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(Path("another").absolute()))
+    assert taut_("export", "--to", "schema", "-o", "schema.json").exit_code == 0
+    other = taut_("audit", "proof", "--key").stdout.strip()
+    done = taut_("audit", "verify", run, "--key", other)
+    assert (done.exit_code, "is not signed by" in " ".join(done.stdout.split())) == (5, True)
+    # Beside it lies a log that is not its own: that is said, and the key still holds it.
+    assert "its proof is of another log" in " ".join(taut_("audit", "verify", run).stdout.split())
+    assert taut_("audit", "verify", run).exit_code == 5
+    assert answer("audit", "verify", run, "--key", key)["alone"] == 1

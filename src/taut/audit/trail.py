@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -9,11 +10,12 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from taut.audit.checkpoint import PROOF as FORM
 from taut.audit.checkpoint import Proof, proof_of
 from taut.audit.log import Entry, Log, open_log
 from taut.audit.note import BadNote
 from taut.audit.record import DECISION, OUTCOME, VERB, decoded_record, hashes, revealed
-from taut.audit.verify import Anchors, verify
+from taut.audit.verify import Anchors, by_proof, verify
 from taut.core.errors import AuditError, UsageError
 from taut.core.folder import PROOF, RUN, changed_files, is_run_folder, read_file, sealed
 from taut.result.types import AuditLink, AuditLogResult, AuditRecord, AuditVerification, AuditWhyResult
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 FILE = "audit.db"
 FOLDER = "taut-runs"
 MOST_PROOF_BYTES = 64 << 20
+ALONE = ", or --key KEY to check the run by its proof alone"
 
 
 def found_log(place: Path, given: Path | None = None) -> Path:
@@ -32,11 +35,17 @@ def found_log(place: Path, given: Path | None = None) -> Path:
         return given
     if place.is_file():
         return place
-    near = [place, place / FOLDER, place.parent, place.parent / FOLDER, Path(FOLDER)]
-    logs = [folder / FILE for folder in near if (folder / FILE).is_file()]
+    logs = _near(place)
     if not logs:
-        raise AuditError(f"{place}: no audit log lies there or beside it; give --audit FILE")
+        raise AuditError(
+            f"{place}: no audit log lies there or beside it; give --audit FILE{ALONE if is_run_folder(place) else ''}"
+        )
     return next((log for log in logs if is_run_folder(place) and _tells_of(log, place)), logs[0])
+
+
+def _near(place: Path) -> list[Path]:
+    near = [place, place / FOLDER, place.parent, place.parent / FOLDER, Path(FOLDER)]
+    return [folder / FILE for folder in near if (folder / FILE).is_file()]
 
 
 def _tells_of(path: Path, run: Path) -> bool:
@@ -50,45 +59,73 @@ def _tells_of(path: Path, run: Path) -> bool:
 
 def run_proof(run: Path) -> Proof:
     """The proof that a run folder carries."""
+    if not os.path.lexists(run / PROOF):
+        raise AuditError(f"{run}: carries no {PROOF}: it was not recorded, or the proof was removed")
+    return _read_proof(run / PROOF)
+
+
+def _read_proof(path: Path) -> Proof:
     try:
-        return proof_of(read_file(run / PROOF, MOST_PROOF_BYTES).decode())
-    except FileNotFoundError:
-        raise AuditError(f"{run}: carries no {PROOF}: it was not recorded, or the proof was removed") from None
+        return proof_of(read_file(path, MOST_PROOF_BYTES).decode())
     except (OSError, BadNote, UnicodeDecodeError) as error:
-        raise AuditError(f"{run}: its {PROOF} cannot be read ({error}); taut audit proof {run} writes it again") from None
+        raise AuditError(f"{path}: the proof cannot be read ({error}); taut audit proof RUN writes it again") from None
+
+
+def is_proof(path: Path) -> bool:
+    """Whether a file is the proof of a record, by how it begins."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as stream:
+        return stream.read(len(FORM)) == FORM.encode()
 
 
 def verify_place(place: Path, given: Path | None = None, anchors: Anchors | None = None) -> AuditVerification:
-    """Check the log of a place and, if the place is a run, the run's files and its proof."""
-    path = found_log(place, given)
+    """Check the log of a place and, if the place is a run, the run's files and its proof.
+
+    A run or a proof that was taken elsewhere, away from its log, is checked by itself, if an anchor is given.
+    """
+    if given is None and is_proof(place):
+        return by_proof(_read_proof(place), anchors, str(place))
     if not is_run_folder(place):
-        return verify(path, anchors)
+        return verify(found_log(place, given), anchors)
+    if given is None and anchors is not None and not any(_tells_of(log, place) for log in _near(place)):
+        proof = run_proof(place)
+        return replace(by_proof(proof, anchors, str(place), _run_fault(place, proof)), run=str(place))
+    return _verify_run(place, found_log(place, given), anchors)
+
+
+def _verify_run(place: Path, path: Path, anchors: Anchors | None) -> AuditVerification:
     try:
         proof = run_proof(place)
     except AuditError as error:
         return replace(verify(path, anchors), ok=False, anchored=False, anchor=None, run=str(place), says=str(error))
     found = verify(path, anchors, [proof.note])
-    why = found.says or _run_fault(place, proof, path)
+    why = found.says or _run_fault(place, proof) or _log_fault(place, proof, path)
     if why:
+        if found.log not in (None, proof.checkpoint.origin):
+            why = f"{place}: its proof is of another log than {path}; give its own with --audit FILE{ALONE}"
         found = replace(found, ok=False, anchored=False, anchor=None, anchored_records=0)
     return replace(found, run=str(place), says=why or None)
 
 
-def _run_fault(run: Path, proof: Proof, path: Path) -> str:
+def _run_fault(run: Path, proof: Proof) -> str:
     """What makes a run another than the one that was recorded; nothing where it is that."""
     changed = changed_files(run)
     if changed:
         return f"{run}: {changed[0]} is not the file that its manifest lists"
     if not proof.holds():
         return f"{run}: its proof does not lead to the root that it names"
-    with open_log(path) as log:
-        entry = log.entry(proof.index)
-    if entry.body is not None and entry.body != proof.record:
-        return f"{run}: its proof is of another record than {proof.index} of the log"
     recorded, now = outputs(_details(proof.record)), sealed(run)
     if not any(files and all(now.get(name) == digest for name, digest in files.items()) for files in recorded):
         return f"{run}: is not the run that record {proof.index} tells of"
     return ""
+
+
+def _log_fault(run: Path, proof: Proof, path: Path) -> str:
+    with open_log(path) as log:
+        entry = log.entry(proof.index)
+    other = entry.body is not None and entry.body != proof.record
+    return f"{run}: its proof is of another record than {proof.index} of the log" if other else ""
 
 
 def _details(body: bytes) -> Mapping[str, Json]:

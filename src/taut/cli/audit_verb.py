@@ -34,7 +34,7 @@ def audit() -> None:
 
 
 @audit.command(short_help="Check that nothing recorded was changed, dropped or reordered.")
-@click.argument("place", metavar="[RUN|FOLDER]", default=str(LOG.parent), type=click.Path())
+@click.argument("place", metavar="[RUN|FOLDER|PROOF]", default=str(LOG.parent), type=click.Path())
 @where_option
 @click.option("--key", metavar="KEY", help="Anchor: the key that must have signed (NAME+ID+DATA, as audit proof --key prints).")
 @click.option("--checkpoint", metavar="FILE", type=click.Path(), help="Anchor: a checkpoint that was kept elsewhere.")
@@ -44,7 +44,8 @@ def verify(place: str, key: str | None, checkpoint: str | None, witness: str | N
     """Check that nothing recorded was changed, dropped or reordered; of a run also its files and its proof.
 
     Consistent is what fits together. Anchored is what also fits something that the keeper of the log cannot change: a key,
-    a checkpoint kept elsewhere, a witness. Exit 5 where anything does not fit.
+    a checkpoint kept elsewhere, a witness. Exit 5 where anything does not fit. With an anchor, a run or a proof.txt that was
+    taken away from its log is checked by itself.
 
     \b
       taut audit verify
@@ -61,7 +62,7 @@ def verify(place: str, key: str | None, checkpoint: str | None, witness: str | N
         checkpoint=None if checkpoint is None else _text(checkpoint),
         witness=None if witness is None else key_of(witness),
     )
-    found = verify_place(Path(place), _given(), anchors)
+    found = verify_place(Path(place), _given(), anchors if key or checkpoint or witness else None)
     print_object(found) if as_json else show(render_verification, found)
     if not found.ok:
         click.get_current_context().exit(NOT_OK)

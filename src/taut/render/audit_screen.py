@@ -48,6 +48,8 @@ def _again(found: AuditAgain | None) -> list[Text]:
 
 def render_verification(result: AuditVerification, screen: Screen) -> str:
     """The whole screen of ``taut audit verify``."""
+    if result.alone is not None:
+        return _print(_alone(result), screen)
     if not result.ok:
         first = f", the first that is not as it was written is {result.first_bad}" if result.first_bad is not None else ""
         lines = [
@@ -64,6 +66,15 @@ def render_verification(result: AuditVerification, screen: Screen) -> str:
     what = "the run's files and proof, and " if result.run else ""
     head = Text(f"{what}{count(result.records, 'record')} of {safe(result.log)}: {held}", style="bold")
     return _print([head, *(Text(count(number, noun)) for number, noun in gone if number)], screen)
+
+
+def _alone(result: AuditVerification) -> list[Text]:
+    """What a proof shows without its log."""
+    if not result.ok:
+        return [Text(f"not as it was recorded: {safe(result.says)}", style="bold red")]
+    what = "the run's files, and the proof of " if result.run else "the proof of "
+    head = f"{what}record {result.alone}: consistent, and anchored by a {result.anchor}"
+    return [Text(head, style="bold"), Text(f"its log is not here: {safe(result.log)}, {count(result.records, 'record')} then")]
 
 
 def render_outcome(result: AuditOutcome, screen: Screen) -> str:

@@ -2445,6 +2445,8 @@ class AuditVerification(Part, frozen=True, kw_only=True):
     """Records whose time was over: their hashes are kept."""
     run: str | None = None
     """The run folder whose files and proof were checked too."""
+    alone: int | None = None
+    """Index of the one record that was checked, by its proof, away from its log; null where the whole log was."""
     says: str | None = None
     """What is wrong; null where nothing is."""
 
