@@ -265,6 +265,13 @@ def test_several_runs_tell_how_much_runs_differ(run: Path) -> None:
     assert len(rests) == 7  # the outcome, its decision, and five runs
 
 
+def test_a_decision_rests_on_its_run_also_when_the_same_run_is_written_again(run: Path) -> None:
+    decision = decided(run)
+    assert taut_("analyze", "ops.csv", "-q", "-o", "again").exit_code == 0
+    assert [link["record"]["index"] for link in answer("audit", "why", decision)["chain"]] == [2, 1]
+    assert answer("audit", "why", "again")["chain"][0]["record"]["index"] == 3
+
+
 def test_a_run_counts_once(run: Path) -> None:
     decision, later = decided(run), analysed_as("later", 0.5)
     for words in ([later, later], [run], [later, "--before", run]):
@@ -317,6 +324,15 @@ def test_old_records_are_pruned_and_their_runs_still_verify(run: Path) -> None:
     assert taut_("audit", "prune", "--before", "2200-01-01").exit_code == 0
     told = answer("audit", "verify", run)
     assert (told["ok"], told["pruned"]) == (True, 1)
+
+
+def test_of_a_pruned_record_the_run_still_tells_by_its_proof(run: Path) -> None:
+    assert taut_("audit", "prune", "--before", "2200-01-01").exit_code == 0
+    (link,) = answer("audit", "why", run)["chain"]
+    assert (link["record"]["index"], link["record"]["details"]["verb"]) == (1, "analyze")
+    assert taut_("audit", "proof", run).exit_code == 0  # the log has the record no more: it stays in the proof
+    assert answer("audit", "verify", run)["ok"]
+    assert answer("audit", "why", run)["chain"][0]["record"]["kind"] == "verb"
 
 
 def test_a_checkpoint_kept_elsewhere_anchors(run: Path, tmp_path: Path) -> None:

@@ -210,7 +210,7 @@ class Log:
         question = "SELECT id, leaf, body, texts FROM records WHERE id = ?"
         found = rows(self._connection, question, Row, index)
         if not found:
-            raise UsageError(f"{self.path}: has no record {index}; taut audit log {self.path} lists them")
+            raise UsageError(f"{self.path}: has no record {index}; taut audit log --audit {self.path} lists them")
         return self._entry(found[0])
 
     def entries(self) -> list[Entry]:

@@ -6,13 +6,14 @@ import os
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec.structs import replace
 
 from taut.audit.checkpoint import PROOF as FORM
 from taut.audit.checkpoint import Proof, proof_of
 from taut.audit.log import Entry, Log, open_log
+from taut.audit.merkle import leaf_hash
 from taut.audit.note import BadNote
 from taut.audit.record import DECISION, OUTCOME, VERB, decoded_record, hashes, revealed
 from taut.audit.verify import Anchors, by_proof, verify
@@ -172,7 +173,9 @@ def listed(log: Log, last: int | None = None) -> AuditLogResult:
 def why(log: Log, target: Path | int) -> AuditWhyResult:
     """What a run or a record rests on: its own record first, then those of the runs that it was made of."""
     entries = log.entries()
-    makers = {str(files.get(RUN)): entry.index for entry in entries for files in _outputs(entry)}
+    if not isinstance(target, int):
+        entries = _with_proven(entries, log, target)
+    makers = _makers(entries)
     start = target if isinstance(target, int) else _maker(makers, target)
     if not 0 <= start < len(entries):
         raise UsageError(f"{log.path}: has no record {start}; it has {len(entries)}, from 0 on")
@@ -185,42 +188,72 @@ def why(log: Log, target: Path | int) -> AuditWhyResult:
             continue
         seen.add(index)
         chain.append(AuditLink(depth=depth, record=shown(entries[index])))
-        open_ends += [(each, depth + 1) for each in reversed(_sources(entries[index], makers)) if each < index]
+        open_ends += [(each, depth + 1) for each in reversed(_sources(entries[index], makers))]
     return AuditWhyResult(log=log.origin(), chain=chain)
+
+
+def proven(log: Log, run: Path) -> Entry:
+    """The record of a run."""
+    entries = _with_proven(log.entries(), log, run)
+    return entries[_maker(_makers(entries), run)]
+
+
+def _with_proven(entries: list[Entry], log: Log, run: Path) -> list[Entry]:
+    """Records, with that of a run as the run's proof carries it where the log has it no more."""
+    try:
+        proof = run_proof(run)
+    except AuditError:
+        return entries
+    mine = entries[proof.index] if proof.index < len(entries) and proof.checkpoint.origin == log.origin() else None
+    if mine is None or mine.body is not None or leaf_hash(proof.record) != mine.leaf:
+        return entries
+    known = replace(mine, body=proof.record, record=decoded_record(proof.record))
+    return [known if entry is mine else entry for entry in entries]
 
 
 def _outputs(entry: Entry) -> Iterator[dict[str, Json]]:
     return outputs(entry.record.details) if entry.record is not None else iter(())
 
 
-def _maker(makers: Mapping[str, int], run: Path) -> int:
+Makers: TypeAlias = Mapping[str, Sequence[int]]
+"""Records that tell how a run was written, by its digest: the same run may be written more than once."""
+
+
+def _makers(entries: Sequence[Entry]) -> Makers:
+    makers: dict[str, list[int]] = {}
+    for entry in entries:
+        for files in _outputs(entry):
+            makers.setdefault(str(files.get(RUN)), []).append(entry.index)
+    return makers
+
+
+def _maker(makers: Makers, run: Path) -> int:
     if not is_run_folder(run):
         raise UsageError(f"{run}: is no run folder and no number of a record; taut audit log lists them")
     digest = sealed(run)[RUN]
     if digest not in makers:
         raise UsageError(f"{run}: no record tells of this run; was it written elsewhere, or with TAUT_AUDIT=off?")
-    return makers[digest]
+    return makers[digest][-1]
 
 
-def _sources(entry: Entry, makers: Mapping[str, int]) -> Sequence[int]:
-    """Records that a record rests on: the decision of an outcome, the run of a decision, the runs that a verb was given."""
+def _sources(entry: Entry, makers: Makers) -> Sequence[int]:
+    """Records that a record rests on, all before it: the decision of an outcome, the run of a decision, the runs that a
+    verb was given."""
     record = entry.record
     if record is None:
         return []
-    found: list[int] = []
-    if record.kind == OUTCOME and isinstance(decision := record.details.get("decision"), int):
-        found.append(decision)
-    if record.kind in (DECISION, OUTCOME):
-        found += _made_by(makers, record.details.get("run"))
-    if record.kind == OUTCOME:  # the run decided on is told by the decision
-        sides = [record.details.get(key) for key in ("before", "after")]
-        runs = [one.get("run") for side in sides if isinstance(side, list) for one in side if isinstance(one, dict)]
-        found += [index for run in runs for index in _made_by(makers, run)]
-    inputs = record.details.get("inputs")
-    if record.kind == VERB and isinstance(inputs, list):
-        found += [index for one in inputs if isinstance(one, dict) for index in _made_by(makers, one.get("sha256"))]
-    return found
+    told = record.details
+    found = [decision] if record.kind == OUTCOME and isinstance(decision := told.get("decision"), int) else []
+    digests = [told.get("run")] if record.kind in (DECISION, OUTCOME) else []
+    keys = (("before", "run"), ("after", "run")) if record.kind == OUTCOME else (("inputs", "sha256"),) * (record.kind == VERB)
+    for key, part in keys:
+        some = told.get(key)
+        digests += [one.get(part) for one in some if isinstance(one, dict)] if isinstance(some, list) else []
+    found += [made for digest in digests for made in _made_by(makers, digest, entry.index)]
+    return [each for each in found if each < entry.index]
 
 
-def _made_by(makers: Mapping[str, int], digest: Json) -> list[int]:
-    return [makers[digest]] if isinstance(digest, str) and digest in makers else []
+def _made_by(makers: Makers, digest: Json, before: int) -> list[int]:
+    """The last record before another that tells how a run was written."""
+    earlier = [index for index in makers.get(digest, ()) if index < before] if isinstance(digest, str) else []
+    return earlier[-1:]

@@ -167,16 +167,18 @@ def proof(target: str | None, only_key: bool) -> None:
 
 
 def _proof_of_run(run: Path) -> str:
-    """A new proof of a run's record, which also replaces the one in its folder."""
+    """A new proof of a run's record, which also replaces the one in its folder; a record that was pruned stays in it."""
+    from dataclasses import replace
+
     from taut.audit.key import signing_key
     from taut.audit.log import open_log
-    from taut.audit.trail import found_log
-    from taut.audit.trail import why as chain
+    from taut.audit.trail import found_log, proven
     from taut.core.folder import PROOF
     from taut.core.whole_file import whole_file
 
     with open_log(found_log(run, _given()), __version__) as log:
-        text = str(log.proof(chain(log, run).chain[0].record.index, signing_key()))
+        entry = proven(log, run)
+        text = str(replace(log.proof(entry.index, signing_key()), record=entry.body or b""))
     with whole_file(run / PROOF) as out:
         out.write(text.encode())
     return text
