@@ -33,7 +33,9 @@ def run_again(record: AuditRecord) -> AuditAgain:
     told = record.details
     words = [word for word in _list(told, "arguments") if isinstance(word, str)]
     if record.kind != "verb" or not words or len(words) != len(_list(told, "arguments")):
-        raise UsageError(f"record {record.index}: has no command to run again: it is no verb's, is older, or was redacted")
+        raise UsageError(
+            f"record {record.index}: has no command to run again: it is no verb's, is older, or was redacted or pruned"
+        )
     if record.version != __version__:
         raise UsageError(f"record {record.index}: was written by taut {record.version}; run it again with that version")
     inputs, outputs = [*_parts(told, "inputs")], [*_parts(told, "outputs")]
