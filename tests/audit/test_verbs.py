@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from taut.audit.log import open_log
+from taut.audit.record import OUTCOME, Detail, Text
 from taut.cli import main
-from taut.core.folder import changed_files, manifest_of
+from taut.core.folder import changed_files, manifest_of, sealed
 
 
 def taut_(*args: object, **env: str) -> Result:
@@ -270,6 +272,18 @@ def test_a_decision_rests_on_its_run_also_when_the_same_run_is_written_again(run
     assert taut_("analyze", "ops.csv", "-q", "-o", "again").exit_code == 0
     assert [link["record"]["index"] for link in answer("audit", "why", decision)["chain"]] == [2, 1]
     assert answer("audit", "why", "again")["chain"][0]["record"]["index"] == 3
+
+
+def test_an_outcome_of_an_older_version_is_read(run: Path) -> None:
+    decision, later = decided(run), analysed_as("later", 0.5)
+    saved: dict[str, Detail] = {"value": 0.7, "lo": 0.6, "hi": 0.8}
+    digest = sealed(Path(later))["run.json"]
+    with open_log(run.parent / "audit.db", "0.0.9") as log:
+        log.append(
+            OUTCOME, {"decision": int(decision), "run": digest, "run_name": Text(later), "says": "kept", "measured": saved}
+        )
+    assert [link["record"]["index"] for link in answer("audit", "why", 4)["chain"]] == [4, 2, 1, 3]
+    assert "measured: 70.0 % (60.0 % to 80.0 %)" in taut_("audit", "why", 4).stdout
 
 
 def test_a_run_counts_once(run: Path) -> None:

@@ -27,7 +27,7 @@ def _drains(finding: Finding, number: int) -> list[str]:
         return [f"now: text for a ticket: {place}"]
     if max(len(drain.slurm), len(drain.kubernetes)) > LONGEST:
         return [f"now: commands that drain its hosts, and text for a ticket: {place}"]
-    return [f"now: {safe(drain.slurm)}", f"or:  {safe(drain.kubernetes)}  # text for a ticket: {place}"]
+    return [f"now: {safe(drain.slurm)}", f"or:  {safe(drain.kubernetes)}", f"text for a ticket: {place}"]
 
 
 def _decision(finding: Finding) -> str:
