@@ -14,7 +14,7 @@ from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -39,6 +39,11 @@ if TYPE_CHECKING:
 
 ORIGIN = "taut/audit/"
 """How the names of logs begin; 16 random bytes follow."""
+Ends: TypeAlias = tuple[int, bytes, bytes, int, bytes]
+ENDS = (
+    """SELECT size, root, peaks, (SELECT max(id) FROM records), (SELECT leaf FROM records ORDER BY id DESC LIMIT 1) FROM head"""
+)
+"""The head, and the last record with its hash."""
 GROW = "UPDATE head SET size = ?, root = ?, peaks = ? WHERE id = 0"
 SIGNED = "SELECT note FROM checkpoints"
 SET_BACK = (
@@ -86,7 +91,8 @@ class Log:
         self.path, self._connection, self._version = path, connection, version
         self._written = False
         self._tree: Frontier | None = None
-        """As this log was when it was last written to from here."""
+        """As this log was when it was last written to from here, with what its ends then hold."""
+        self._ends: Ends | None = None
 
     def append(
         self, kind: str, details: Mapping[str, Detail], *, key: Ed25519PrivateKey | None = None, at_ns: int | None = None,
@@ -137,10 +143,14 @@ class Log:
         self._connection.execute("INSERT INTO records VALUES (?, ?, ?, ?)", (index, leaf, body, beside))
         head = (tree.size, tree.root(), b"".join(tree.peaks))
         self._connection.execute(GROW if index else "INSERT INTO head VALUES (0, ?, ?, ?)", head)
+        self._ends = (*head, index, leaf)
         return index, body
 
     def frontier(self) -> Frontier:
         """The right edge of the tree; refused where the head does not fit the last record."""
+        known, self._tree = self._tree, None  # it is changed by whoever gets it
+        if known is not None and self._connection.execute(ENDS).fetchall() == [self._ends]:
+            return known
         tree = self.head()
         last = rows(self._connection, "SELECT id, leaf FROM records ORDER BY id DESC LIMIT 1", tuple[int, bytes])
         ends_well = not tree.size & 1 or (bool(last) and tree.peaks[-1] == last[0][1])
@@ -151,9 +161,6 @@ class Log:
     def head(self) -> Frontier:
         """The right edge of the tree as the head tells it; refused where the head does not fit itself."""
         heads = rows(self._connection, "SELECT size, root, peaks FROM head", tuple[int, bytes, bytes])
-        known, self._tree = self._tree, None  # it is changed by whoever gets it
-        if known is not None and heads == [(known.size, known.root(), b"".join(known.peaks))]:
-            return known
         try:
             ((size, root, peaks),) = heads
             tree = Frontier(size, [peaks[k : k + HASH_BYTES] for k in range(0, len(peaks), HASH_BYTES)])
