@@ -236,6 +236,17 @@ def _maker(makers: Makers, run: Path) -> int:
     return makers[digest][-1]
 
 
+def runs_of(details: Mapping[str, Json]) -> list[str]:
+    """Digests of the runs that a decision or an outcome is of; outcomes of older versions have one."""
+    digests = [details.get("run"), *_parts(details, "before", "run"), *_parts(details, "after", "run")]
+    return [digest for digest in digests if isinstance(digest, str)]
+
+
+def _parts(details: Mapping[str, Json], key: str, part: str) -> list[Json]:
+    some = details.get(key)
+    return [one.get(part) for one in some if isinstance(one, dict)] if isinstance(some, list) else []
+
+
 def _sources(entry: Entry, makers: Makers) -> Sequence[int]:
     """Records that a record rests on, all before it: the decision of an outcome, the run of a decision, the runs that a
     verb was given."""
@@ -244,11 +255,9 @@ def _sources(entry: Entry, makers: Makers) -> Sequence[int]:
         return []
     told = record.details
     found = [decision] if record.kind == OUTCOME and isinstance(decision := told.get("decision"), int) else []
-    digests = [told.get("run")] if record.kind in (DECISION, OUTCOME) else []
-    keys = (("before", "run"), ("after", "run")) if record.kind == OUTCOME else (("inputs", "sha256"),) * (record.kind == VERB)
-    for key, part in keys:
-        some = told.get(key)
-        digests += [one.get(part) for one in some if isinstance(one, dict)] if isinstance(some, list) else []
+    digests = _parts(told, "inputs", "sha256") if record.kind == VERB else []
+    if record.kind in (DECISION, OUTCOME):
+        digests += runs_of(told)
     found += [made for digest in digests for made in _made_by(makers, digest, entry.index)]
     return [each for each in found if each < entry.index]
 
