@@ -116,6 +116,13 @@ def test_a_changed_file_of_a_run_is_found(run: Path) -> None:
     assert "ledger.parquet is not the file that its manifest lists" in " ".join(done.stdout.split())
 
 
+def test_what_is_no_run_is_not_answered_by_the_log_beside_it(run: Path) -> None:
+    (run / "run.json").unlink()
+    for place, why in ((run, "is no run folder (no run.json)"), ("taut-runs/another", "is not there")):
+        done = taut_("audit", "verify", place)
+        assert (done.exit_code, f"{place}: {why}" in done.stderr) == (1, True)
+
+
 def test_a_result_changed_together_with_its_manifest_is_found(run: Path) -> None:
     told = json.loads((run / "run.json").read_bytes())
     told["result"]["verdict"]["text"] = "All is well."

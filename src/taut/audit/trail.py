@@ -37,15 +37,19 @@ def found_log(place: Path, given: Path | None = None) -> Path:
     if place.is_file():
         return place
     logs = _near(place)
-    if not logs:
-        raise AuditError(
-            f"{place}: no audit log lies there or beside it; give --audit FILE{ALONE if is_run_folder(place) else ''}"
-        )
-    return next((log for log in logs if is_run_folder(place) and _tells_of(log, place)), logs[0])
+    if logs:
+        return next((log for log in logs if is_run_folder(place) and _tells_of(log, place)), logs[0])
+    if is_run_folder(place):
+        raise AuditError(f"{place}: no audit log lies there or beside it; give --audit FILE{ALONE}")
+    what = "is no run folder (no run.json), and no audit log lies in it" if place.exists() else "is not there"
+    raise AuditError(f"{place}: {what}; give a run, a folder of runs, or --audit FILE")
 
 
 def _near(place: Path) -> list[Path]:
-    near = [place, place / FOLDER, place.parent, place.parent / FOLDER, Path(FOLDER)]
+    """Logs of a place. Of a run it may lie beside it; of another folder that would be a log that tells nothing of it."""
+    near = [place, place / FOLDER]
+    if is_run_folder(place):
+        near += [place.parent, place.parent / FOLDER, Path(FOLDER)]
     return [folder / FILE for folder in near if (folder / FILE).is_file()]
 
 
