@@ -5,27 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from briefs import source
 from results import filled
 from taut.render.brief.document import Block, Cell, Chart, Empty, Grid, Picture, Section, Text
-from taut.result.brief_types import (
-    BriefedComparison,
-    BriefedControl,
-    BriefedRun,
-    BriefedScenario,
-    Briefing,
-    BriefInput,
-    InputKind,
-)
+from taut.result.brief_types import BriefedComparison, BriefedControl, BriefedRun, BriefedScenario
 from taut.result.types import AnalysisResult, CompareResult, ControlResult, ProjectResult
-
-
-def source(name: str, kind: InputKind) -> BriefInput:
-    return BriefInput(name=name, kind=kind, sha256=None, command=f"taut … {name}")
-
-
-def briefing(**some: Any) -> Briefing:
-    """A briefing that has only these."""
-    return filled(Briefing, some)
 
 
 def scenario(given: Mapping[str, Any], grown: Mapping[str, Any] | None = None, **more: Any) -> BriefedScenario:

@@ -19,8 +19,8 @@ from taut.render.brief.document import (
     Terms,
     Text,
 )
-from taut.result.brief_types import BriefedBill, BriefedControl, BriefedRun, BriefedScenario, Briefing, BriefInput, InputKind
-from taut.result.types import AnalysisResult, BillResult, ControlResult, ProjectResult
+from taut.result.brief_types import BriefedBill, BriefedControl, BriefedRun, BriefedScenario, Briefing
+from taut.result.types import AnalysisResult, BillResult, BriefInput, ControlResult, InputKind, ProjectResult
 
 B = TypeVar("B", bound=Block)
 

@@ -54,6 +54,14 @@ def test_nodes_are_placed_in_the_order_of_the_step() -> None:
     assert [one.name for one in found] == ["fwd", "all-reduce", "opt"]
 
 
+def test_the_critical_path_goes_back_as_seldom_as_it_can() -> None:
+    # Most ranks begin to wait at the reduction long before the others reach the barrier that comes before it.
+    late = dict.fromkeys((0, 1), "fwd 9 | BAR/x 1 | AR/y 1")
+    found = view({**late, **dict.fromkeys(range(2, 6), "AR/y 1")})
+    order = [one.name for one in sorted(found.nodes, key=lambda one: one.place)]
+    assert order == ["fwd", "barrier", "all-reduce"]
+
+
 def many(name: Callable[[int], str], count: int = 20) -> OperatorView:
     line = " | ".join(f"{name(k)} {count - k}" for k in range(count))
     return view({0: f"{line} | AR 1", 1: f"{line} | AR 1"}, steps=2)
@@ -66,7 +74,14 @@ def test_small_classes_are_together_in_the_last_node() -> None:
     assert sum(one.rank_share + one.wait_share for one in found.nodes) == pytest.approx(1)
 
 
+def test_the_critical_path_passes_over_what_is_too_small_for_a_node() -> None:
+    found = view({0: "fwd 500 | tiny 0.001 | AR 50", 1: "fwd 900 | tiny 0.001 | AR 50"})
+    names = [one.name for one in found.nodes]
+    assert (set(names), found.left_out) == ({"fwd", "all-reduce"}, 1)
+    assert {(names[one.first], names[one.then]): one.critical_share for one in found.edges}["fwd", "all-reduce"] == 1
+
+
 def test_of_many_classes_those_that_differ_in_numbers_are_one() -> None:
     found = many(lambda k: f"layer{k}")
-    assert [one.name for one in found.nodes] == ["layer#", "all-reduce"]
+    assert [one.name for one in found.nodes] == ["layer#"]  # the all-reduce takes next to nothing
     assert node(found, "layer#").ops == 20 * 2 * 2

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+import numpy as np
 
 from taut import __version__
 from taut.briefing.causes import causes, costs
@@ -18,15 +21,19 @@ from taut.briefing.operator_view import view_of
 from taut.briefing.questions import Sources, questions
 from taut.briefing.redaction import redacted
 from taut.briefing.simulated_control import stack_in
-from taut.core.errors import UsageError
+from taut.core.errors import TautError, UsageError
 from taut.core.prices import Prices
 from taut.core.whole_file import whole_file
+from taut.forecasts import project_run
+from taut.graph import Graph
 from taut.read.files import Paths, listed
 from taut.read.prices_file import load
-from taut.result.brief_types import BriefedRun, Briefing
-from taut.result.types import AnalysisResult, BriefInput, BriefResult
+from taut.result.brief_types import BriefedRun, Briefing, Meets
+from taut.result.types import AnalysisResult, BriefInput, BriefResult, ProjectResult
 from taut.stored import open_run, refusing_runs
 
+MOST_OPS = 250_000
+"""Ops of a graph that is widened for a briefing: larger ones take longer than the rest of it."""
 FORMS = (".html", ".pdf", ".md")
 
 
@@ -120,8 +127,27 @@ def _run(source: BriefInput, folder: Path, result: AnalysisResult, asked: Asked)
         run = open_run(folder)
         return BriefedRun(
             source=source, result=result, view=view_of(run), course=course_of(run, asked.prices), lateness=lateness_of(run),
-            stack=stack,
+            stack=stack, grown=_grown(folder, result, asked), meets=_meets(run.graph, result),
         )  # fmt: skip
+
+
+def _grown(folder: Path, result: AnalysisResult, asked: Asked) -> ProjectResult | None:
+    """The job on more ranks, where its graph is small enough to be widened quickly."""
+    if result.job.ops > MOST_OPS:
+        return None
+    asked.stage("widening")
+    with suppress(TautError):  # some graphs cannot be widened: what is not known stays so
+        return project_run(folder, seed=asked.seed)
+    return None
+
+
+def _meets(graph: Graph, result: AnalysisResult) -> Meets | None:
+    gates = graph.gates
+    if not len(gates) or not result.job.steps:
+        return None
+    largest = int(gates.members.max())
+    names = {graph.trace.names[code] for code in np.unique(gates.name[gates.members == largest]).tolist()}
+    return Meets(largest=largest, names=sorted(names), per_step=len(gates) / result.job.steps)
 
 
 def _title(found: Opened) -> str:

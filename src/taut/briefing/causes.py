@@ -9,8 +9,8 @@ import shlex
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
 
+from taut.briefing.answers import own
 from taut.briefing.inputs import Opened
-from taut.briefing.questions import own
 from taut.result.brief_types import BriefedBill, BriefedControl, BriefedScenario
 from taut.result.types import AnalysisResult, BillResult, BriefCause, BriefCosts, BriefInput, Estimate, Finding, Recovery
 
@@ -120,7 +120,8 @@ def _of_finding(
     return BriefCause(
         what=_finding_words(finding), share=share, share_is="lost" if lost else "recoverable",
         money_per_month=saved.per_month if saved is not None and not lost else _priced(share, cost),
-        currency=None if cost is None else cost.currency, confidence=finding.confidence, do=_do(finding, saved),
+        currency=None if cost is None else cost.currency, source="measured",
+        confidence=finding.confidence, do=_do(finding, saved),
         repair=bool(finding.ranks or finding.links),
         command=f"taut audit decide {named} --finding {finding.id} --do … --by NAME",
     )  # fmt: skip
@@ -157,7 +158,8 @@ def _of_fates(source: BriefInput, result: AnalysisResult, cost: BriefCosts | Non
         lost = Estimate(value=share)
         yield BriefCause(
             what=words[0], share=lost, share_is="lost", money_per_month=_priced(lost, cost),
-            currency=None if cost is None else cost.currency, confidence=None, do=words[1], command=source.command,
+            currency=None if cost is None else cost.currency, source="measured", confidence=None, do=words[1],
+            command=source.command,
         )  # fmt: skip
 
 
@@ -182,7 +184,7 @@ def _of_mechanisms(scenario: BriefedScenario, cost: BriefCosts | None) -> Iterat
             yield BriefCause(
                 what=f"{one.mechanism} at {one.ranks:,} accelerators", share=one.loss_share, share_is="lost",
                 money_per_month=_priced(one.loss_share, cost), currency=None if cost is None else cost.currency,
-                confidence=None, do=helps.get(one.mechanism, helps[""]), command=scenario.source.command,
+                source="modelled", confidence=None, do=helps.get(one.mechanism, helps[""]), command=scenario.source.command,
             )  # fmt: skip
 
 
@@ -215,7 +217,8 @@ def _of_loops(scenario: BriefedScenario) -> Iterator[BriefCause]:
         yield BriefCause(
             what=f"{advice.kind} of control loops{f' on {advice.target}' if advice.target else ''}", share=None,
             share_is="lost", money_per_month=None, currency=None,
-            confidence=advice.shows / advice.runs if advice.runs else None, do=do, command=scenario.source.command,
+            source="modelled", confidence=advice.shows / advice.runs if advice.runs else None, do=do,
+            command=scenario.source.command,
         )  # fmt: skip
 
 
@@ -225,7 +228,8 @@ def _of_controls(controls: list[BriefedControl]) -> Iterator[BriefCause]:
             advice = relation.advice.says if relation.advice is not None else None
             yield BriefCause(
                 what=f"{relation.kind}: {' and '.join(relation.controllers)}", share=None, share_is="lost",
-                money_per_month=None, currency=None, confidence=None if relation.q is None else 1 - relation.q,
+                money_per_month=None, currency=None, source="measured",
+                confidence=None if relation.q is None else 1 - relation.q,
                 do=advice or relation.because.rsplit("; ", 1)[-1], command=f"{control.source.command} --advice",
             )  # fmt: skip
 
@@ -237,6 +241,6 @@ def _of_categories(bill: BriefedBill) -> Iterator[BriefCause]:
         if lost and total and Decimal(total):
             yield BriefCause(
                 what=one.name or "without a name", share=Estimate(value=float(lost / Decimal(total))), share_is="lost",
-                money_per_month=Estimate(value=float(lost)), currency=bill.result.currency, confidence=None,
+                money_per_month=Estimate(value=float(lost)), currency=bill.result.currency, source="measured", confidence=None,
                 do="see who holds it: taut bill … --by team, --by job", command=bill.source.command,
             )  # fmt: skip

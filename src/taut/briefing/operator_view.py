@@ -7,25 +7,29 @@ time are those of the ledger, so that what hides under other work counts nowhere
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Literal
 
 import numpy as np
+from msgspec.structs import replace
 
 from taut.briefing.cells import cells_of
 from taut.core.array_types import Floats, Ints, Mask
 from taut.core.ids import weighed
-from taut.core.tables import Kind, Table
+from taut.core.tables import NULL, Kind, Table
 from taut.graph import Graph
 from taut.ledger.charge import FATES
 from taut.replay.timeline import Timeline, replay
 from taut.result.brief_types import OperatorEdge, OperatorNode, OperatorView
 from taut.stored import Run
 
-NODES = 12
-"""Classes that have a node of their own at most; the others are together in one more."""
-LEAST = 0.002
-"""Those take at least this share: of rank time, waiting or the critical path, summed."""
+NODES = 7
+"""Classes that have a node of their own at most: more fit no half page."""
+LEAST = 0.01
+"""What a node takes at least: of rank time, waiting and the critical path, summed."""
+OTHERS = 0.03
+"""The same of all that have no node of their own, together."""
 WAITS = ("fault wait", "jitter wait", "structural wait")
 """Fates of time in which a rank waits at a gate."""
 WORK = ("productive", "slow compute", "exposed copy", "exposed transfer", "communication undivided", "discarded")
@@ -47,11 +51,40 @@ def condensed(graph: Graph, cells: Table) -> OperatorView:
     chosen = classes.chosen()
     rest = np.setdiff1d(np.flatnonzero(classes.ops), chosen)
     nodes = [classes.node(np.array([one]), names[int(one)]) for one in chosen]
-    if len(rest):
-        nodes.append(classes.node(rest, "1 other class" if len(rest) == 1 else f"{len(rest):,} other classes"))
-    node_of = np.full(len(names), len(chosen), dtype=np.int64)
+    node_of = np.full(len(names), NULL, dtype=np.int64)
     node_of[chosen] = np.arange(len(chosen))
-    return OperatorView(nodes=nodes, edges=classes.edges(node_of[classes.of], len(nodes)), left_out=len(rest))
+    if float(classes.weight[rest].sum()) >= OTHERS:
+        node_of[rest] = len(nodes)
+        nodes.append(classes.node(rest, "1 other class" if len(rest) == 1 else f"{len(rest):,} other classes"))
+    node = node_of[classes.of]
+    nodes = _in_order(nodes, classes.taken(node, len(nodes), within=True))
+    return OperatorView(nodes=nodes, edges=classes.edges(node, len(nodes)), left_out=len(rest))
+
+
+def _in_order(nodes: list[OperatorNode], within: Ints) -> list[OperatorNode]:
+    """The nodes placed in the order of the step, unless in another order the critical path goes back less.
+
+    ``within`` is in how many steps it goes from node to node without leaving the step: a step has a beginning.
+    """
+    order = sorted(range(len(nodes)), key=lambda k: nodes[k].place)
+    better: list[int] | None = order
+    while better is not None:
+        order = better
+        better = next((one for one in _moved(order) if _back(one, within) < _back(order, within)), None)
+    place = {k: (at + 0.5) / len(order) for at, k in enumerate(order)}
+    return [replace(node, place=place[k]) for k, node in enumerate(nodes)]
+
+
+def _moved(order: list[int]) -> Iterator[list[int]]:
+    """The order with one of its nodes elsewhere."""
+    for k in order:
+        others = [one for one in order if one != k]
+        yield from ([*others[:at], k, *others[at:]] for at in range(len(order)))
+
+
+def _back(order: list[int], within: Ints) -> int:
+    """How often the critical path goes back in an order."""
+    return int(np.tril(within[np.ix_(order, order)], -1).sum())
 
 
 def _families(graph: Graph) -> tuple[list[str], Ints]:
@@ -121,7 +154,7 @@ class _Classes:
 
     @cached_property
     def place(self) -> Floats:
-        """Where in its step each op begins, 0–1, summed over the ops of a class."""
+        """Where in their step the ops of a class begin, on average, 0–1."""
         graph, length = self.graph, self.observed.window_ns
         end = np.zeros(len(graph.steps), dtype=np.int64)
         for segment in np.unique(graph.segment):
@@ -129,12 +162,17 @@ class _Classes:
             end[here] = np.cumsum(length[here])
         begin = (end - length)[graph.window]
         at = np.clip((graph.ops.start_ns - begin) / np.maximum(length, 1)[graph.window], 0, 1)
-        return weighed(self.of, at, self.count)
+        return weighed(self.of, at, self.count) / np.maximum(self.ops, 1)
+
+    @cached_property
+    def weight(self) -> Floats:
+        """How much a class matters."""
+        return self.rank_share + self.wait_share + self.critical_share
 
     def chosen(self) -> Ints:
         """The classes that matter most, the largest first."""
         present = np.flatnonzero(self.ops)
-        weight = (self.rank_share + self.wait_share + self.critical_share)[present]
+        weight = self.weight[present]
         order = np.argsort(-weight, kind="stable")
         large: Ints = present[order[weight[order] >= LEAST]][:NODES]
         return large if len(large) else present[order[:1]]
@@ -150,7 +188,7 @@ class _Classes:
             rank_share=float(self.rank_share[classes].sum()),
             wait_share=float(self.wait_share[classes].sum()),
             critical_share=float(self.critical_share[classes].sum()),
-            place=float(self.place[classes].sum() / max(ops, 1)),
+            place=float((self.place * self.ops)[classes].sum() / max(ops, 1)),
         )
 
     def edges(self, node: Ints, nodes: int) -> list[OperatorEdge]:
@@ -160,7 +198,7 @@ class _Classes:
         met = np.flatnonzero(self.observed.opener >= 0)
         count = self._pairs(node, graph.pred, np.repeat(np.arange(len(graph)), np.diff(graph.pred_ptr)), nodes)
         count = count + self._pairs(node, self.observed.opener[met], met, nodes)
-        taken, steps = self._taken(node, nodes), len(graph.steps)
+        taken, steps = self.taken(node, nodes), len(graph.steps)
         found = [(a, b) for a, b in zip(*np.nonzero(count + taken), strict=True) if a != b]
         return [
             OperatorEdge(first=int(a), then=int(b), count=int(count[a, b]), critical_share=float(taken[a, b] / steps))
@@ -169,15 +207,25 @@ class _Classes:
 
     def _pairs(self, node: Ints, first: Ints, then: Ints, nodes: int) -> Ints:
         """How often one node follows another: nodes × nodes."""
-        return np.bincount(node[first] * nodes + node[then], minlength=nodes * nodes).reshape(nodes, nodes)
+        a, b = node[first], node[then]
+        known = (a >= 0) & (b >= 0)
+        return np.bincount(a[known] * nodes + b[known], minlength=nodes * nodes).reshape(nodes, nodes)
 
-    def _taken(self, node: Ints, nodes: int) -> Ints:
-        """Steps in which the critical path goes from one node to another: nodes × nodes."""
-        bound, opener, window = self.observed.bound, self.observed.opener, self.graph.window
-        opened = np.where(opener[self.path] >= 0, opener[self.path], self.path)  # whose arrival set this end
-        first, then = np.concatenate([bound[opened], opened]), np.concatenate([opened, self.path])
-        at = np.concatenate([window[self.path], window[self.path]]).astype(np.int64)
-        real = first >= 0
-        pair = node[first[real]] * nodes + node[then[real]]
-        once = np.unique(at[real] * nodes * nodes + pair) % (nodes * nodes)
+    def taken(self, node: Ints, nodes: int, within: bool = False) -> Ints:
+        """Steps in which the critical path goes from one node to the next: nodes × nodes. Ops of no node are passed over.
+
+        ``within`` leaves out where it goes from one step to the next.
+        """
+        window, opener = self.graph.window[self.path].astype(np.int64), self.observed.opener[self.path]
+        segment = self.graph.segment[window]
+        # Each op of the path comes behind the op whose arrival set its end: at a gate that is another rank's. Ops are numbered
+        # as they arrive, and what such an op is bound to ended before: so their numbers are the order of the path.
+        opened = np.where(opener >= 0, opener, self.path)
+        order = np.lexsort((opened, segment))
+        passed = node[np.stack([opened[order], self.path[order]], axis=1).ravel()]
+        at, of = np.repeat(window[order], 2)[passed >= 0], np.repeat(segment[order], 2)[passed >= 0]
+        passed = passed[passed >= 0]
+        same = np.flatnonzero((at[1:] == at[:-1]) if within else (of[1:] == of[:-1]))
+        pair = passed[same] * nodes + passed[same + 1]
+        once = np.unique(at[same + 1] * nodes * nodes + pair) % (nodes * nodes)
         return np.bincount(once, minlength=nodes * nodes).reshape(nodes, nodes)

@@ -44,7 +44,7 @@ class OperatorNode(Part, frozen=True, kw_only=True):
     critical_share: float | None
     """Of the wall, what lies on the critical path, 0–1."""
     place: float
-    """Where in their step its ops begin, on average, 0–1."""
+    """Where it stands in the order of a step, as the critical path goes through it, 0–1."""
 
 
 class OperatorEdge(Part, frozen=True, kw_only=True):
@@ -64,7 +64,7 @@ class OperatorView(Part, frozen=True, kw_only=True):
     nodes: list[OperatorNode]
     edges: list[OperatorEdge]
     left_out: int
-    """Classes that are only in the last node."""
+    """Classes without a node of their own; together they are the last one, unless they take next to nothing."""
 
 
 class Course(Part, frozen=True, kw_only=True):
@@ -126,6 +126,17 @@ class ControlStack(Part, frozen=True, kw_only=True):
     """Empty where no two controllers decide on one target, or no direction is recorded."""
 
 
+class Meets(Part, frozen=True, kw_only=True):
+    """Where the ranks of a run meet."""
+
+    largest: int
+    """Ranks at the largest gate."""
+    names: list[str]
+    """Of such gates."""
+    per_step: float
+    """Gates of any size in a step."""
+
+
 class BriefedRun(Part, frozen=True, kw_only=True):
     """A run folder of ``taut analyze``."""
 
@@ -137,6 +148,9 @@ class BriefedRun(Part, frozen=True, kw_only=True):
     lateness: RankLateness | None
     stack: ControlStack | None = None
     """Null where no controller is on record."""
+    grown: ProjectResult | None = None
+    """The job on more ranks (``taut project --from``); null where its graph is too large to be widened here, or cannot be."""
+    meets: Meets | None = None
 
 
 class BriefedScenario(Part, frozen=True, kw_only=True):

@@ -2545,7 +2545,7 @@ class AuditOutcome(Part, frozen=True, kw_only=True):
 # ---------------------------------------------------------------------------------------------------------------------
 # taut brief
 
-Unit: TypeAlias = Literal["share", "times", "ranks", "ms", "attempts", "money"]
+Unit: TypeAlias = Literal["share", "times", "ranks", "ms", "attempts", "controllers", "money"]
 """What a number counts: shares are 0–1."""
 InputKind: TypeAlias = Literal["run", "comparison", "scenario", "control log", "bill"]
 
@@ -2589,8 +2589,9 @@ class BriefCause(Part, frozen=True, kw_only=True):
     money_per_month: Estimate | None
     """The same in money, 30 days of a job that goes on like this; null without a price."""
     currency: str | None
+    source: Literal["measured", "modelled"]
     confidence: float | None
-    """One minus the chance of such evidence without the cause, 0–1; null where it is modelled."""
+    """One minus the chance of such evidence without the cause, 0–1; null where nothing was tested."""
     do: str
     repair: bool = False
     """Whether a part is to be mended, and not the way in which parts work together."""

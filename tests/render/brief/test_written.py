@@ -24,6 +24,7 @@ def of(value: float, lo: float | None = None, hi: float | None = None) -> Estima
         (of(0.5, 0.0, 1.0), "not decided: 0–100 %"),
         (of(-0.014, -0.039, 0.011), "−1.4 % (−3.9 to 1.1)"),
         (of(0.3, 0.2), "30 % (at least 20)"),
+        (of(0.3, 0.3), "at least 30 %"),
         (None, "–"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from base64 import b64encode
 from hashlib import sha256
 from importlib.resources import files
@@ -16,6 +17,10 @@ from taut.render.brief.document import Block, Cell, Chart, Document
 
 if TYPE_CHECKING:
     from jinja2 import Template
+
+LONGEST = 24
+"""Longer words may be broken, every 12 characters."""
+_PART = re.compile(".{1,12}", re.DOTALL)
 
 
 def render_html(document: Document) -> str:
@@ -33,6 +38,7 @@ def _template() -> Template:
     except ImportError:
         raise TautError(MISSING.format("jinja2")) from None
     ours = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    ours.filters["words"] = _words
     return ours.from_string(_text("brief.html.j2"))
 
 
@@ -45,6 +51,14 @@ def _markup(text: str) -> str:
     from markupsafe import Markup
 
     return Markup(text)
+
+
+def _words(text: str) -> str:
+    """The text, its longest words with places to break them: a digest must not widen a table, nor short words be torn."""
+    from markupsafe import escape
+
+    parts = [_PART.findall(word) if len(word) > LONGEST else [word] for word in text.split(" ")]
+    return _markup(" ".join("<wbr>".join(str(escape(part)) for part in word) for word in parts))
 
 
 def _kind(block: Block) -> str:

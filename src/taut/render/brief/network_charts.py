@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from taut.render.brief.canvas import COLOURS, GRID, INK, MUTED, PAPER, Row, Sheet, shortened
 from taut.render.brief.document import Network, Node
-from taut.render.brief.network_layout import Box, Point, heading, placed, routes
+from taut.render.brief.network_layout import Box, Point, heading, named, placed, routes
 
 CORNERS = {"work": 3, "layer": 0, "controller": 14}
 POINTED = 13.0
@@ -28,7 +28,7 @@ def draw_network(chart: Network, width: float) -> str:
     _arrows(sheet, chart, ways)
     _bodies(sheet, chart.nodes, boxes)
     _words(sheet, chart, boxes)
-    sheet.texts([row for row in _names(chart, ways) if row["text"]], "center", size=SMALL, halo=True)
+    sheet.texts([row for row in _names(chart, boxes, ways) if row["text"]], "center", size=SMALL, halo=True)
     sheet.texts([{"x": 4, "y": bottom + 10 + 16 * i, "text": text, "fill": MUTED} for i, text in enumerate(legend)])
     return sheet.svg()
 
@@ -116,9 +116,8 @@ def _word(box: Box, below: float, text: str, fill: str) -> Row:
     return {"x": box.x, "y": box.y + below, "text": text, "fill": fill}
 
 
-def _names(chart: Network, ways: Sequence[Sequence[Point]]) -> Iterator[Row]:
-    """The name of an arrow at its middle."""
-    for edge, points in zip(chart.edges, ways, strict=True):
-        x, y = points[len(points) // 2] if len(points) > 2 else ((points[0][0] + points[1][0]) / 2, points[0][1] - 9)
+def _names(chart: Network, boxes: Sequence[Box], ways: Sequence[Sequence[Point]]) -> Iterator[Row]:
+    """The names of arrows."""
+    for edge, (x, y), points in zip(chart.edges, named(chart, boxes, ways), ways, strict=True):
         room = 150 if len(points) > 2 else points[1][0] - points[0][0]
         yield {"x": x, "y": y, "text": shortened(edge.label, room, SMALL), "fill": INK}

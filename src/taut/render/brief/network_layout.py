@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from math import atan2, degrees
 
@@ -11,8 +12,8 @@ from taut.render.brief.canvas import wide
 from taut.render.brief.document import Edge, Network, Node
 
 GAP_X, GAP_Y, NARROWEST = 34, 46, 88
-TIGHT = 28
-"""Room between rows where there are more than ``FEW_ROWS`` of them."""
+TIGHT, NAMED = 28, 72
+"""Room between rows where there are more than ``FEW_ROWS`` of them, and where arrows between them have names."""
 FEW_ROWS = 4
 SAME_ROW = 0.06
 """Nodes whose heights differ by no more stand in one row."""
@@ -67,6 +68,7 @@ def placed(chart: Network, width: float) -> list[Box]:
     room = width - 4 - left - _side(up)
     found: dict[int, Box] = {}
     y, rows = 26.0 if up else 6.0, _rows(chart.nodes, room, gap)
+    apart = NAMED if any(edge.label for edge in chart.edges) else GAP_Y if len(rows) <= FEW_ROWS else TIGHT
     for row, members in enumerate(rows):
         most = (room - gap * (len(members) - 1)) / len(members)
         widths = [_width(chart.nodes[i], most) for i in members]
@@ -74,7 +76,7 @@ def placed(chart: Network, width: float) -> list[Box]:
         middles = _spread([chart.nodes[i].x for i in members], widths, room, gap)
         for place, (i, x) in enumerate(zip(members, middles, strict=True)):
             found[i] = Box(x + left, y + height / 2, widths[place], height, row, place)
-        y += height + (GAP_Y if len(rows) <= FEW_ROWS else TIGHT)
+        y += height + apart
     return [found[i] for i in range(len(chart.nodes))]
 
 
@@ -145,7 +147,8 @@ def _side(edges: Sequence[Edge]) -> float:
 def routes(chart: Network, boxes: Sequence[Box]) -> list[list[Point]]:
     """Points of every arrow, in the order of the arrows."""
     up = leap = 0
-    found = []
+    found: list[list[Point]] = []
+    beside: Counter[tuple[int, int]] = Counter()
     for edge in chart.edges:
         first, then = boxes[edge.first], boxes[edge.then]
         if first.row > then.row:
@@ -155,18 +158,20 @@ def routes(chart: Network, boxes: Sequence[Box]) -> list[list[Point]]:
             found.append(_around(first, then, boxes, leap % LANES, -1))
             leap += 1
         else:
-            found.append(_near(first, then))
+            found.append(_near(first, then, beside[edge.first, edge.then]))
+            beside[edge.first, edge.then] += 1
     return found
 
 
-def _near(first: Box, then: Box) -> list[Point]:
-    """To the box itself, to the next one, along the row, or down."""
+def _near(first: Box, then: Box, nth: int) -> list[Point]:
+    """To the box itself, to the next one, along the row, or down; the second between two boxes beside the first."""
     if first == then:
         return _loop(first)
     if first.row < then.row:
-        return _down(first, then)
+        return _down(first, then, 18 * nth)
     if then.place == first.place + 1:
-        return [(first.right, first.y), (then.left - HEAD, then.y)]
+        y = first.y + min(14 * nth, first.height / 2 - 4)
+        return [(first.right, y), (then.left - HEAD, y)]
     return _over(first, then)
 
 
@@ -180,19 +185,82 @@ def _around(first: Box, then: Box, boxes: Sequence[Box], lane: int, side: int) -
     """Along the right (1) or the left (−1) side of all between, with round corners."""
     rows = sorted((first.row, then.row))
     edges = [box.right if side > 0 else -box.left for box in boxes if rows[0] <= box.row <= rows[1]]
-    far, bend, apart = side * (max(edges) + SIDE + LANE * lane), 6, 6 * (lane % 3 - 1)
-    far = max(far, 2.0)
-    begin, end, way = first.y + apart, then.y + apart, 1 if then.y > first.y else -1
-    leave = _curve((far - side * bend, begin), (far, begin), (far, begin), (far, begin + way * bend))
-    arrive = _curve((far, end - way * bend), (far, end), (far, end), (far - side * bend, end))
-    edge, goal = (first.right, then.right + HEAD) if side > 0 else (first.left, then.left - HEAD)
-    return [(edge, begin), *leave, (far, (begin + end) / 2), *arrive, (goal, end)]
+    far = max(side * (max(edges) + SIDE + LANE * lane), 2.0)
+    way = 1 if then.row > first.row else -1
+    begin, end = _exit(first, boxes, lane, side, way), _exit(then, boxes, lane, side, -way)
+    straight = [(far, begin[-1][1] + (end[-1][1] - begin[-1][1]) * part / 8) for part in range(9)]
+    return _rounded([*begin, *straight, *_shorter(end)[::-1]])
 
 
-def _down(first: Box, then: Box) -> list[Point]:
+def _exit(box: Box, boxes: Sequence[Box], lane: int, side: int, way: int) -> list[Point]:
+    """From a box towards a lane: out of its side, or where others stand there, above (−1) or below (1) them."""
+    if any(other.row == box.row and (other.x - box.x) * side > 0 for other in boxes):
+        x, edge = box.x + side * box.width * 0.3, box.bottom if way > 0 else box.top
+        return [(x, edge), (x, edge + way * (11 + 3 * lane))]
+    return [((box.right if side > 0 else box.left), box.y + 6 * (lane % 3 - 1))]
+
+
+def _shorter(points: list[Point]) -> list[Point]:
+    """The same, its first point drawn back by the head of an arrow; one alone goes out sideways and is short enough."""
+    (x, y), *rest = points
+    if rest:
+        return [(x, y + (HEAD if rest[0][1] > y else -HEAD)), *rest]
+    return points
+
+
+def _rounded(points: list[Point]) -> list[Point]:
+    """Corners cut by short curves."""
+    found = points[:1]
+    for before, corner, after in zip(points, points[1:], points[2:], strict=False):
+        found += _corner(before, corner, after)
+    return [*found, points[-1]]
+
+
+def _corner(before: Point, corner: Point, after: Point) -> list[Point]:
+    ends = []
+    for x, y in (before, after):
+        long = abs(x - corner[0]) + abs(y - corner[1])
+        part = min(6.0, long / 2) / long if long else 0.0
+        ends.append((corner[0] + (x - corner[0]) * part, corner[1] + (y - corner[1]) * part))
+    return [ends[0], ((ends[0][0] + ends[1][0] + 2 * corner[0]) / 4, (ends[0][1] + ends[1][1] + 2 * corner[1]) / 4), ends[1]]
+
+
+def named(chart: Network, boxes: Sequence[Box], ways: Sequence[Sequence[Point]]) -> list[Point]:
+    """Where the name of each arrow stands: near its middle, over no box and no other name where there is room."""
+    taken = [(box.left, box.top, box.right, box.bottom) for box in boxes]
+    found = []
+    for edge, points in zip(chart.edges, ways, strict=True):
+        places = _places(points)
+        rooms = [_room(edge.label, place) for place in places]
+        best = min(range(len(places)), key=lambda k: sum(_meet(rooms[k], other) for other in taken))
+        found.append(places[best])
+        taken += [rooms[best]] if edge.label else []
+    return found
+
+
+def _places(points: Sequence[Point]) -> list[Point]:
+    """Where a name may stand, the best first: on a curve, above or below a straight line."""
+    if len(points) == 2:
+        (x, y), (x2, _) = points
+        return [((x + x2) / 2, y - 9), ((x + x2) / 2, y + 10), ((x + x2) / 2, y - 22), ((x + x2) / 2, y + 23)]
+    middle = len(points) / 2
+    return sorted(points[2:-2], key=lambda point: abs(points.index(point) - middle))
+
+
+def _room(text: str, place: Point) -> tuple[float, float, float, float]:
+    half = min(wide(text, 11), 150) / 2 + 3
+    return place[0] - half, place[1] - 7, place[0] + half, place[1] + 7
+
+
+def _meet(one: tuple[float, float, float, float], other: tuple[float, float, float, float]) -> bool:
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+
+
+def _down(first: Box, then: Box, aside: float) -> list[Point]:
     """Leaves below, towards where it goes, and arrives above."""
     lean = max(-1.0, min(1.0, (then.x - first.x) / 200))
     begin, end = first.x + lean * first.width * 0.22, then.x - lean * then.width * 0.22
+    begin, end = min(begin + aside, first.right - 8), min(end + aside, then.right - 8)
     middle = (first.bottom + then.top) / 2
     return _curve((begin, first.bottom), (begin, middle), (end, middle), (end, then.top - HEAD))
 

@@ -43,7 +43,8 @@ def answered(estimate: Estimate | None, unit: Unit | None, currency: str | None 
         return times(estimate)
     if unit == "money":
         return worth(estimate, currency)
-    return UNKNOWN if estimate is None else _with_ends(estimate, 1, f" {unit}", "{:,.0f}".format if unit == "ranks" else three)
+    digits: _Digits = "{:,.0f}".format if unit in ("ranks", "controllers") else three
+    return UNKNOWN if estimate is None else _with_ends(estimate, 1, f" {unit}", digits)
 
 
 def percent(value: float | None) -> str:
@@ -73,7 +74,7 @@ def _with_ends(estimate: Estimate, scale: float, unit: str, digits: _Digits) -> 
         return f"{value}{unit}"
     low = digits(scale * estimate.lo)
     if estimate.hi is None:
-        return f"{value}{unit} (at least {low})"
+        return f"at least {value}{unit}" if low == value else f"{value}{unit} (at least {low})"
     high = digits(scale * estimate.hi)
     if low == value == high:
         return f"{value}{unit}"

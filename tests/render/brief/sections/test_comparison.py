@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from briefings import briefing, charts, compared, empties, grid, run, texts, words
+from briefings import charts, compared, empties, grid, run, texts, words
+from briefs import briefing
 from taut.render.brief.document import Cell, Lines, Section
 from taut.render.brief.sections.comparison import comparison
 

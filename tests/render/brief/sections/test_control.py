@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from briefings import briefing, charts, control_log, empties, grid, scenario, texts, words
+from briefings import charts, control_log, empties, grid, scenario, texts, words
+from briefs import briefing
 from results import filled
 from taut.render.brief.document import Bars, Network
 from taut.render.brief.sections.control import control
@@ -90,7 +91,7 @@ def test_a_scenario_shows_what_it_loses_implies_and_how_to_separate_it() -> None
         "stays away",
     ]  # fmt: skip
     assert rows[1][1] == "none of 3 separations tried removes it"
-    assert section.commands == ["taut … toy", "taut control review toy"]
+    assert section.commands == ["taut show toy", "taut control review toy"]
 
 
 def test_a_scenario_that_was_not_simulated_shows_its_configuration() -> None:
@@ -98,7 +99,7 @@ def test_a_scenario_that_was_not_simulated_shows_its_configuration() -> None:
     review = filled(ReviewResult, {"added": ["saver", "scaler"], "relations": [relation]})
     given = {"workload": "agents", "ranks": 8, "forecasts": [{"ranks": 8, "metastable": True}]}
     section = control(briefing(scenarios=[scenario(given, review=review, stack=stack(pairs=[]))]))
-    assert texts(section)[0] == "toy: 1 relation between its 2 loops follow from their configuration alone."
+    assert texts(section)[0] == "toy: 1 relation between its 2 loops follows from their configuration alone."
     assert "metastable" in texts(section)[-1]
     (drawn,) = charts(section, Network)
     assert [edge.label for edge in drawn.edges] == ["amplification"]

@@ -33,7 +33,7 @@ def test_shares_by_step_and_cost_so_far() -> None:
     assert isinstance(cost, Areas)
     assert (list(shares.x), shares.shares) == ([3, 4], True)
     assert (list(cost.x), cost.y_axis) == ([1.0, 2.0], "EUR so far")
-    assert "Waiting for others takes 10 % to 50 % of the rank time of a step, most in step 4." in words(made)
+    assert "Waiting for others: 10 % to 50 % of the rank time of a step, most in step 4." in words(made)
     assert "4.00 EUR in all: compute 2.00 EUR (50 %), waiting 2.00 EUR (50 %)." in words(made)
 
 
@@ -48,6 +48,14 @@ def test_without_a_price_it_says_how_to_give_one_unless_a_bill_tells() -> None:
     chart = blocks(made, Picture)[-1].chart
     assert isinstance(chart, Areas)
     assert (list(chart.x), chart.x_axis) == ([0.0, 5.0], "hours since the bill begins")
+
+
+def test_the_largest_loss_is_told_where_nobody_waited() -> None:
+    gaps = Course(step=[0, 1], end_s=[1.0, 2.0], shares={"compute": [0.9, 0.5], "gaps": [0.1, 0.5]}, money=None, currency=None)
+    said = words(course(briefing(runs=[briefed_run(course=gaps, job=JOB | {"gates": 3})])))
+    assert "Gaps (host, input, launch): 10 % to 50 % of the rank time of a step, most in step 1. No rank waited" in said
+    said = words(course(briefing(runs=[briefed_run(course=gaps, job=JOB | {"gates": 0})])))
+    assert "who waits for whom is not known" in said
 
 
 def test_job_logs_without_traces_tell_attempts() -> None:

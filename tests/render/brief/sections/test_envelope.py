@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from briefings import briefing, charts, empties, grid, run, scenario, texts, words
+from briefings import charts, empties, grid, run, scenario, texts, words
+from briefs import briefing
 from taut.render.brief.document import Bars, Heat
 from taut.render.brief.sections.envelope import envelope
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from briefings import briefing, charts, empties, grid, run, scenario, texts, words
+from briefings import charts, empties, grid, run, scenario, texts, words
+from briefs import briefing
 from taut.render.brief.document import Cell, Lines
 from taut.render.brief.sections.fabric import fabric
 

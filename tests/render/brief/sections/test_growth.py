@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from briefings import briefing, charts, empties, grid, run, scenario, texts, words
+from briefings import charts, empties, grid, run, scenario, texts, words
+from briefs import briefing
 from taut.render.brief.document import Lines
 from taut.render.brief.sections.growth import growth
 
@@ -19,7 +20,7 @@ def row(ranks: int, kept: float, cost: float | None = None, **more: Any) -> dict
 
 
 LIMIT = {
-    "ranks": 40, "lo": 10, "hi": 50, "rule": "one more pays while it adds half", "tried": 256, "in_range": True,
+    "ranks": 40, "lo": 20, "hi": 50, "rule": "one more pays while it adds half", "tried": 256, "in_range": True,
     "without": {"jitter": 44, "failures": None}, "made_by": "failures",
     "elasticity": {"jitter": {"value": -0.1, "lo": -0.2, "hi": -0.05}, "failures": None},
 }  # fmt: skip
@@ -30,12 +31,12 @@ OWN = {"ranks": 32, "forecasts": [ROWS[1]], "threshold": LIMIT}
 def test_the_limit_in_a_sentence_and_as_a_line_in_every_picture() -> None:
     section = growth(briefing(scenarios=[scenario(OWN, {"ranks": 64, "forecasts": ROWS})]))
     assert texts(section)[0] == (
-        "toy: one more accelerator stops paying at 40 (10–50); the job has 32 and is at 80 % of it. What makes this limit is "
+        "toy: one more accelerator stops paying at 40 (20–50); the job has 32 and is at 80 % of it. What makes this limit is "
         "failures; without, it lies beyond 256."
     )
     drawn = charts(section, Lines)
     assert [chart.y_axis for chart in drawn] == ["effective share", "tokens/s", "cost of 1M tokens, EUR"]
-    assert all([rule.at for rule in chart.rules] == [40, 10] for chart in drawn)
+    assert all([rule.at for rule in chart.rules] == [40, 20] for chart in drawn)
     assert drawn[0].points == [(32.0, 0.8, "this job")]
     assert drawn[1].lines[1].y == [1440.0, 2880.0, 5760.0]
 
@@ -71,7 +72,7 @@ def test_more_accelerators_for_loops() -> None:
     ]
     loops = {"workload": "loops", "ranks": 8, "forecasts": [row(8, 0.5)], "sweep": sweep}
     section = growth(briefing(scenarios=[scenario(loops)]))
-    assert texts(section) == ["toy: more accelerators, from 16 on, make it worse: effective capacity."]
+    assert texts(section) == ["toy: more accelerators, from 16 on, make this worse: effective capacity."]
     assert charts(section, Lines)[0].lines[0].y == [0.6, 0.4]
 
 

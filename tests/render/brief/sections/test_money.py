@@ -101,7 +101,7 @@ def test_without_a_bill_the_ledger_and_how_to_price_it() -> None:
     assert [bar.label for bar in picture.chart.bars] == [
         "computing at its usual speed", "waiting for somebody at fault", "host, input and launch gaps",
     ]  # fmt: skip
-    assert "taut bill RUN" in words(made)
+    assert "taut brief RUN" in words(made)
     priced = RESULT["ledger"] | {"currency": "EUR"}
     assert "The same, priced" in words(money(briefing(runs=[briefed_run(ledger=priced)])))
 
@@ -109,4 +109,4 @@ def test_without_a_bill_the_ledger_and_how_to_price_it() -> None:
 def test_job_logs_alone_have_the_time_of_attempts() -> None:
     attempts = {"total_rank_ns": 4 * HOUR_NS, "unit": "accelerator", "entries": [{"fate": "kept", "rank_ns": 3 * HOUR_NS}]}
     made = money(briefing(runs=[briefed_run(ledger=None, attempts=attempts)]))
-    assert table(made, "Where the time of accelerators went")[0] == ["attempts whose work was kept", "3.00 h", "75 %", "–"]
+    assert table(made, "Where the time of accelerators went")[0] == ["attempts whose work was kept", "3.00 h", "75 %"]

@@ -29,16 +29,16 @@ def bill(*recoveries: dict[str, Any]) -> Any:
     return briefed_bill({"currency": "EUR", "recoverable": list(recoveries)})
 
 
-def test_money_decides_the_order_and_a_repair_that_brings_as_much_is_named() -> None:
+def test_a_repair_comes_before_a_policy_that_money_does_not_tell_from_it() -> None:
     run = briefed_run(findings=[FINDING | {"remedy": REMEDY, "confidence": 1.0}, POLICY])
     made = recommendations(briefing(runs=[run], bills=[bill(recovery("f-1", 868, 100), recovery("f-2", 884, 100))]))
     rows = table(made, "Recommendations")
-    assert rows[0][0] == "structural instability: all wait for whoever happens to be late"
-    assert rows[0][1:] == [
+    assert rows[1][0] == "structural instability: all wait for whoever happens to be late"
+    assert rows[1][1:] == [
         "let ranks meet every 4 steps only (policy local-steps=4); first check that the model still converges",
         "7 % (6–8)", "884 (784–984)", "95 %",
     ]  # fmt: skip
-    assert rows[1] == [
+    assert rows[0] == [
         "straggler cascade: rank 2",
         "let no new job start on node2, and test it",
         "7 % (6–8)",
@@ -46,13 +46,14 @@ def test_money_decides_the_order_and_a_repair_that_brings_as_much_is_named() -> 
         "over 99.9 %",
     ]
     assert "Worth a month, EUR" in words(made)
-    assert "Begin with the repair" in words(made)
+    assert "the repair comes first" in words(made)
 
 
-def test_what_differs_in_money_needs_no_such_word() -> None:
+def test_money_decides_the_order() -> None:
     run = briefed_run(findings=[FINDING, POLICY])
-    made = recommendations(briefing(runs=[run], bills=[bill(recovery("f-1", 100, 10), recovery("f-2", 884, 100))]))
-    assert "Begin with the repair" not in words(made)
+    made = recommendations(briefing(runs=[run], bills=[bill(recovery("f-1", 200, 50), recovery("f-2", 884, 100))]))
+    assert [row[3] for row in table(made, "Recommendations")] == ["884 (784–984)", "200 (150–250)"]
+    assert "the repair comes first" not in words(made)
 
 
 def test_without_a_bill_findings_are_ordered_by_what_they_bring_back() -> None:
@@ -63,6 +64,12 @@ def test_without_a_bill_findings_are_ordered_by_what_they_bring_back() -> None:
         ("straggler cascade: rank 2", "10 %", "not priced"),
     ]
     assert rows[1][1] == "test and replace rank 2; until then take it out of the job"
+
+
+def test_a_hang_comes_first_whatever_the_trace_could_save() -> None:
+    hang = FINDING | {"id": "f-4", "mode": "hang", "ranks": [9, 14], "recoverable_wall_ns": 0}
+    rows = table(recommendations(briefing(runs=[briefed_run(findings=[FINDING, hang])])), "Recommendations")
+    assert (rows[0][0], rows[0][2]) == ("hang: ranks 9, 14", "the job runs again")
 
 
 def test_restarts_that_throw_work_away_are_worth_a_row() -> None:

@@ -42,7 +42,7 @@ def test_parts_inside_their_limits_beside_ops_that_wait() -> None:
     assert "30 % of all rank time is spent waiting for the last to arrive, all of it at all-reduce." in said
     assert "Nominal 96 %" in said
     assert table(made, "Parts")[0] == ["power", "1", "612 W", "at most 700 W", "good: all"]
-    assert table(made, "Where rank time goes")[0] == ["fwd", "40 %", "0 %", "60 %"]
+    assert table(made, "Where rank time goes")[0] == ["fwd", "40 %", "", "60 %"]
     assert table(made, "Where rank time goes")[1] == ["all-reduce (gate)", "5 %", "bad: 30 %", "4 %"]
 
 
@@ -66,6 +66,15 @@ def test_without_metrics_or_traces_it_says_what_to_record() -> None:
     made = two_views(briefing(runs=[briefed_run()]))
     assert [one.says for one in blocks(made, Empty)] == ["No part was measured.", "No operation was traced."]
     assert "No run was given" in words(two_views(briefing()))
+
+
+def test_communication_that_was_not_matched_may_be_waiting() -> None:
+    calls = OperatorView(nodes=[node("send", 0.5, kind="communicate", rank_share=0.3)], edges=[], left_out=0)
+    job = {"name": "toy", "ranks": 4, "steps": 1, "gates": 0}
+    made = two_views(briefing(runs=[briefed_run(view=calls, job=job)]))
+    assert "who waits for whom is not known. 30 % of the rank time is communication that may be waiting." in words(made)
+    assert table(made, "Where rank time goes")[0] == ["send", "30 %", "–", "60 %"]
+    assert "No rank waited" not in words(made)
 
 
 def test_parts_without_limits_are_not_called_healthy() -> None:

@@ -40,7 +40,7 @@ def _layers(innermost: Loop, retries: Sequence[int], pause_s: float) -> list[Loo
         below.insert(0, replace(innermost, retries=more, timeout_s=longest(below[0])))
     if len(below) == 1:
         return below
-    names = [f"{innermost.name} layer {k}" for k in range(1, len(below) + 1)]
+    names = [f"{innermost.name} {k}" for k in range(1, len(below) + 1)]
     return [
         replace(one, name=name, calls=tuple(names[k : k + 1]))
         for k, (one, name) in enumerate(zip(below, names, strict=True), 1)

@@ -10,7 +10,18 @@ from taut.render.brief.document import Block, Bullets, Cell, Column, Empty, Grid
 from taut.render.brief.written import percent, plain, share
 from taut.render.text import UNKNOWN, count, duration, money
 from taut.result.brief_types import BriefedComparison, Briefing
-from taut.result.types import ChangedWork, ComparedRun, CompareResult, Estimate, Finding, Repeats, Restarts, Trend
+from taut.result.types import (
+    ChangedWork,
+    ComparedRun,
+    CompareResult,
+    Difference,
+    Estimate,
+    Finding,
+    Repeats,
+    Restarts,
+    Setting,
+    Trend,
+)
 
 MOST = 10
 """Changes that are listed."""
@@ -195,14 +206,25 @@ def _irreproducible(found: CompareResult) -> Iterator[Block]:
     if differ:
         yield Bullets(
             [
-                f"{one.run} does not do the same as {one.against}: {count(one.count, 'difference')}, first "
-                f"{one.differences[0].what if one.differences else 'not listed'}."
+                f"{one.run} does not do the same as {one.against}: {count(one.count, 'difference')}"
+                f"{f', first: {_difference(one.differences[0])}' if one.differences else ''}."
                 for one in differ
             ]
         )
     elif not found.non_determinism.repeats:
         says = "Whether the same work takes the same time was not measured."
         yield Empty(says, "two runs of the same job on the same ranks", "taut compare RUN RUN")
+
+
+def _difference(one: Difference) -> str:
+    """What differs, where, and how."""
+    on = [] if one.rank is None else [f"{one.rank}" if one.what == "rank" else f"on rank {one.rank}"]
+    where = [one.what, *([one.op_class] if one.op_class else []), *on]
+    return f"{' '.join(where)} ({_setting(one.before)} before, {_setting(one.after)} after)"
+
+
+def _setting(value: Setting) -> str:
+    return "none" if value is None else ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _repeated(one: Repeats) -> str:

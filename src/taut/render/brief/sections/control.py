@@ -263,7 +263,8 @@ def _reviewed(review: ReviewResult) -> str:
     if not review.relations:
         return f"nothing in the configuration of its {count(len(review.added), 'loop')} would fight."
     many = count(len(review.added), "loop")
-    return f"{count(len(review.relations), 'relation')} between its {many} follow from their configuration alone."
+    follow = "follows" if len(review.relations) == 1 else "follow"
+    return f"{count(len(review.relations), 'relation')} between its {many} {follow} from their configuration alone."
 
 
 def _losses(name: str, losses: Sequence[LoopLoss]) -> Iterator[Block]:

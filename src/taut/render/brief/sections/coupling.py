@@ -10,8 +10,6 @@ from taut.render.text import count, duration, safe, three
 from taut.result.brief_types import BriefedRun, Briefing, RankLateness
 from taut.result.types import Coupling, Response
 
-WRITTEN = 0.01
-"""Shares from here on are written into their cell."""
 TRACE = "taut analyze TRACES -o RUN"
 
 
@@ -64,7 +62,7 @@ def _map(run: BriefedRun) -> list[Block]:
             ]
         return [Text("Nobody in particular caused others to wait: what waiting there is comes from the structure of the step.")]
     values = [
-        (cause, victim, share, percent(share) if share >= WRITTEN else "")
+        (cause, victim, share, percent(share))
         for cause, victim, share in zip(found.cause, found.victim, found.share, strict=True)
     ]
     labels = [safe(label) for label in found.labels]

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from taut.render.brief.document import Areas, Bar, Bars, Block, Cell, Colour, Column, Empty, Grid, Picture, Section, Text
+from taut.render.brief.nobody import no_waiting
 from taut.render.brief.written import cash, percent
 from taut.render.text import UNKNOWN, count, duration, safe
 from taut.result.brief_types import BriefedBill, BriefedRun, Briefing, Course
-from taut.result.types import AttemptRow, AttemptsResult, CostOverTime, RestartedJob
+from taut.result.types import AttemptRow, AttemptsResult, CostOverTime, Job, RestartedJob
 
 COLOURS: dict[str, Colour] = {
     "compute": "useful", "slow compute": "slow", "communication": "communication", "waiting": "waiting", "gaps": "gap",
@@ -18,7 +19,7 @@ FATE_COLOURS: dict[str, Colour] = {"kept": "useful", "unallocated": "idle", "spa
 """Fates of attempts that are no restart."""
 ATTEMPTS = 12
 """Attempts that are listed."""
-PRICE = "taut analyze TRACES --gpu-hour 2.50EUR -o RUN"
+PRICE = "taut brief RUN --gpu-hour 2.50EUR -o brief.html"
 
 
 def course(briefing: Briefing) -> Section | None:
@@ -42,27 +43,38 @@ def _run(run: BriefedRun, billed: bool) -> list[Block]:
         needs = "traces of the ranks beside the logs"
         return [Empty("Steps were not traced.", needs, "taut analyze TRACES LOGS -o RUN"), *attempts]
     job = run.result.job
-    return [*_shares(run.course, job.unit, len(run.course.step) < job.steps), *_cost(run.course, billed), *attempts]
+    return [*_shares(run.course, job), *_cost(run.course, billed), *attempts]
 
 
-def _shares(found: Course, unit: str, buckets: bool) -> list[Block]:
+def _shares(found: Course, job: Job) -> list[Block]:
+    unit = job.unit
     series = [(kind, COLOURS.get(kind, "other"), values) for kind, values in found.shares.items()]
     chart = Areas(found.step, series, x_axis=unit, y_axis="share of the rank time", shares=True)
-    told = _told(found, unit, buckets)
+    told = _told(found, job)
     return [Text(told), Picture(f"Where the time of each {unit} went", told, chart)]
 
 
-def _told(found: Course, unit: str, buckets: bool) -> str:
-    """The largest and the smallest share of waiting, in words."""
-    waiting = found.shares.get("waiting")
-    if not waiting:
-        return f"No rank waited for another in any {unit}."
-    high, low = max(waiting), min(waiting)
-    at = found.step[waiting.index(high)]
-    if len(waiting) == 1 or high - low < 0.005:
-        return f"Waiting for others takes {percent(high)} of the rank time of every {unit}."
-    bucket = f"the {unit}s from {at:,} on" if buckets else f"{unit} {at:,}"
-    return f"Waiting for others takes {percent(low)} to {percent(high)} of the rank time of a {unit}, most in {bucket}."
+LOSSES = {
+    "waiting": "Waiting for others", "gaps": "Gaps (host, input, launch)", "communication": "Communication",
+    "slow compute": "Computing slower than usual",
+}  # fmt: skip
+"""Kinds of time that are lost, and how a sentence names them."""
+
+
+def _told(found: Course, job: Job) -> str:
+    """How much the largest loss takes, from step to step."""
+    lost = [kind for kind in LOSSES if any(found.shares.get(kind, ()))]
+    first = max(lost, key=lambda kind: sum(found.shares[kind]), default=None)
+    silent = "" if "waiting" in lost else f" {no_waiting(job)}"
+    if first is None:
+        return f"All of the rank time is compute.{silent}"
+    values, unit = found.shares[first], job.unit
+    high, low = max(values), min(values)
+    if len(values) == 1 or high - low < 0.005:
+        return f"{LOSSES[first]}: {percent(high)} of the rank time of every {unit}.{silent}"
+    at = found.step[values.index(high)]
+    where = f"the {unit}s from {at:,} on" if len(found.step) < job.steps else f"{unit} {at:,}"
+    return f"{LOSSES[first]}: {percent(low)} to {percent(high)} of the rank time of a {unit}, most in {where}.{silent}"
 
 
 def _cost(found: Course, billed: bool) -> list[Block]:

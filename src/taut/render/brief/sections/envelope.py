@@ -30,9 +30,14 @@ SHORT = {
     "partial synchronisation loss": "out of step",
     "tail latency inflation": "tail",
     "energy feedback loop": "energy",
-    "unequal ranks": "unequal",
+    "jitter": "waiting",
+    "data-parallel synchronisation": "gradients",
+    "transfer inside a stage": "transfer",
+    "pipeline hops": "hops",
+    "pipeline bubble": "bubble",
 }
 """Failure modes and mechanisms in a word, for a cell of the map."""
+WAITING = ("Waiting", "for whoever is late, by chance or for good; the bars and the table say which of the two it is")
 MEANINGS = (
     ("Failure envelope", "what loses most of the time at other scales, if ranks differed more, or less, for good"),
     ("Heterogeneity", "how far the speeds of ranks differ for good"),
@@ -49,7 +54,7 @@ def envelope(briefing: Briefing) -> Section:
     for scenario in briefing.scenarios:
         blocks += _of_scenario(scenario)
     if any(isinstance(one, Picture) and isinstance(one.chart, Heat) for one in blocks):
-        blocks.append(Terms(MEANINGS))
+        blocks.append(Terms([*MEANINGS, *([WAITING] if briefing.scenarios else [])]))
     if not blocks:
         blocks.append(Empty("What would dominate around this job was not measured.", NEEDS, "taut analyze TRACES --envelope"))
     commands = [*(one.source.command for one in briefing.runs), *(one.source.command for one in briefing.scenarios)]

@@ -21,14 +21,14 @@ from taut.result.types import (
     Traffic,
 )  # fmt: skip
 
-MEANINGS = (
+OF_RUNS = (
     ("Exposed transfer", "communication that nothing else hides: the accelerator waits for bytes"),
-    ("Oversubscription", "how many times more the ports below a switch could send than the ports above it carry"),
     ("Bus bandwidth", "bytes a second, scaled by what the collective must move: comparable with the speed of a link"),
 )
+OF_SCENARIOS = (("Oversubscription", "how many times more the ports below a switch could send than the ports above it carry"),)
 NEEDS = "a training scenario with its fabric, or traces of the accelerators"
-MOST = 8
-"""Collectives that are listed."""
+MOST, LEAST = 8, 0.005
+"""Collectives that are listed, and per cent that a better part must bring to be."""
 
 
 def fabric(briefing: Briefing) -> Section:
@@ -42,7 +42,8 @@ def fabric(briefing: Briefing) -> Section:
         says = "What the network takes, and what it could not carry, was not measured."
         blocks.append(Empty(says, NEEDS, "taut project SCENARIO --envelope"))
     else:
-        blocks.append(Terms(MEANINGS))
+        around = any(isinstance(one.result.envelope, Surroundings) for one in briefing.scenarios)
+        blocks.append(Terms([*(OF_RUNS if briefing.runs else ()), *(OF_SCENARIOS if around else ())]))
     commands = [*(one.source.command for one in briefing.runs), *(one.source.command for one in briefing.scenarios)]
     return Section("fabric", "Ceiling of the fabric", blocks, commands)
 
@@ -68,7 +69,7 @@ def _of_ledger(ledger: LedgerResult) -> str:
     spent = {one.fate: one.rank_ns for one in ledger.entries}
     whole = ledger.total_rank_ns or 1
     exposed, undivided = spent.get("exposed transfer", 0) / whole, spent.get("communication undivided", 0) / whole
-    more = f", and {percent(undivided)} communication of which waiting could not be taken off" if undivided else ""
+    more = f", and {percent(undivided)} communication of which waiting could not be taken off" if undivided >= 0.005 else ""
     return f"transfers that nothing hides take {percent(exposed)} of the rank time{more}."
 
 
@@ -80,7 +81,7 @@ def _collectives(name: str, some: Sequence[DeviceCollective]) -> Grid:
     rows: list[list[Cell | str]] = []
     for one in some[:MOST]:
         bound = "at least " if one.waiting_included else ""
-        speed = UNKNOWN if one.bus_gb_per_s is None else f"{bound}{three(one.bus_gb_per_s)}"
+        speed = UNKNOWN if one.bus_gb_per_s is None else f"{bound}{_speed(one.bus_gb_per_s)}"
         members = UNKNOWN if one.members is None else f"{one.members:,}"
         rows.append([one.op_class, size(one.size_bytes) or UNKNOWN, members, f"{one.count:,}", duration(one.median_ns), speed])
     note = f"{len(some) - MOST} more are left out. " if len(some) > MOST else ""
@@ -139,41 +140,43 @@ def _generations(found: ProjectResult, rows: Sequence[NextGeneration]) -> Pictur
     return Picture(f"{found.scenario}: share of a step in transfers, on today's network", alt, chart)
 
 
-def _fabrics(rows: Sequence[FabricCost], currency: str) -> Grid:
-    columns = [
-        Column("Topology"), Column("Oversubscription", True), Column("Latency", True), Column("Step", True),
-        Column(_priced("Network", currency), True), Column(_priced("Cost of 1M tokens", currency), True),
-    ]  # fmt: skip
-    best = min((one.cost_per_unit for one in rows if one.cost_per_unit is not None), default=None)
-    cells: list[list[Cell | str]] = []
-    for one in rows:
-        cost = _money(one.cost_per_unit)
-        cells.append(
-            [
-                one.topology,
-                f"{one.oversubscription:g}:1",
-                f"{one.latency_times:g} ×",
-                duration(one.step_ns),
-                _whole(one.network_price),
-                Cell(cost, "good") if best is not None and one.cost_per_unit == best else cost,
-            ]
+def _fabrics(rows: Sequence[FabricCost], currency: str) -> Grid | Text:
+    """Other fabrics, or that none of them matters."""
+    priced = any(one.network_price is not None for one in rows)
+    if not priced and len({duration(one.step_ns) for one in rows}) == 1:
+        return Text(
+            f"None of {len(rows)} other fabrics (topology, oversubscription) changes the step, and ports have no price."
         )
+    columns = [Column("Topology"), Column("Oversubscription", True), Column("Latency", True), Column("Step", True)]
+    if priced:
+        columns += [Column(_priced("Network", currency), True), Column(_priced("Cost of 1M tokens", currency), True)]
+    best = min((one.cost_per_unit for one in rows if one.cost_per_unit is not None), default=None)
+    cells = [_fabric(one, best, priced) for one in rows]
     return Grid(f"The job on {count(rows[0].ranks, 'rank')} on other fabrics", columns, cells, "Without jitter and failures.")
 
 
+def _fabric(one: FabricCost, best: float | None, priced: bool) -> list[Cell | str]:
+    cost = _money(one.cost_per_unit)
+    cheapest = best is not None and one.cost_per_unit is not None and cost == _money(best)
+    money: list[Cell | str] = [_whole(one.network_price), Cell(cost, "good") if cheapest else cost]
+    first = [one.topology, f"{one.oversubscription:g}:1", f"{one.latency_times:g} ×", duration(one.step_ns)]
+    return [*first, *(money if priced else [])]
+
+
 def _grown(rows: Sequence[Growth], currency: str) -> Grid:
-    columns = [
-        Column("ranks", True), Column("Tiers"), Column(_priced("Network", currency), True), Column("Added by this step", True),
-        Column("Network power", True), Column("Throughput added per accelerator added", True),
-    ]  # fmt: skip
+    priced = any(one.network_price is not None for one in rows)
+    prices = [Column(_priced("Network", currency), True), Column("Added by this step", True)] if priced else []
+    columns = [Column("ranks", True), Column("Tiers"), *prices, Column("Network power", True), Column("Throughput added", True)]
     cells: list[list[Cell | str]] = []
     for one in rows:
         tiers = " · ".join(f"{tier} (new)" if one is not rows[0] and tier in one.new_tiers else tier for tier in one.tiers)
         watts = UNKNOWN if one.network_w is None else f"{three(one.network_w / 1000)} kW"
         scaling = UNKNOWN if one.scaling is None else percent(one.scaling)
         guess = "" if one.in_range else " (extrapolated)"
-        cells.append([f"{one.ranks:,}{guess}", tiers, _whole(one.network_price), _whole(one.added_price), watts, scaling])
-    return Grid("The fabric grown to other scales", columns, cells, "Without jitter and failures: what the network alone does.")
+        money = [_whole(one.network_price), _whole(one.added_price)] if priced else []
+        cells.append([f"{one.ranks:,}{guess}", tiers, *money, watts, scaling])
+    note = "Throughput added: over accelerators added, beside the row above. Without jitter and failures: the network alone."
+    return Grid("The fabric grown to other scales", columns, cells, note)
 
 
 def _traffic(rows: Sequence[Traffic], movement: float | None) -> Grid:
@@ -201,9 +204,16 @@ def _of_fabric(one: Elasticity) -> bool:
 
 
 def _worth(some: Sequence[Elasticity]) -> Grid:
+    felt = [one for one in some if abs(one.rate.value) >= LEAST]
     columns = [Column("1 % better"), Column("Throughput", True), Column("Cost of 1M tokens", True)]
-    rows = [[one.knob, plain(one.rate, "%"), plain(one.cost_per_unit, "%")] for one in some]
-    return Grid("What a better network is worth", columns, rows, "More bandwidth or less latency, one at a time.")
+    rows = [[one.knob, plain(one.rate, "%"), plain(one.cost_per_unit, "%")] for one in felt]
+    left = len(some) - len(felt)
+    rest = f" {left} others move throughput by less than {LEAST:g} %." if left else ""
+    return Grid("What a better network is worth", columns, rows, f"More bandwidth or less latency, one at a time.{rest}")
+
+
+def _speed(value: float) -> str:
+    return three(value) if value >= 0.1 else f"{value:.2g}"
 
 
 def _priced(what: str, currency: str) -> str:

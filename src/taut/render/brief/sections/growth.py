@@ -74,12 +74,12 @@ def projected(grown: ProjectResult, own: int, limit: Threshold | None) -> Iterat
     """Forecasts at several scales, and the limit."""
     words, rows = words_of(grown.workload), sorted(grown.forecasts, key=lambda one: one.ranks)
     yield Text(f"{grown.scenario}: {_says(limit, own)}", "lead")
-    if limit is not None and limit.in_range is False:
+    if limit is not None and limit.ranks is not None and limit.in_range is False:
         yield Text("The fabric is not known at the scale of the limit, so that it is an extrapolation.", "note")
     if len(rows) > 1:
         yield from _pictures(grown.scenario, rows, own, limit, words)
     yield _table(grown.scenario, rows, own, words)
-    if limit is not None and isinstance(limit.without, dict) and limit.without:
+    if limit is not None and limit.ranks is not None and isinstance(limit.without, dict) and limit.without:
         yield _makers(limit, limit.without)
     turns = _turns(grown)
     if turns:
@@ -106,28 +106,35 @@ def _made_by(limit: Threshold) -> str:
 
 
 def _ends(limit: Threshold) -> str:
-    if limit.lo is None and limit.hi is None:
+    if limit.lo == limit.hi in (None, limit.ranks):
         return f"{limit.ranks:,}"
     low = "?" if limit.lo is None else f"{limit.lo:,}"
     return f"{limit.ranks:,} ({low}–{'no limit found' if limit.hi is None else f'{limit.hi:,}'})"
 
 
 def _pictures(name: str, rows: Sequence[Forecast], own: int, limit: Threshold | None, words: Words) -> Iterator[Block]:
-    rules = _rules(limit)
+    rules = [rule for rule in _rules(limit) if rows[0].ranks <= rule.at <= rows[-1].ranks]
     kept = Line("effective share", *_points(rows, words.kept_of))
     if len(kept.x) > 1:
         chart = Lines([kept], AXIS, "effective share", log_x=True, shares=True, rules=rules, points=_own(kept, own))
         yield Picture(f"{name}: effective share against accelerators", _alt(kept, "the effective share", percent), chart)
     rate = _line(words.rate, rows, _delivered)
     if len(rate.x) > 1:
-        best = Line("if all brought as much", rate.x, [rate.y[0] * x / rate.x[0] for x in rate.x], dashed=True)
-        chart = Lines([rate, best], AXIS, words.rate, log_x=True, rules=rules, points=_own(rate, own))
+        lines = [rate, *_best(rate, words)]
+        chart = Lines(lines, AXIS, words.rate, log_x=True, rules=rules, points=_own(rate, own))
         yield Picture(f"{name}: {words.rate} against accelerators", _alt(rate, words.rate, _short), chart)
     cost = _line(words.cost(rows), _affordable(rows), _cost)
     if len(cost.x) > 1:
-        inside = [rule for rule in rules if rule.at <= cost.x[-1]]
+        inside = [rule for rule in rules if cost.x[0] <= rule.at <= cost.x[-1]]
         chart = Lines([cost], AXIS, words.cost(rows), log_x=True, rules=inside, points=_own(cost, own))
         yield Picture(f"{name}: {words.cost(rows)}", _alt(cost, f"the {words.cost(rows)}", three), chart)
+
+
+def _best(rate: Line, words: Words) -> list[Line]:
+    """If all brought as much as those of the smallest scale; others than training jobs share a given demand."""
+    if words.piece != "step" or rate.y[0] <= 0:
+        return []
+    return [Line("if all brought as much", rate.x, [rate.y[0] * x / rate.x[0] for x in rate.x], dashed=True)]
 
 
 def _affordable(rows: Sequence[Forecast]) -> list[Forecast]:
@@ -188,25 +195,25 @@ def _short(value: float) -> str:
 
 
 def _table(name: str, rows: Sequence[Forecast], own: int, words: Words) -> Grid:
+    priced = any(row.cost_per_unit is not None for row in rows)
     columns = [
         Column("Accelerators", True), Column(words.rate, True), Column("Effective share", True),
-        Column(words.cost(rows), True), Column("Bound by"), Column("Regime"), Column("Known there"),
+        *([Column(words.cost(rows), True)] if priced else []), Column("Bound by"), Column("Regime"), Column("Known there"),
     ]  # fmt: skip
-    cells = [_row(row, row.ranks == own, words) for row in rows]
-    return Grid(f"{name} at other scales", columns, cells, "In parentheses: intervals that hold in 80 of 100 cases.")
+    cells = [_row(row, row.ranks == own, words, priced) for row in rows]
+    note = "" if priced else " No price is given, so that costs are not known: --gpu-hour."
+    return Grid(f"{name} at other scales", columns, cells, f"In parentheses: intervals that hold in 80 of 100 cases.{note}")
 
 
-def _row(row: Forecast, own: bool, words: Words) -> list[Cell | str]:
-    rate, cost = _delivered(row), _cost(row)
-    bound = row.bound if isinstance(row.bound, str) else row.dominant or UNKNOWN
+def _row(row: Forecast, own: bool, words: Words, priced: bool) -> list[Cell | str]:
     regime = (row.regime.kind if row.regime else None) or UNKNOWN
     mark: Mark = "good" if regime == "stable" else "bad" if regime == "unstable" else "plain"
     return [
         Cell(f"{row.ranks:,}{' (this job)' if own else ''}", "strong" if own else "plain"),
-        _with_ends(rate, _short),
+        _with_ends(_delivered(row), _short),
         share(_estimate(row.effective_throughput_ratio)) if words.kept == "kept" else percent(words.kept_of(row)),
-        _with_ends(cost, three),
-        bound,
+        *([_with_ends(_cost(row), three)] if priced else []),
+        row.bound if isinstance(row.bound, str) else row.dominant or UNKNOWN,
         Cell(regime, mark),
         "yes" if row.in_range else "extrapolated",
     ]
@@ -254,7 +261,7 @@ def _sweep(found: ProjectResult, sweep: Sequence[Swept]) -> Iterator[Block]:
     """Control loops on more and fewer accelerators, demand as it is."""
     worse = [one for one in sweep if one.worse]
     says = (
-        f"more accelerators, from {worse[0].ranks:,} on, make it worse: {_listed(worse[0].worse)}."
+        f"more accelerators, from {worse[0].ranks:,} on, make this worse: {_listed(worse[0].worse)}."
         if worse
         else f"from {sweep[0].ranks:,} to {sweep[-1].ranks:,} accelerators nothing became surely worse, demand as it is."
     )
@@ -305,17 +312,22 @@ def _of_run(run: BriefedRun) -> Iterator[Block]:
     for finding in found.findings:
         if finding.growth:
             yield from _grown(name, found.job.ranks, finding)
-    if found.whatif is not None and not any(finding.growth for finding in found.findings):
+    if run.grown is not None:
+        yield from projected(run.grown, found.job.ranks, run.grown.threshold)
+    elif found.whatif is not None and not any(finding.growth for finding in found.findings):
         says = f"{name}: how its loss grows with ranks is not part of this run."
         yield Empty(
             says,
             "the run projected to other scales",
-            f"taut project --from RUN --ranks {found.job.ranks * 2},{found.job.ranks * 4}",
+            f"taut project --from {run.source.name} --ranks {found.job.ranks * 2},{found.job.ranks * 4}",
         )
 
 
 def _reserve(reserve: Estimate) -> str:
     """What is left before one more rank brings too little."""
+    if reserve.value >= 1 and reserve.hi is None:
+        least = three(reserve.lo or reserve.value)
+        return f"Jitter may grow to at least {least} × of what it is before one more rank stops paying."
     if reserve.value >= 1:
         return f"Jitter may grow to {times(reserve)} of what it is before one more rank stops paying."
     if reserve.value > 0:

@@ -40,9 +40,9 @@ FATE_COLOURS: dict[str, Colour] = {
 }  # fmt: skip
 FATE_WORDS = {
     "productive": "computing at its usual speed", "slow compute": "computing slower than usual",
-    "exposed transfer": "moving data while nothing else runs", "exposed copy": "copying data while nothing else runs",
-    "communication undivided": "communicating, of which one side was traced", "fault wait": "waiting for somebody at fault",
-    "jitter wait": "waiting for whoever happens to be late", "structural wait": "waiting that the structure of the step makes",
+    "exposed transfer": "moving data, nothing else runs", "exposed copy": "copying data, nothing else runs",
+    "communication undivided": "communication, one side traced", "fault wait": "waiting for somebody at fault",
+    "jitter wait": "waiting for whoever happens to be late", "structural wait": "waiting built into the step",
     "gap": "host, input and launch gaps", "discarded": "work that was thrown away", "kept": "attempts whose work was kept",
     "down": "between attempts, nothing held", "hold/init": "held before the first step", "unexplained": "not explained",
     "unobserved": "not traced", "control overhead": "taken by controllers",
@@ -65,7 +65,7 @@ MEANT = {
 JOULES_PER_KWH = 3.6e6
 RECOVERIES, LINES = 6, 8
 """Rows at most."""
-PRICE = "taut bill RUN --prices prices.toml --focus bill.csv -o BILL"
+PRICE = "taut brief RUN --prices prices.toml --focus bill.csv -o brief.html"
 
 
 def money(briefing: Briefing) -> Section | None:
@@ -263,12 +263,17 @@ def _unbilled(run: BriefedRun) -> list[Block]:
         return [Empty("Where the time went was not measured.", "traces, or job logs", "taut analyze TRACES LOGS -o RUN")]
     whole = attempts.total_rank_ns
     used = sorted((entry for entry in attempts.entries if entry.rank_ns), key=lambda entry: -entry.rank_ns)
+    priced = attempts.currency is not None
     rows: list[list[Cell | str]] = [
-        [_fate(entry.fate), duration(entry.rank_ns), percent(entry.rank_ns / whole), amount(entry.money, attempts.currency)]
+        [
+            _fate(entry.fate), duration(entry.rank_ns), percent(entry.rank_ns / whole),
+            *([amount(entry.money, attempts.currency)] if priced else []),
+        ]
         for entry in used
-    ]
+    ]  # fmt: skip
     unit = safe(attempts.unit or "accelerator")
-    return [Grid(f"Where the time of {unit}s went, by attempt", [Column("Spent on"), *_AMOUNTS], rows)]
+    columns = [Column("Spent on"), *(_AMOUNTS if priced else _AMOUNTS[:-1])]
+    return [Grid(f"Where the time of {unit}s went, by attempt", columns, rows)]
 
 
 _AMOUNTS = (Column("Time", True), Column("Share", True), Column("Money", True))

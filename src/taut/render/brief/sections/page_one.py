@@ -108,7 +108,7 @@ def _causes(briefing: Briefing) -> Block:
 def _row(cause: BriefCause) -> list[Cell | str]:
     word = "gives back" if cause.share_is == "recoverable" else "costs"
     size = "not measured" if cause.share is None else f"{word} {share(cause.share)}"
-    sure = "modelled" if cause.confidence is None else percent(min(cause.confidence, 0.999))
+    sure = cause.source if cause.confidence is None else percent(min(cause.confidence, 0.999))
     return [Cell(cause.what, "strong"), size, _monthly(cause.money_per_month, cause.currency), sure, cause.do]
 
 

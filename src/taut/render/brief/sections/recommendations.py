@@ -30,7 +30,7 @@ TESTS = {
     "partial synchronisation loss": "bring the groups back into step, or take the meeting away that keeps failing",
     "tail latency inflation": "hedge or cap the slowest calls, or fan out less",
     "energy feedback loop": "cap power below where it throttles, and stagger steps",
-    "hang": "restart without {place}, and look at its flight record",
+    "hang": "restart without {place}, and look at what the flight recorder holds",
     "non-determinism": "pin what may differ between runs: kernels, order of reductions, input order",
 }
 """Mode → what to do where the finding itself says nothing better."""
@@ -55,8 +55,8 @@ class _Advice(Struct, frozen=True):
 
 def recommendations(briefing: Briefing) -> Section | None:
     """Everything worth doing, the most money first, then the largest effect; and decisions already taken."""
-    found = sorted(_all(briefing), key=_order)
-    blocks: list[Block] = [_grid(found), *_close(found)] if found else [_nothing(briefing)]
+    found, why = _repair_first(sorted(_all(briefing), key=_order))
+    blocks: list[Block] = [_grid(found), *([Text(why)] if why else [])] if found else [_nothing(briefing)]
     blocks += _decided(briefing.decisions) if briefing.runs or briefing.decisions else []
     return Section("recommendations", "What to do", blocks, _commands(briefing))
 
@@ -112,17 +112,23 @@ def _recovered(one: Recovery, bill: BriefedBill, finding: Finding | None) -> _Ad
 
 
 def _found(finding: Finding, result: AnalysisResult) -> _Advice:
+    effect, size = _effect(finding, result)
+    money = finding.money
+    return _Advice(
+        cause=safe(_cause(finding)), do=_do(finding, GENERIC), effect=effect, size=size,
+        monthly=None if money is None else Estimate(value=DAYS * float(money.per_day)),
+        currency=None if money is None else money.currency, sure=_sure(finding), policy=finding.policy is not None,
+    )  # fmt: skip
+
+
+def _effect(finding: Finding, result: AnalysisResult) -> tuple[str, float]:
+    """What mending a finding brings back, in words and as a share of the time."""
+    if finding.mode == "hang":
+        return "the job runs again", 1.0
     saved = finding.recoverable_share
     if saved is None and result.job.wall_ns and finding.recoverable_wall_ns > 0:
         saved = Estimate(value=finding.recoverable_wall_ns / result.job.wall_ns)
-    money = finding.money
-    return _Advice(
-        cause=safe(_cause(finding)), do=_do(finding, GENERIC),
-        effect="not measured" if saved is None else share(saved), size=0.0 if saved is None else float(saved.value),
-        monthly=None if money is None else Estimate(value=DAYS * float(money.per_day)),
-        currency=None if money is None else money.currency, sure=_sure(finding),
-        policy=finding.policy is not None,
-    )  # fmt: skip
+    return ("not measured", 0.0) if saved is None else (share(saved), float(saved.value))
 
 
 def _cause(finding: Finding) -> str:
@@ -296,21 +302,18 @@ def _worth_title(found: list[_Advice]) -> str:
     return f"Worth a month, {safe(currency)}" if currency else "Worth a month"
 
 
-def _close(found: list[_Advice]) -> list[Block]:
-    """Where a policy comes first by a little, and a repair would bring as much."""
-    first = found[0]
+def _repair_first(found: list[_Advice]) -> tuple[list[_Advice], str]:
+    """The same, with a repair before all where the first is a policy and money does not tell them apart; and why."""
+    first = found[0] if found else None
     repair = next((one for one in found if not one.policy and one.monthly is not None), None)
-    if not first.policy or first.monthly is None or repair is None or repair.monthly is None:
-        return []
+    if first is None or not first.policy or first.monthly is None or repair is None or repair.monthly is None:
+        return found, ""
     most = repair.monthly.value if repair.monthly.hi is None else repair.monthly.hi
     least = first.monthly.value if first.monthly.lo is None else first.monthly.lo
     if most < least:
-        return []
-    return [
-        Text(
-            f'The first row and "{repair.cause}" cannot be told apart by money. Begin with the repair: it changes no training.'
-        )
-    ]
+        return found, ""
+    why = "Money does not tell the first and the next policy apart; the repair comes first, because it changes no training."
+    return [repair, *(one for one in found if one is not repair)], why
 
 
 # ---------------------------------------------------------------------------------------------------------------------

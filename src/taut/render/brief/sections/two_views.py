@@ -21,16 +21,17 @@ from taut.render.brief.document import (
     Sides,
     Text,
 )
+from taut.render.brief.nobody import no_waiting
 from taut.render.brief.written import percent
 from taut.render.text import UNKNOWN, count, middle, safe, size, three
 from taut.result.brief_types import BriefedRun, Briefing, OperatorNode, OperatorView
-from taut.result.types import AnalysisResult, Component, Device
+from taut.result.types import AnalysisResult, AttemptsResult, Component, Device, Job
 
 LABEL = 30
 """Letters of a class in the picture; all of them stand in the table."""
 STRONG = 0.05
 """Share of the wall, or of the steps, from which the critical path is drawn strong."""
-FAINT = 0.02
+FAINT = 0.1
 """Edges below this share of the most frequent one are left out, unless the critical path takes them."""
 ROWS = 6
 """Rows of a table at most."""
@@ -69,11 +70,15 @@ def _both(result: AnalysisResult) -> str:
         parts = f"{len(outside):,} of {len(limited):,} measurements of parts are outside their limits"
     elif not limited and result.components:
         parts = "Parts were measured, but nobody named their limits"
+    elif not limited and result.device is not None:
+        parts = "What the accelerators did is on record, but no part was held against a limit"
     return f"{parts}. {_loss(result)}"
 
 
 def _loss(result: AnalysisResult) -> str:
     share, wall = result.verdict.effective_share, result.job.wall_ns
+    if share is None and result.attempts is not None and result.attempts.held_rank_ns:
+        return _kept(result.attempts)
     told = (
         "How much of the time was useful is not recorded."
         if share is None
@@ -82,6 +87,13 @@ def _loss(result: AnalysisResult) -> str:
     if result.recoverable_wall_ns and wall:
         told += f" Mending what was found would save {percent(result.recoverable_wall_ns / wall)} of the time."
     return told
+
+
+def _kept(found: AttemptsResult) -> str:
+    """What job logs alone tell of useful time."""
+    kept = sum(entry.held_rank_ns for entry in found.entries if entry.fate == "kept")
+    share = percent(kept / (found.held_rank_ns or 1))
+    return f"Of the time that accelerators were held, {share} went into attempts whose work was kept."
 
 
 def _nominal(result: AnalysisResult) -> list[Block]:
@@ -197,20 +209,33 @@ def _operators(run: BriefedRun) -> list[Block]:
         needs = "traces of the ranks (Kineto, Nsight, XPlane, OTLP, or an op table) beside the logs"
         return [Empty("No operation was traced.", needs, "taut analyze TRACES LOGS -o RUN")]
     picture = Picture("The operator graph, one node for each class", _alt(view), network(view))
-    return [Text(_where(view)), picture]
+    return [Text(_where(view, run.result.job)), picture]
 
 
-def _where(view: OperatorView) -> str:
+def _where(view: OperatorView, job: Job) -> str:
     """Where the loss is."""
     gates = sorted((node for node in view.nodes if node.wait_share > 0), key=lambda node: -node.wait_share)
     waited = sum(node.wait_share for node in view.nodes)
     if not gates:
-        return "No rank waited for another."
+        unknown = sum(node.rank_share for node in view.nodes if _undivided(node))
+        told = f" {percent(unknown)} of the rank time is communication that may be waiting." if unknown >= 0.01 else ""
+        return f"{no_waiting(job)}{told}"
     told = f"{percent(waited)} of all rank time is spent waiting for the last to arrive"
     first = gates[0]
     if len(gates) == 1:
         return f"{told}, all of it at {_name(first)}."
     return f"{told}, most of it at {_name(first)} ({percent(first.wait_share)})."
+
+
+def _undivided(node: OperatorNode) -> bool:
+    """Whether its ops communicate, and with whom was not matched: what of it is waiting is not known."""
+    return not node.gate and node.kind in ("communicate", "synchronise")
+
+
+def _waits(node: OperatorNode) -> Cell | str:
+    if node.wait_share >= STRONG:
+        return Cell(percent(node.wait_share), "bad")
+    return percent(node.wait_share) if node.gate or node.wait_share > 0 else UNKNOWN if _undivided(node) else ""
 
 
 def _name(node: OperatorNode) -> str:
@@ -238,13 +263,15 @@ def _classes(view: OperatorView) -> Grid:
     rows: list[list[Cell | str]] = [
         [
             f"{_name(node)}{' (gate)' if node.gate else ''}", percent(node.rank_share),
-            Cell(percent(node.wait_share), "bad") if node.wait_share >= STRONG else percent(node.wait_share),
+            _waits(node),
             percent(node.critical_share),
         ]
         for node in order[:ROWS]
     ]  # fmt: skip
     rest = len(order) - ROWS
     more = "" if rest <= 0 else "1 more is in the picture. " if rest == 1 else f"{rest} more are in the picture. "
+    if view.left_out and not view.nodes[-1].name.endswith(("other classes", "other class")):
+        more += f"{view.left_out:,} smaller left out. "
     note = f"{more}What hides under other work is not counted; the rest of the wall is gaps between operations."
     return Grid("Where rank time goes, by class", columns, rows, note)
 
