@@ -293,10 +293,11 @@ class Truth:
 
 def truth_of(attempts: list[Attempt], charges: list[Charge], period: tuple[int, int] | None = None) -> Truth:
     """Each charge to those who held its host, by accelerators and seconds; what nobody held is idle."""
-    by_host: dict[str, list[Attempt]] = defaultdict(list)
+    by_day: dict[tuple[str, int], list[Attempt]] = defaultdict(list)
     for row in attempts:
         for name in row.hosts:
-            by_host[name].append(row)
+            for day in range(row.start // DAY, row.end // DAY + 1):
+                by_day[name, day].append(row)
     found = Truth()
     for charge in charges:
         cut, share = _cut(charge, period)
@@ -307,7 +308,8 @@ def truth_of(attempts: list[Attempt], charges: list[Charge], period: tuple[int, 
             found.book(money, _service(charge), None, team, None)
             continue
         left = money
-        for row in by_host[charge.host.name]:
+        days = range(cut[0] // DAY, cut[1] // DAY + 1)
+        for row in dict.fromkeys(row for day in days for row in by_day.get((charge.host.name, day), [])):
             held = max(0, min(cut[1], row.end) - max(cut[0], row.start))
             if held:
                 part = money * Fraction(row.gpus, len(row.hosts) * charge.host.gpus) * Fraction(held, cut[1] - cut[0])
