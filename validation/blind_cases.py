@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
@@ -10,7 +11,23 @@ from pathlib import Path
 
 import blind_odd
 from blind_files import Zone, write_bill, write_jobs, write_prices, write_sacct
-from blind_month import BEGIN, DAY, END, HOUR, Attempt, Case, Charge, Host, Month, Planted, Style, at, month, truth_of
+from blind_month import (
+    BEGIN,
+    DAY,
+    END,
+    HOUR,
+    Attempt,
+    Case,
+    Charge,
+    Host,
+    Month,
+    Planted,
+    Style,
+    at,
+    charges_of,
+    month,
+    truth_of,
+)
 
 Make = Callable[[Path, int], Case]
 TOKYO = Style("1.2", "csv", "Hours", "JPY", 0, zone="Asia/Tokyo", begin=BEGIN - 9 * HOUR, end=END - 9 * HOUR)
@@ -280,11 +297,35 @@ def not_billed(folder: Path, seed: int) -> Case:
     return Case(args, rows, truth, [Planted(("host not in the bill",), -paid)], -paid, drill=("team", "job", "host"))
 
 
-def local_as_utc(folder: Path, seed: int) -> Case:
-    known = made(seed, TOKYO)
-    args = asked(folder, known, TOKYO)
-    write_bill(folder / "bill", known.charges, TOKYO, Zone("Asia/Tokyo", pretend=True))
-    return Case(args, known.charges, truth_of(known.attempts, known.charges), [Planted(("time zone",), Decimal(0))])
+def _elastic(known: Month, seed: int) -> None:
+    """The hosts of one and four accelerators are there only while somebody holds them."""
+    rows = [row for row in known.charges if not row.host or row.host.gpus == 8]
+    for host in known.hosts:
+        on: list[tuple[int, int]] = []
+        for row in sorted((row for row in known.attempts if host.name in row.hosts), key=lambda row: row.start):
+            a, b = max(row.start, TOKYO.begin), min(row.end, TOKYO.end)
+            if on and a <= on[-1][1]:
+                on[-1] = (on[-1][0], max(b, on[-1][1]))
+            elif a < b:
+                on.append((a, b))
+        if host.gpus < 8:
+            rows += charges_of(random.Random(seed), replace(host, on=tuple(on)), TOKYO)
+    known.charges = [replace(row, billing=(TOKYO.begin, TOKYO.end)) for row in rows]
+
+
+def local_as_utc(elastic: bool, pretend: bool = True) -> Make:
+    """Charges by the clock of Tokyo, written as if it were UTC."""
+
+    def make(folder: Path, seed: int) -> Case:
+        known = made(seed, TOKYO)
+        if elastic:
+            _elastic(known, seed)
+        args = asked(folder, known, TOKYO)
+        write_bill(folder / "bill", known.charges, TOKYO, Zone("Asia/Tokyo", pretend))
+        wrong = [Planted(("time zone",), Decimal(0))] if pretend else []
+        return Case(args, known.charges, truth_of(known.attempts, known.charges), wrong)
+
+    return make
 
 
 def cases() -> list[tuple[str, Make]]:
@@ -313,7 +354,9 @@ def cases() -> list[tuple[str, Make]]:
         ("defect: overlapping periods", planted(Style(), overlapping)),
         ("defect: missing day", planted(Style("1.4", "parquet"), missing)),
         ("defect: host not in the bill", not_billed),
-        ("defect: Tokyo as if it were UTC", local_as_utc),
+        ("clean, hosts that are there while held", local_as_utc(True, False)),
+        ("defect: Tokyo as if it were UTC", local_as_utc(False)),
+        ("defect: Tokyo as if it were UTC, hosts that are there while held", local_as_utc(True)),
         ("defect: another cluster", planted(Style(), other_cluster)),
         ("defect: accelerators of the SKU", planted(Style(), count_of_sku)),
         ("defect: accelerators in hours", planted(Style(unit="GPU-Hours"), count_of_hours)),

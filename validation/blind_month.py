@@ -144,9 +144,9 @@ def schedule(rng: random.Random, hosts: list[Host], overhang: int = 6 * HOUR) ->
 
 
 def _stretch(rng: random.Random, group: list[Host], start: int, end: int, over: int, seen: int) -> list[Attempt]:
-    alone = (start, end) == (group[0].on[0]) and len(group[0].on) == 1
-    now = start - rng.randrange(over) if alone and over else start
-    stop = end + rng.randrange(over) if alone and over else end
+    whole = end - start > 30 * DAY  # others were not there before they came, or after they left
+    now = start - rng.randrange(over) if whole else start
+    stop = end + rng.randrange(over) if whole else end
     found: list[Attempt] = []
     while now < stop - 600:
         draw = rng.random()
