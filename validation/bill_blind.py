@@ -23,10 +23,9 @@ from pathlib import Path
 from typing import Any
 
 from blind_cases import cases
-from blind_month import Case, Planted
+from blind_month import Case, Planted, Result
 
 CENT = Fraction(1, 100)
-Result = dict[str, Any]
 
 
 def ask(case: Case) -> tuple[int, Result, str]:
@@ -48,6 +47,8 @@ def money(value: object) -> Fraction:
 def complaints(case: Case) -> list[str]:
     """All that is not as it should be."""
     code, found, said = ask(case)
+    if case.may_refuse and code == 4:
+        return []
     if code != case.exit:
         return [f"exit {code}, not {case.exit}: {said.splitlines()[-1][:300] if said else ''}"]
     text = json.dumps(found, ensure_ascii=False) + said
@@ -55,6 +56,8 @@ def complaints(case: Case) -> list[str]:
     if not found:
         return wrong
     wrong += list(_figures(found, case))
+    told = case.test(found) if case.test else None
+    wrong += [told] if told else []
     if case.charges is not None:
         wrong += [*_sums(found, case), *_closing(found, case), *_defects(found, case)]
     if case.truth:

@@ -10,6 +10,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import blind_odd
+import blind_small
 from blind_files import Zone, write_bill, write_jobs, write_prices, write_sacct
 from blind_month import (
     BEGIN,
@@ -373,4 +374,5 @@ def cases() -> list[tuple[str, Make]]:
         ("defects: JPY, duplicates, outside", planted(TOKYO, duplicated, outside)),
         ("defects: seconds, product, credit twice", planted(Style(unit="Seconds"), wrong_product, credit_twice)),
         *blind_odd.cases(),
+        *blind_small.cases(),
     ]

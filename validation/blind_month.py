@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
 from fractions import Fraction
+from typing import Any
 
 HOUR = 3600
 DAY = 86400
@@ -22,6 +24,7 @@ def at(text: str) -> int:
     return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp())
 
 
+Result = dict[str, Any]
 BEGIN, END = at("2026-10-01"), at("2026-11-01")
 
 
@@ -366,3 +369,5 @@ class Case:
     figures: dict[str, Fraction | float] = field(default_factory=dict)
     words: tuple[str, ...] = ()
     any_defects: bool = False
+    may_refuse: bool = False
+    test: Callable[[Result], str | None] | None = None
