@@ -22,6 +22,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import blind_more
 from blind_cases import cases
 from blind_month import Case, Planted, Result
 
@@ -179,7 +180,7 @@ def main() -> None:
     parser.add_argument("--keep", type=Path)
     asked = parser.parse_args()
     right, began = 0, time.monotonic()
-    chosen = [(name, make) for name, make in cases() if asked.only in name]
+    chosen = [(name, make) for name, make in [*cases(), *blind_more.cases()] if asked.only in name]
     with tempfile.TemporaryDirectory() as scratch:
         for name, make in chosen:
             folder = (asked.keep or Path(scratch)) / name.replace(" ", "-").replace(",", "").replace(":", "")
