@@ -11,18 +11,18 @@ from pathlib import Path
 
 from blind_cases import Broken, asked, count_of_sku, duplicated, made, missing, other_cluster, planted
 from blind_files import write_bill
-from blind_month import BEGIN, DAY, END, HOUR, Attempt, Case, Charge, Month, Planted, Style, at, charges_of, rounded, truth_of
+from blind_month import BEGIN, DAY, END, HOUR, Attempt, Case, Charge, Month, Planted, Style, at, charges_of, truth_of
 
 Make = Callable[[Path, int], Case]
 
 
-def changed(style: Style, change: Callable[[Month], None], *more: str) -> Make:
+def changed(style: Style, change: Callable[[Month], None], drill: tuple[str, ...] = ("team", "job", "host", "day")) -> Make:
     """A month with something else about it, and nothing wrong."""
 
     def make(folder: Path, seed: int) -> Case:
         known = made(seed, style)
         change(known)
-        return Case(asked(folder, known, style, *more), known.charges, truth_of(known.attempts, known.charges))
+        return Case(asked(folder, known, style), known.charges, truth_of(known.attempts, known.charges), drill=drill)
 
     return make
 
@@ -33,9 +33,9 @@ def one_row_each(known: Month) -> None:
     for row in known.charges:
         if row.host and row.host.gpus == 8:
             part = row.effective / 8
-            rows += [
-                replace(row, effective=part, price=(row.price or Decimal(0)) / 8, gpus=1, what="1 of 8 x H100", sku="sku-one")
-            ] * 8
+            price, bought = (row.price or Decimal(0)) / 8, (row.bought or Decimal(0)) / 8
+            one = replace(row, effective=part, price=price, bought=bought, gpus=1, what="1 of 8 x H100", sku="sku-one")
+            rows += [one] * 8
         else:
             rows.append(row)
     known.charges = rows
@@ -145,14 +145,13 @@ def two_months(folder: Path, seed: int) -> Case:
     """Two bills, of October and of the first week of November, and the logs of both: asked for nothing in particular."""
     known = made(seed, Style())
     week = (END, END + 7 * DAY)
-    rows = []
+    rows: list[Charge] = []
     for host in known.hosts:
-        for row in charges_of(random.Random(seed), replace(host, on=(week,)), Style(begin=week[0], end=week[1])):
-            rows.append(replace(row, billing=week, commitment=None, status=None, bought=None, pricing="Standard", invoice="INV-20",
-                                billed=row.effective, price=rounded(Fraction(row.effective) / Fraction(row.quantity), 10)))  # fmt: skip
+        rows += charges_of(random.Random(seed), replace(host, on=(week,), pool="list"), Style())
+    rows = [replace(row, billing=week, invoice="INV-20") for row in rows]
     args = asked(folder, known, Style())
     second = write_bill(folder / "november", rows, Style())
-    both: list[Charge] = known.charges + rows
+    both = known.charges + rows
     return Case([*args, "--focus", str(second)], both, truth_of(known.attempts, both))
 
 
@@ -162,7 +161,7 @@ def cases() -> list[tuple[str, Make]]:
     return [
         ("more: accelerators one by one", changed(plain, one_row_each)),
         ("more: an instance replaced", changed(plain, replaced)),
-        ("more: corrections with a host", changed(plain, corrected_host)),
+        ("more: corrections with a host", changed(plain, corrected_host, ("team", "job"))),
         ("more: a pool by the month", changed(plain, by_day_and_month)),
         ("more: ten days of rows by the day", half_month),
         ("more: names in lower case", lower_names),
