@@ -176,8 +176,8 @@ def _verdict(found: Opened) -> str:
         kind = regime.kind if regime is not None and regime.kind else "not classed"
         limit = f"; the next accelerator stops paying at {threshold.ranks:,}" if threshold and threshold.ranks else ""
         means = f": {CONTROLLED[kind]}" if kind in CONTROLLED else ""
-        effective = scenario.result.indices.get("effective_throughput_ratio")
-        does = "" if effective is None else f" It does {100 * effective.value:.0f} % of what it could if nothing held it up."
+        ratio = scenario.result.indices.get("effective_throughput_ratio")
+        does = "" if ratio is None else f" It does {100 * ratio.value:.0f} % of what it could if nothing held it up."
         return f"{scenario.source.name} is {kind} on {scenario.result.ranks:,} accelerators{means}{limit}.{does}"
     for control in found.controls:
         first = next(iter(control.result.relations), None)

@@ -235,11 +235,7 @@ def _helping(scenario: BriefedScenario) -> dict[str, str]:
 def _of_loops(scenario: BriefedScenario) -> Iterator[BriefCause]:
     for advice in scenario.result.advice or ():
         named = f"{advice.separation}" + ("" if advice.value is None else f"={advice.value:g}")
-        do = (
-            f"separate them by {named}: {advice.says}"
-            if advice.separation
-            else "none of the separations that were tried removes it"
-        )
+        do = f"separate them by {named}: {advice.says}" if advice.separation else "no separation that was tried removes it"
         yield BriefCause(
             what=f"{advice.kind} of control loops{f' on {advice.target}' if advice.target else ''}", share=_gained(advice),
             share_is="recoverable", money_per_month=None, currency=None, source="modelled",

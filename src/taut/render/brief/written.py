@@ -55,7 +55,7 @@ def percent(value: float | None) -> str:
 
 
 def cash(value: float) -> str:
-    """An amount: three digits from a hundred thousand on, whole from a hundred on, cents below, two digits that count below one."""
+    """An amount: three digits of a large one, whole from a hundred on, cents below, two digits that count below one."""
     if abs(value) >= 99_950:  # three digits: nobody knows more
         digits = len(f"{abs(value):.0f}") - 3
         return f"{round(value, -digits):,.0f}"
