@@ -42,7 +42,7 @@ def test_the_incident_names_its_cause_its_money_and_what_to_do(told: BriefResult
     assert repair.money_per_month is not None
     assert repair.currency == "EUR"
     assert "node3" in repair.do
-    assert any("nobody" in cause.what or "no accelerator in particular" in cause.what for cause in told.causes)
+    assert any("nobody in particular" in cause.what for cause in told.causes)
     assert told.costs is not None
     assert told.costs.per_month > 1000
 
@@ -102,7 +102,7 @@ def test_control_logs_are_read_together(tmp_path: Path) -> None:
     assert told.inputs[0].kind == "control log"
     assert told.questions[0].answer is not None
     assert "undo" in told.questions[0].says
-    assert told.questions[4].needs is not None  # nothing was traced
+    assert told.questions[3].needs is not None  # nothing was traced
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from taut import __version__
-from taut.briefing.causes import causes, costs
+from taut.briefing.causes import causes, costs, savings
 from taut.briefing.course import course_of
 from taut.briefing.decisions import Trail, trail_of
 from taut.briefing.demands import demands
@@ -113,7 +113,7 @@ def make_brief(paths: Sequence[str], asked: Asked, log: Path | None) -> Brief:
         comparisons=found.comparisons,
         scenarios=found.scenarios, controls=found.controls, bills=found.bills, decisions=trail.decisions, costs=cost,
         causes=causes(found, cost), notes=found.notes, questions=questions(sources),
-        demands=demands(runs, found.bills, found.scenarios), audit_root=trail.root, audit_log=trail.log,
+        demands=demands(runs, cost, savings(found), found.scenarios), audit_root=trail.root, audit_log=trail.log,
     ))  # fmt: skip
 
 

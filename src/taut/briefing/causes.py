@@ -99,8 +99,13 @@ def _weight(cause: BriefCause) -> tuple[bool, float, float]:
     return cause.share_is == "lost", -(money.value if money else 0.0), -(share.value if share else 0.0)
 
 
+def savings(found: Opened) -> dict[str, Recovery]:
+    """Finding → what mending it brings back, as the bill has it."""
+    return {one.cause: one for bill in found.bills for one in bill.result.recoverable}
+
+
 def _of_runs(found: Opened, cost: BriefCosts | None) -> Iterator[BriefCause]:
-    saved = {one.cause: one for bill in found.bills for one in bill.result.recoverable}
+    saved = savings(found)
     for source, _, result in found.runs:
         for finding in result.findings:
             yield _of_finding(source, result, finding, saved.get(finding.id), cost)
@@ -121,7 +126,7 @@ def _of_finding(
         what=_finding_words(finding), share=share, share_is="lost" if lost else "recoverable",
         money_per_month=saved.per_month if saved is not None and not lost else _priced(share, cost),
         currency=None if cost is None else cost.currency, source="measured",
-        confidence=finding.confidence, do=_do(finding, saved),
+        confidence=finding.confidence, because=finding.because, do=_do(finding, saved),
         repair=bool(finding.ranks or finding.links),
         command=f"taut audit decide {named} --finding {finding.id} --do … --by NAME",
     )  # fmt: skip
@@ -129,7 +134,7 @@ def _of_finding(
 
 def _finding_words(finding: Finding) -> str:
     if finding.loss_share is not None:
-        return "waiting for whoever happens to be late; no accelerator in particular"
+        return f"waiting for whoever happens to be late, {_spoken(finding.loss_share)} of the time; nobody in particular"
     hosts = sorted({host for host in finding.hosts if host})
     place = finding.where or ", ".join(hosts[:3]) or ""
     ranks = f"rank {finding.ranks[0]}" if len(finding.ranks) == 1 else f"{len(finding.ranks)} ranks" if finding.ranks else ""
@@ -138,22 +143,29 @@ def _finding_words(finding: Finding) -> str:
     return f"{finding.mode}: {where}" if where else finding.mode
 
 
+def _spoken(share: Estimate) -> str:
+    if share.lo is None or share.hi is None:
+        return f"{100 * share.value:.0f} %"
+    return f"{100 * share.value:.0f} % ({100 * share.lo:.0f}–{100 * share.hi:.0f})"
+
+
 def _do(finding: Finding, saved: Recovery | None) -> str:
     if finding.remedy is not None:
-        return finding.remedy.do
+        return f"{finding.remedy.do}; then mend or replace it"
     if finding.policy is not None:
-        return f"change how ranks meet: {finding.policy.name}"
+        return f"change how ranks meet ({finding.policy.name}), once it is shown that the model still converges"
     return saved.remedy if saved is not None else "look at the evidence in the run, then decide"
 
 
 def _of_fates(source: BriefInput, result: AnalysisResult, cost: BriefCosts | None) -> Iterator[BriefCause]:
     """Losses that no finding names, from 3 % of the rank time on."""
     ledger = result.ledger
-    named = any(finding.loss_share is not None for finding in result.findings)
+    named = {"jitter wait"} if any(finding.loss_share is not None for finding in result.findings) else set[str]()
+    named |= {"slow compute"} if any(finding.ranks for finding in result.findings) else set()
     for entry in ledger.entries if ledger is not None and ledger.total_rank_ns else ():
         share = entry.rank_ns / ledger.total_rank_ns if ledger is not None else 0.0
         words = FATE_WORDS.get(entry.fate)
-        if words is None or share < 0.03 or (named and entry.fate == "jitter wait"):
+        if words is None or share < 0.03 or entry.fate in named:
             continue
         lost = Estimate(value=share)
         yield BriefCause(

@@ -5,18 +5,19 @@ Money is per year of 8,760 hours at the job's own price: a share of the wall, or
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 
 from taut.core.prices import HOURS_PER_YEAR
-from taut.result.brief_types import BriefedBill, BriefedRun, BriefedScenario
-from taut.result.types import AnalysisResult, Demand, Estimate, Finding, Forecast
+from taut.result.brief_types import BriefedRun, BriefedScenario
+from taut.result.types import AnalysisResult, BriefCosts, Demand, Estimate, Finding, Forecast, Recovery
 
 LEAST_SHARE = 0.005
 """What is worth less of a job is no demand."""
 WORSE, LEAST_OF_KNOB = 0.10, 0.001
 """A knob of a scenario is asked about ten per cent to the worse, and is a demand from a thousandth of the cost on."""
 BETTER_IF_MORE = ("bandwidth", "peak", "efficiency")
+DAYS_A_YEAR, DAYS_A_MONTH = 365, 30
 SECONDS_PER_YEAR = HOURS_PER_YEAR * 3600
 TESTS = {
     "bandwidth": ("all-reduce bandwidth over this tier (nccl-tests), all nodes at once, with the job's message sizes",
@@ -37,61 +38,42 @@ TESTS = {
 """Word in a knob's name → (test, number to reach)."""
 
 
-def demands(runs: Sequence[BriefedRun], bills: Sequence[BriefedBill], scenarios: Sequence[BriefedScenario]) -> list[Demand]:
+def demands(
+    runs: Sequence[BriefedRun], cost: BriefCosts | None, saved: Mapping[str, Recovery], scenarios: Sequence[BriefedScenario]
+) -> list[Demand]:
     """What this job's own figures ask of a vendor, the most money first, then the largest share."""
-    hourly = _hourly(bills)
-    found = [one for run in runs for one in _of_run(run, hourly)]
+    found = [one for run in runs for one in _of_run(run, cost, saved)]
     found += [one for scenario in scenarios for one in _of_scenario(scenario)]
     found.sort(key=lambda pair: (-float(pair[1].money_per_year or 0), -pair[0]))
     return [demand for _, demand in found]
 
 
-def _hourly(bills: Sequence[BriefedBill]) -> tuple[Decimal, str] | None:
-    """What an hour of an accelerator cost in the bill, and its currency; None where none tells."""
-    for bill in bills:
-        money, held = bill.result.accrual.ledger, sum(line.rank_ns or 0 for line in bill.result.lines)
-        if money is not None and held and bill.result.currency and bill.result.unit == "accelerator":
-            return Decimal(money) * 3_600_000_000_000 / held, bill.result.currency
-    return None
-
-
-def _of_run(run: BriefedRun, hourly: tuple[Decimal, str] | None) -> Iterator[tuple[float, Demand]]:
-    result = run.result
-    ranks = result.job.world_size or result.job.ranks
-    a_year = None if hourly is None else hourly[0] * ranks * HOURS_PER_YEAR
-    currency = None if hourly is None else hourly[1]
-    for what, share, test, reach in _sensitivities(result):
+def _of_run(run: BriefedRun, cost: BriefCosts | None, saved: Mapping[str, Recovery]) -> Iterator[tuple[float, Demand]]:
+    a_year = None if cost is None else cost.per_month * DAYS_A_YEAR / DAYS_A_MONTH
+    for what, share, test, reach in _sensitivities(run.result, saved):
         if share.value >= LEAST_SHARE:
-            money = None if a_year is None else str(round(a_year * Decimal(share.value)))
-            says = f"it costs {_interval(share)} of this job's time today"
-            yield (
-                share.value,
-                Demand(
-                    what=what,
-                    worth=says,
-                    money_per_year=money,
-                    currency=currency,
-                    test=test,
-                    reach=reach,
-                    command=run.source.command,
-                ),
-            )
+            yield share.value, Demand(
+                what=what, worth=f"costs {_interval(share)} of this job's time today",
+                money_per_year=None if a_year is None else str(round(a_year * share.value)),
+                currency=None if cost is None else cost.currency, test=test, reach=reach, command=run.source.command,
+            )  # fmt: skip
 
 
-def _sensitivities(result: AnalysisResult) -> Iterator[tuple[str, Estimate, str, str]]:
+def _sensitivities(result: AnalysisResult, saved: Mapping[str, Recovery]) -> Iterator[tuple[str, Estimate, str, str]]:
     """(figure, share of the wall that it costs, test, number to reach) of a measured job."""
     for finding in result.findings:
+        known = saved[finding.id].saved_share if finding.id in saved else finding.recoverable_share
         if finding.loss_share is not None and finding.origins is not None:
             yield "hiccups of single accelerators or hosts", finding.loss_share, *_hiccups(finding)
-        elif finding.recoverable_share is not None and finding.links:
+        elif known is not None and finding.links:
             yield (
-                "links that are equally fast", finding.recoverable_share,
+                "links that are equally fast", known,
                 "all-reduce bandwidth of every pair of neighbours (nccl-tests), each link by itself",
                 "no link more than 5 % below the median of all",
             )  # fmt: skip
-        elif finding.recoverable_share is not None and finding.ranks:
+        elif known is not None and finding.ranks:
             yield (
-                "accelerators that are equally fast, and stay so", finding.recoverable_share,
+                "accelerators that are equally fast, and stay so", known,
                 "the job's own step on every accelerator for an hour, before acceptance and each month",
                 "no accelerator more than 3 % above the median step of all; replaced within the agreed time otherwise",
             )  # fmt: skip
@@ -102,7 +84,7 @@ def _sensitivities(result: AnalysisResult) -> Iterator[tuple[str, Estimate, str,
         yield (
             "bandwidth between accelerators", Estimate(value=transfer),
             f"all-reduce bandwidth of the whole job{named} (nccl-tests), every node at once",
-            "what the vendor promises, in 99 of 100 repetitions: half of it doubles this cost",
+            "bytes a second that the vendor guarantees in 99 of 100 repetitions; half the bandwidth doubles this cost",
         )  # fmt: skip
 
 
@@ -113,8 +95,8 @@ def _hiccups(finding: Finding) -> tuple[str, str]:
         return test, "fewer and shorter pauses than this job has"
     every = 1 / origins.rate_per_step if origins.rate_per_step else 0
     reach = (
-        f"pauses of {origins.duration_ns / 1e6:,.0f} ms or more at most once in {every * 10:,.0f} steps of one of the "
-        f"{origins.units} (today once in {every:,.0f}): a tenth"
+        f"a tenth of today's pauses: each of the {origins.units} pauses for {origins.duration_ns / 1e6:,.0f} ms or longer at "
+        f"most once in {every * 10:,.0f} steps (today once in {every:,.0f})"
     )
     return test, reach
 

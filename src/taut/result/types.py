@@ -2583,6 +2583,8 @@ class BriefCause(Part, frozen=True, kw_only=True):
     source: Literal["measured", "modelled"]
     confidence: float | None
     """One minus the chance of such evidence without the cause, 0–1; null where nothing was tested."""
+    because: str | None = None
+    """The evidence in a sentence."""
     do: str
     repair: bool = False
     """Whether a part is to be mended, and not the way in which parts work together."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from taut.render.brief.document import Bar, Bars, Block, Cell, Column, Empty, Fact, Facts, Grid, Picture, Section, Text
 from taut.render.brief.written import cash, percent, share, times, worth
+from taut.render.text import count, duration
 from taut.result.brief_types import Briefing
-from taut.result.types import BriefCause, Estimate, Regime
+from taut.result.types import AnalysisResult, BriefCause, Estimate, Regime
 
 REGIMES = {
     "stable": "more load or more ranks still pay",
@@ -23,7 +24,25 @@ HEALTHY = "No cause takes as much as 3 % of the time. Nothing is to be decided o
 def page_one(briefing: Briefing) -> Section:
     """What somebody reads who reads nothing else."""
     blocks: list[Block] = [Text(briefing.verdict, "lead"), Facts(_facts(briefing)), *_two_shares(briefing), _causes(briefing)]
-    return Section("summary", "Summary", [*blocks, *_decision(briefing)])
+    return Section("summary", "Summary", [*blocks, *_decision(briefing), *_basis(briefing)])
+
+
+def _basis(briefing: Briefing) -> list[Block]:
+    """What the figures of this page rest on."""
+    said = [_measured(run.result) for run in briefing.runs[:2]]
+    said += [f"{one.source.name}: a model, {count(one.result.ranks, 'accelerator')}" for one in briefing.scenarios[:2]]
+    if briefing.costs is not None:
+        said.append(f"money: {briefing.costs.basis}, for 30 days of going on like this")
+    told = f"What this rests on: {'; '.join(said)}. " if said else ""
+    return [Text(f"{told}Intervals hold the value in 95 of 100 repetitions, unless it is said otherwise.", "note")]
+
+
+def _measured(result: AnalysisResult) -> str:
+    """How much of a job was measured."""
+    job = result.job
+    if job.wall_ns is None:
+        return f"{job.name}: job logs alone"
+    return f"{job.name}: one run, {count(job.ranks, 'rank')}, {count(job.steps, job.unit)}, {duration(job.wall_ns)} of it"
 
 
 def _facts(briefing: Briefing) -> list[Fact]:
@@ -99,7 +118,7 @@ def _causes(briefing: Briefing) -> Block:
         Column("Cause"),
         Column("Costs or gives back", True),
         Column("A month", True),
-        Column("Sure", True),
+        Column("Sure of the cause", True),
         Column("What to do"),
     ]
     return Grid("The causes that matter most", columns, [_row(cause) for cause in briefing.causes])
@@ -126,7 +145,8 @@ def _decision(briefing: Briefing) -> list[Block]:
         effect = (
             f" It is expected to give back {share(first.share)} of the time{worth}." if first.share_is == "recoverable" else ""
         )
-        blocks.append(Text(f"The decision to take: {first.do} ({first.what}).{effect}", "warning"))
+        why = f" The evidence: {first.because}." if first.because else ""
+        blocks.append(Text(f"The decision to take: {first.do} ({first.what}).{effect}{why}", "warning"))
     if briefing.demands:
         demand = briefing.demands[0]
         ask = f"The question to ask the vendor: what do you guarantee on {demand.what}? Ask for this test: {demand.test}."
