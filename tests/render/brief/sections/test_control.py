@@ -39,10 +39,10 @@ def test_layers_stand_from_top_to_bottom_with_their_controllers() -> None:
     (drawn,) = charts(section, Network)
     labels = [node.label for node in drawn.nodes]
     # Those that have a relation stand one below the other, each with the name of its layer.
-    assert labels == ["policy", "autoscaler", "autoscaler", "admission", "saver", "scaler"]
+    assert labels == ["policy", "autoscaler", "autoscaler", "admission", "scaler", "saver"]
     assert [node.y for node in drawn.nodes] == [1 / 6, 0.5, 5 / 6, 1 / 6, 0.5, 5 / 6]
     edges = {(labels[edge.first], labels[edge.then]): (edge.label, edge.strong) for edge in drawn.edges}
-    assert edges == {("saver", "scaler"): ("conflict, 4.33 USD", True), ("admission", "scaler"): ("0 of 4 against", False)}
+    assert edges == {("scaler", "saver"): ("conflict, 4.33 USD", True), ("admission", "scaler"): ("0 of 4 against", False)}
 
 
 def test_decisions_are_counted_and_relations_priced() -> None:
@@ -93,7 +93,7 @@ def test_a_scenario_shows_what_it_loses_implies_and_how_to_separate_it() -> None
     assert words(grid(section, "configuration implies")) == [["conflict", "scaler, saver", "both set it", "let one"]]
     rows = words(grid(section, "Which loops to separate"))
     assert rows[0] == [
-        "conflict on chat", "hysteresis = 0.4", "scaler.hysteresis: 0.1 → 0.4", "decision conflict rate 0.30 → 0.20",
+        "conflict on chat", "hysteresis = 0.4", "scaler hysteresis: 0.1 → 0.4", "decision conflict rate 0.30 → 0.20",
         "stays away",
     ]  # fmt: skip
     assert rows[1][1] == "none of 3 separations tried removes it"

@@ -62,7 +62,7 @@ def test_scales_far_too_dear_are_not_drawn() -> None:
 
 
 def test_published_figures_stand_beside_computed_ones() -> None:
-    own = {**OWN, "forecasts": [row(32, 0.8, 2.2, mfu=0.4, interruptions_per_day=UNSET)]}
+    own = {**OWN, "forecasts": [row(32, 0.8, 2.2, mfu=0.4, availability=UNSET)]}
     declared = {
         "mfu": Estimate(value=0.41),
         "interruptions_per_day": Estimate(value=8),

@@ -153,15 +153,15 @@ def _stack(name: str, stack: ControlStack, ties: Sequence[_Tie]) -> Picture:
 def _rows(stack: ControlStack, ties: Sequence[_Tie]) -> list[tuple[str, list[str]]]:
     """(layer, controllers), from top to bottom; controllers of one layer that have a relation stand one below the other."""
     of: dict[str, list[str]] = {}
-    for one in sorted(stack.controllers, key=lambda one: -(one.decisions or 0)):
-        some = of.setdefault(one.layer if one.layer in LAYERS else OTHER, [])
-        if len(some) < ACROSS:
-            some.append(one.name)
+    for one in stack.controllers:
+        of.setdefault(one.layer if one.layer in LAYERS else OTHER, []).append(one.name)
+    many = {one.name: one.decisions or 0 for one in stack.controllers}
+    shown = {name for some in of.values() for name in sorted(some, key=lambda name: -many[name])[:ACROSS]}
     pairs = {frozenset(pair) for tie in ties for pair in pairwise(tie.controllers)}
     rows: list[tuple[str, list[str]]] = []
     for layer in (*LAYERS, OTHER):
         first = len(rows)
-        for name in of.get(layer, []):
+        for name in (name for name in of.get(layer, []) if name in shown):
             row = next((row for row in rows[first:] if not any({name, other} in pairs for other in row[1])), None)
             if row is None:
                 rows.append((layer, [name]))
@@ -307,7 +307,7 @@ def _advised(one: Advice) -> list[Cell | str]:
     if one.separation is None:
         return [where, Cell(f"none of {count(one.tried, 'separation')} tried removes it", "bad"), "", "", ""]
     value = "" if one.value is None else f" = {one.value:g}"
-    sets = ", ".join(f"{key.key}: {_setting(key.before)} → {_setting(key.after)}" for key in one.sets[:3])
+    sets = ", ".join(f"{key.key.replace('.', ' ')}: {_setting(key.before)} → {_setting(key.after)}" for key in one.sets[:3])
     more = f" and {len(one.sets) - 3} more" if len(one.sets) > 3 else ""
     costs = "; ".join([*([one.costs] if one.costs else []), *(f"brings {new.kind}" for new in one.brings)])
     return [where, Cell(f"{one.separation}{value}", "good"), f"{sets}{more}", _effects(one), costs or "nothing known"]

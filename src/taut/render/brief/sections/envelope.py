@@ -73,7 +73,9 @@ def _of_run(run: BriefedRun) -> Iterator[Block]:
     cells = [cell for cell in found.map if cell.intensity == gates]
     own = _own(found, cells)
     lost = (
-        f"{own.modes[0]} takes {share(own.losses[own.modes[0]])} of the wall" if own.modes else "no mode takes 3 % of the wall"
+        f"{own.modes[0]} takes {share(own.losses.get(own.modes[0]))} of the wall"
+        if own.modes
+        else "no mode takes 3 % of the wall"
     )
     yield Text(f"{name}: where the job stands, {lost}. {_next(own, cells)}", "lead")
     values = [(cell.heterogeneity, cell.ranks, _took(cell), _written(cell.modes[:1], _took(cell))) for cell in cells]
@@ -93,10 +95,9 @@ def _took(cell: EnvelopeCell) -> float:
 
 
 def _own(found: Envelope, cells: Sequence[EnvelopeCell]) -> EnvelopeCell:
-    """The cell that the job is in."""
-    ranks = _near(found.point.ranks.value, sorted({cell.ranks for cell in cells}))
-    spread = _near(found.point.heterogeneity.value, sorted({cell.heterogeneity for cell in cells}))
-    return next(cell for cell in cells if cell.ranks == ranks and cell.heterogeneity == spread)
+    """The cell that the job is in: that of the nearest number of ranks, and there of the nearest heterogeneity."""
+    ranks, spread = found.point.ranks.value, found.point.heterogeneity.value
+    return min(cells, key=lambda cell: (abs(cell.ranks - ranks), abs(cell.heterogeneity - spread)))
 
 
 def _near(value: float, axis: Sequence[float]) -> float:

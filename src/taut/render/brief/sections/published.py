@@ -14,7 +14,6 @@ PUBLISHED: dict[str, tuple[str, Callable[[Estimate | None], str]]] = {
     "mfu": ("Arithmetic, of what accelerators can do", share),
     "tflops_per_device": ("Arithmetic of an accelerator, TFLOP/s", plain),
     "availability": ("Time that failures and checkpoints leave", share),
-    "interruptions_per_day": ("Interruptions a day", plain),
 }
 """Figures that publications give of systems such as those that ship."""
 
