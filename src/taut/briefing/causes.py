@@ -310,7 +310,8 @@ def _of_categories(bill: BriefedBill) -> Iterator[BriefCause]:
         if lost and total and Decimal(total):
             yield BriefCause(
                 what=one.name or "without a name", share=Estimate(value=float(lost / Decimal(total))), share_is="lost",
-                money_per_month=_month(bill.result.period, lost), currency=bill.result.currency, source="measured", confidence=None,
+                money_per_month=_month(bill.result.period, lost), currency=bill.result.currency, source="measured",
+                confidence=None,
                 do="see who holds it: taut bill … --by team, --by job", command=bill.source.command,
             )  # fmt: skip
 
