@@ -12,6 +12,7 @@ from decimal import Decimal
 
 from taut.briefing.answers import own
 from taut.briefing.inputs import Opened
+from taut.replay.saving_interval import lab_error, replayed_saving
 from taut.result.brief_types import BriefedBill, BriefedControl, BriefedScenario
 from taut.result.types import (
     Advice,
@@ -155,7 +156,9 @@ def _of_finding(
 ) -> BriefCause:
     wall = result.job.wall_ns or 0
     known = Estimate(value=finding.recoverable_wall_ns / wall) if wall else None
-    share = saved.saved_share if saved is not None else finding.recoverable_share or known
+    error = lab_error(finding)
+    alone = replayed_saving(finding.recoverable_share, error) if finding.recoverable_share and error else known
+    share = saved.saved_share if saved is not None else alone
     lost = finding.loss_share is not None and finding.policy is None
     share = finding.loss_share if lost else share
     named = shlex.quote(source.name)
