@@ -12,6 +12,7 @@ import numpy as np
 from msgspec import Struct
 
 from taut.core.array_types import Ints
+from taut.core.exact_parts import ManyShares
 from taut.core.prices import HostFacts, Prices
 from taut.core.tables import Table, concat
 from taut.ledger.bill.capacity import SOURCES, Capacity, capacity_of
@@ -22,7 +23,6 @@ from taut.ledger.bill.defects.all_kinds import of_currencies, of_hosts, of_rows
 from taut.ledger.bill.defects.cluster import like_ours
 from taut.ledger.bill.defects.found import Found
 from taut.ledger.bill.divided_charges import HOUR_NS, book_rows
-from taut.ledger.bill.exact_parts import parted
 from taut.ledger.bill.holdings import Holdings, host_codes
 from taut.ledger.bill.hosts import Hosts, Met, meet
 from taut.ledger.bill.open_period import is_open, mark_open
@@ -188,7 +188,7 @@ def _at_rate(rank_ns: Ints, rate: Ints, host: Ints) -> Ints:
     total, hour = np.add.reduceat(rank_ns, first), int(HOUR_NS)
     pairs = zip(rate[first].tolist(), total.tolist(), strict=True)
     whole = np.array([(2 * r * t + hour) // (2 * hour) for r, t in pairs], dtype=np.int64)
-    return parted(whole, rank_ns, first)
+    return ManyShares(rank_ns, first).of_units(whole)
 
 
 def _rates(held: Table, prices: Prices | None, start: Ints, end: Ints, rank_ns: Ints) -> tuple[Ints, Ints]:

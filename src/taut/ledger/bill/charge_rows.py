@@ -12,8 +12,8 @@ from taut.core.array_types import Floats, Ints, Mask
 from taut.core.errors import InputRefused
 from taut.core.ids import numbered
 from taut.ledger.bill.charge_items import CODE, charged_hours, item_codes
-from taut.ledger.bill.exact_parts import sums, unit_for, units
 from taut.ledger.bill.hosts import NONE, Met
+from taut.ledger.bill.money_units import sums, unit_for, units
 from taut.ledger.bill.overlap import Spans
 from taut.ledger.bill.period import Period
 from taut.read.focus.focus_charged import Charged

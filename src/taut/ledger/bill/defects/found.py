@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from taut.core.array_types import Ints
 from taut.ledger.bill.charge_rows import ChargeRows
-from taut.ledger.bill.exact_parts import amount
 from taut.ledger.bill.hosts import NONE
+from taut.ledger.bill.money_units import amount
 from taut.result.types import Defect
 
 MOST = 20
