@@ -119,7 +119,7 @@ def test_a_run_folder_is_priced_and_its_findings_have_money(tmp_path: Path) -> N
     # Four ranks, 8 steps of 11 ms, a thousand an accelerator second.
     assert found.accrual.ledger == "352.00"
     assert {one.fate for one in found.lines} == {"productive", "slow compute", "fault wait", "exposed transfer"}
-    assert [one.remedy for one in found.recoverable] == ["repair rank 2 (node)"]
+    assert [one.remedy for one in found.recoverable] == ["repair rank 2 (node)", "another fabric for job, at most"]
     (late,) = found.causes
     assert found.causes[late] == "rank 2 (node), straggler cascade"
     assert {one.cause for one in found.lines if one.fate in ("fault wait", "slow compute")} == {late}

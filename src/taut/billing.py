@@ -18,6 +18,7 @@ from taut.core.json_text import json_text
 from taut.core.prices import Prices
 from taut.core.tables import Table, concat
 from taut.ledger.bill.booking import Booking, book, book_at_prices
+from taut.ledger.bill.bought_remedies import of_fabric, of_spare
 from taut.ledger.bill.cash_lines import cash_entries, commitment_entries
 from taut.ledger.bill.cut_rows import cut_at, inside
 from taut.ledger.bill.energy_entries import Energy, beside, energy_of
@@ -142,7 +143,9 @@ def _priced(found: Opened, charges: Charges | None, prices: Prices, wanted: Peri
     causes = {one.id: _words(one.mode, place_of(one)) for billed in found.runs for one in billed.run.findings}
     result = bill_result(Parts(
         entries=entries, booking=booking, period=period, prices=prices, energy=drawn.told, defaults=drawn.defaults,
-        recoverable=recoveries(hours, prices), causes=causes, missing=_missing(found, charges, prices),
+        recoverable=[*recoveries(hours, prices), *of_fabric(hours, prices),
+                     *of_spare(entries, held, prices, period, booking.unit)],
+        causes=causes, missing=_missing(found, charges, prices),
         notes=[*found.notes, *prices.notes, *drawn.notes, *(charges.notes if charges else ())],
         inputs=_inputs(found, charges, prices), rules=_rules(charges), name=found.name,
         unit=_unit(held, found),

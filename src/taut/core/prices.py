@@ -66,7 +66,7 @@ class Owned(Strict, frozen=True, kw_only=True):
 
 
 class Network(Strict, frozen=True, kw_only=True):
-    """What the network draws, of itself and for every bit."""
+    """What the network draws, of itself and for every bit, and what another one would cost."""
 
     ports: Some | None = None
     """Ports that are powered: both ends of every cable …"""
@@ -74,6 +74,8 @@ class Network(Strict, frozen=True, kw_only=True):
     """… and the power of each, with its share of adapter and switch."""
     pj_per_bit: NotNegative | None = None
     """Energy of moving a bit, beyond what ports draw anyway, pJ."""
+    port_price: Decimal | None = None
+    """What a port costs, with its share of cable, adapter and switch: then another fabric has a price."""
 
 
 class Sla(Strict, frozen=True, kw_only=True):

@@ -12,7 +12,7 @@ from rich.text import Text
 from taut.render.analysis_screen import Screen, Side, _heading, _in, _print, _table
 from taut.render.figure_table import digits, in_blocks
 from taut.render.text import count, duration, middle, money, percent, safe
-from taut.result.types import BillLine, BillResult, BillShare, Estimate
+from taut.result.types import BillLine, BillResult, BillShare, Estimate, Recovery
 
 LINES, SHARES, DEFECTS, UNMATCHED, NOTES, RECOVERIES = 10, 12, 12, 5, 6, 5
 """Rows at most: lines, a drill-down, defects, resources, notes and what is missing, what would come back."""
@@ -242,12 +242,18 @@ def _recoverable(result: BillResult, screen: Screen) -> ConsoleRenderable | None
     if any(one.per_hour for one in rows):
         cells |= {"an hour": [_each(one.per_hour) for one in rows], "a day": [_each(one.per_day) for one in rows]}
         cells["a month"] = ["–" if one.per_month is None else _range(one.per_month) for one in rows]
-    if any(one.payback_days for one in rows):
-        cells["paid back after days"] = ["–" if one.payback_days is None else _range(one.payback_days) for one in rows]
+    if any(one.cost is not None for one in rows):
+        cells["paid back after days"] = [_paid_back(one) for one in rows]
     money_in = f", in {safe(result.currency)}" if "an hour" in cells and result.currency else ""
     table = in_blocks(cells, screen.width - 1, ["what"])
     said = Text(" of jobs that go on like this; not to be added up", style="dim")
     return Group(_heading(f"What would come back{money_in}"), Padding(table, (0, 0, 0, 1)), said)
+
+
+def _paid_back(one: Recovery) -> str:
+    if one.payback_days is not None:
+        return _range(one.payback_days)
+    return "never" if one.cost is not None and one.per_day is not None else "–"
 
 
 def _each(found: Estimate | None) -> str:

@@ -2227,10 +2227,10 @@ class BillEnergy(Part, frozen=True, kw_only=True):
 
 
 class Recovery(Part, frozen=True, kw_only=True):
-    """Money that a repair or a policy would bring back."""
+    """Money that a repair, a policy, another fabric or a spare host would bring back."""
 
     cause: str
-    """Finding, or policy."""
+    """Finding, or what time is lost to."""
     remedy: str
     saved_share: Estimate
     """Of the wall."""
@@ -2239,7 +2239,13 @@ class Recovery(Part, frozen=True, kw_only=True):
     per_month: Estimate | None
     """In the currency of the bill, of a job that goes on like this; 30 days."""
     payback_days: Estimate | None
-    """Until what it costs (given with the prices) is earned; null where that is not known."""
+    """Until what it costs (given with the prices) is earned; null where that is not known, and where it never is."""
+    cost: Amount | None = None
+    """Once, in the currency of the bill; null where it is not given."""
+    cost_per_month: Amount | None = None
+    """And every month of 30 days."""
+    no_payback: str | None = None
+    """Why there is no payback: what is missing, or that it never pays."""
 
 
 class Budget(Part, frozen=True, kw_only=True):
