@@ -18,6 +18,7 @@ from taut.ledger.attempt_ledger import Attempts, charge_attempts
 from taut.ledger.bill.attempt_time import attempt_time
 from taut.ledger.bill.held_time import join, meets
 from taut.ledger.bill.meters import SOURCES, Metered, metered
+from taut.ledger.bill.moved_bytes import TracedBytes, moved_bytes
 from taut.ledger.bill.prices import team_of
 from taut.ledger.bill.rows import Held
 from taut.ledger.bill.traced_time import STRUCTURE, Traced
@@ -54,6 +55,8 @@ class BilledRun(Struct, frozen=True):
     wall_ns: int
     energy: LedgerEnergy | None
     """Who tells its joules."""
+    moved: TracedBytes | None = None
+    """What it moved, where bytes have a price in energy."""
 
 
 class _Source(Struct):
@@ -116,11 +119,18 @@ def _put_together(logs: _Source | None, folders: Sequence[_Source], found: Opene
     joined = join(concat(Held, [one for one in held if len(one)]), [run for run, _ in traced])
     for (run, stored), job in zip(traced, joined.jobs, strict=True):
         energy = stored.result.ledger.energy if stored.result is not None and stored.result.ledger is not None else None
-        found.runs.append(BilledRun(run, job, _wall_ns(run), energy))
+        found.runs.append(BilledRun(run, job, _wall_ns(run), energy, _moved(run, job, stored, prices)))
         hosts = {rank: run.host_of.get(rank) or rank_place(job, rank) for rank in run.ranks.tolist()}
         found.meters += metered(stored.metrics, hosts) if len(stored.metrics) else []
     found.held = joined.held
     found.notes += joined.notes
+
+
+def _moved(run: Traced, job: str, stored: StoredTables, prices: Prices) -> TracedBytes | None:
+    """Bytes that a run moved; they are looked up only where the prices tell what a bit takes."""
+    if prices.network is None or prices.network.pj_per_bit is None:
+        return None
+    return TracedBytes(run.name, job, moved_bytes(stored.transfers()), float(run.cells.rank_ns.sum(dtype=np.float64)))
 
 
 def rank_place(job: str, rank: int) -> str:

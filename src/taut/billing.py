@@ -24,6 +24,7 @@ from taut.ledger.bill.cut_rows import cut_at, inside
 from taut.ledger.bill.energy_entries import Energy, beside, energy_of
 from taut.ledger.bill.entries import Entry, entries_of
 from taut.ledger.bill.lines import exact_sums
+from taut.ledger.bill.moved_bytes import billed_bytes
 from taut.ledger.bill.period import Period, period_of
 from taut.ledger.bill.recovery import Hourly, place_of, recoveries
 from taut.ledger.bill.tag_teams import tag_teams
@@ -202,7 +203,9 @@ def _energy(held: Table, prices: Prices, found: Opened, period: Period | None, u
     places = some.host.copy()
     bare = (some.host == "") & (some.rank >= 0)
     places[bare] = [rank_place(*one) for one in zip(some.job[bare].tolist(), some.rank[bare].tolist(), strict=True)]
-    drawn = energy_of(some, prices, found.meters, seconds, steps, unit, places)
+    priced = prices.network is not None and prices.network.pj_per_bit is not None
+    moved = billed_bytes(some, [one.moved for one in found.runs if one.moved is not None]) if priced else None
+    drawn = energy_of(some, prices, found.meters, seconds, steps, unit, places, moved)
     whole = max(float(some.rank_ns.sum(dtype=np.float64)), 1.0)
     undated = [(one.energy, one.wall_ns * len(one.run.ranks) / whole) for one in found.runs if one.energy and not one.run.dated]
     drawn = _divided(drawn, some, found)

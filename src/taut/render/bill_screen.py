@@ -242,7 +242,7 @@ def _recoverable(result: BillResult, screen: Screen) -> ConsoleRenderable | None
     if any(one.per_hour for one in rows):
         cells |= {"an hour": [_each(one.per_hour) for one in rows], "a day": [_each(one.per_day) for one in rows]}
         cells["a month"] = ["–" if one.per_month is None else _range(one.per_month) for one in rows]
-    if any(one.cost is not None for one in rows):
+    if any(one.payback_days is not None or one.cost is not None for one in rows):
         cells["paid back after days"] = [_paid_back(one) for one in rows]
     money_in = f", in {safe(result.currency)}" if "an hour" in cells and result.currency else ""
     table = in_blocks(cells, screen.width - 1, ["what"])

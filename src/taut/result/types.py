@@ -2219,7 +2219,10 @@ class BillEnergy(Part, frozen=True, kw_only=True):
     network_joules: float | None
     """Of ports and of bytes moved."""
     data_movement_share: float | None
-    """Energy of moving data over energy of everything."""
+    """Energy of moving data over energy of everything: accelerators, hosts, cooling, network."""
+    moved_bytes: float | None = None
+    """Bytes that traced jobs moved between ranks, time beyond the traced one at the same pace; null where nobody tells, or the
+    prices do not say what a bit takes."""
     sci_kg_co2e: float | None = None
     """Software carbon intensity: carbon of running and of making, for each ``sci_unit``; null where one is not given."""
     sci_unit: str | None = None

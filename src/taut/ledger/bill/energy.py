@@ -178,11 +178,9 @@ def _power(meters: Sequence[Meter], edges: Ints) -> tuple[Floats, Mask]:
     return np.where(enough, joules / np.where(enough, known, 1.0), 0.0) * len(meters), enough
 
 
-def bill_energy(held: Table, found: Joules, network_joules: float | None = None) -> BillEnergy:
-    """What the bill says of energy: the sum with its interval, the part that did nothing useful, and the network's."""
+def bill_energy(held: Table, found: Joules) -> BillEnergy:
+    """What the bill says of energy: the sum with its interval, and the part that did nothing useful."""
     useful = by_fate(held, {fate: float(category_of("accelerator time", fate).kind == "useful") for fate in POWER}) > 0
-    total = None if found.total is None else found.total.value
-    moved = None if network_joules is None or total is None else network_joules / max(network_joules + float(total), 1e-300)
     return BillEnergy(
         joules=found.total,
         source=found.source,
@@ -190,8 +188,8 @@ def bill_energy(held: Table, found: Joules, network_joules: float | None = None)
         stall_joules=_sum(found, ~useful),
         intrinsic_bloat_joules=_sum(found, np.isin(held.fate.astype(np.str_), INTRINSIC)),
         extrinsic_bloat_joules=_sum(found, np.isin(held.fate.astype(np.str_), EXTRINSIC)),
-        network_joules=network_joules,
-        data_movement_share=moved,
+        network_joules=None,
+        data_movement_share=None,
     )
 
 
