@@ -49,6 +49,31 @@ def test_cost_goes_by_fate_and_else_by_item() -> None:
     assert (set(idle.money), set(other.money)) == ({"idle"}, {OTHER})
 
 
+def one_charge(*rows: tuple[int, int, int, int]) -> Table:
+    """Parts of one charge of four hours: (held, first hour, hours, money); -1 holds what nobody held."""
+    hour = 3_600_000_000_000
+    return Table(Booked, {
+        "held": [row[0] for row in rows], "start_ns": [row[1] * hour for row in rows],
+        "end_ns": [(row[1] + row[2]) * hour for row in rows], "effective": [row[3] * UNIT for row in rows],
+        "charge": [7] * len(rows), "item": ["idle accelerators" if row[0] < 0 else "accelerator time" for row in rows],
+    }, len(rows))  # fmt: skip
+
+
+def test_idle_cost_accumulates_while_nobody_holds_the_host() -> None:
+    found = cost_over_time(HELD, one_charge((0, 0, 1, 10), (1, 2, 1, 10), (-1, 0, 4, 20)), points=5)
+    assert found is not None
+    assert found.money["compute"] == [0, 10, 10, 10, 10]
+    assert found.money["waiting"] == [0, 0, 0, 10, 10]
+    assert found.money["idle"] == pytest.approx([0, 0, 10, 10, 20])
+
+
+def test_a_host_that_was_on_for_a_part_of_its_charge_is_idle_evenly() -> None:
+    """Ten of twenty were held in one hour: the host was on for two of the four, and nobody tells which is the other."""
+    found = cost_over_time(HELD, one_charge((0, 1, 1, 10), (-1, 0, 4, 10)), points=5)
+    assert found is not None
+    assert found.money["idle"] == [0, 2.5, 5, 7.5, 10]
+
+
 def test_what_has_no_time_is_told_apart() -> None:
     assert cost_over_time(HELD, booked([(0, -1, 0, UNIT)])) is None
     found = cost_over_time(HELD, booked([(0, -1, 0, UNIT), (0, 5, 10, UNIT)]))
