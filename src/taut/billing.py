@@ -23,6 +23,7 @@ from taut.ledger.bill.cash_lines import cash_entries, commitment_entries
 from taut.ledger.bill.cut_rows import cut_at, inside
 from taut.ledger.bill.energy_entries import Energy, beside, energy_of
 from taut.ledger.bill.entries import Entry, entries_of
+from taut.ledger.bill.lent_watts import Lender
 from taut.ledger.bill.lines import exact_sums
 from taut.ledger.bill.moved_bytes import billed_bytes
 from taut.ledger.bill.period import Period, period_of
@@ -205,11 +206,23 @@ def _energy(held: Table, prices: Prices, found: Opened, period: Period | None, u
     places[bare] = [rank_place(*one) for one in zip(some.job[bare].tolist(), some.rank[bare].tolist(), strict=True)]
     priced = prices.network is not None and prices.network.pj_per_bit is not None
     moved = billed_bytes(some, [one.moved for one in found.runs if one.moved is not None]) if priced else None
-    drawn = energy_of(some, prices, found.meters, seconds, steps, unit, places, moved)
+    drawn = energy_of(some, prices, found.meters, seconds, steps, unit, places, moved, _lenders(found))
     whole = max(float(some.rank_ns.sum(dtype=np.float64)), 1.0)
     undated = [(one.energy, one.wall_ns * len(one.run.ranks) / whole) for one in found.runs if one.energy and not one.run.dated]
     drawn = _divided(drawn, some, found)
     return replace(drawn, told=beside(drawn.told, undated)) if undated else drawn
+
+
+def _lenders(found: Opened) -> list[Lender]:
+    """Runs whose own power told what their accelerators draw in each state."""
+    out = []
+    for one in found.runs:
+        if one.energy and one.energy.watts and one.energy.divided_by == "measured":
+            hosts, models = (
+                frozenset(filter(None, column.tolist())) for column in (one.run.members.host, one.run.members.device)
+            )
+            out.append(Lender(one.run.name, one.job, hosts, models, one.energy.watts))
+    return out
 
 
 def _divided(drawn: Energy, held: Table, found: Opened) -> Energy:

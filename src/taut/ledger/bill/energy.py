@@ -7,7 +7,7 @@ accelerators; accelerators that nobody holds take their part as idle ones. So ro
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -16,36 +16,36 @@ from taut.core.ids import weighed
 from taut.core.prices import Prices
 from taut.core.tables import Table
 from taut.ledger.bill.categories import category_of
+from taut.ledger.bill.fate_power import POWER, by_fate
+from taut.ledger.bill.lent_watts import Lent
 from taut.ledger.bill.meters import SOURCES, Meter, Metered, Source
 from taut.ledger.bill.sources import KNOWN, STATES, Joules, best, filled
-from taut.ledger.charge import CATEGORIES
 from taut.ledger.state_power import split_watts
 from taut.read.metrics.rank_metrics import host_in
 from taut.result.types import BillEnergy
 
-POWER = {one.fate: one.power for one in CATEGORIES} | {
-    "kept": "load", "discarded at most": "load", "unfinished": "load", "recompute": "load",
-    "checkpoint save": "stall", "restore": "idle", "hold/init": "idle", "detect+recover": "idle", "down": "idle",
-    "spare": "idle",
-}  # fmt: skip
-"""Class of power by fate, those of job logs too."""
 INTRINSIC, EXTRINSIC = ("jitter wait", "structural wait"), ("fault wait",)
 """Waits that the job's structure makes, and waits for somebody at fault."""
 
 
 def held_energy(
-    held: Table, prices: Prices, meters: Sequence[Metered] = (), told: Mapping[str, Floats] | None = None
+    held: Table,
+    prices: Prices,
+    meters: Sequence[Metered] = (),
+    told: Mapping[str, Floats] | None = None,
+    lent: Lent | None = None,
 ) -> Joules:
     """Joules of every row of Held by its best source.
 
     ``meters`` are of hosts, by name; ``told`` is what runs say of their cells already: source → joules of each row, NaN where
-    a run does not tell.
+    a run does not tell; ``lent`` what their watts make of time that nobody measured.
     """
     watts, given = split_watts(prices)
     seconds = held.rank_ns.astype(np.float64) * 1e-9
     drawn = by_fate(held, {fate: watts[power] for fate, power in POWER.items()})
     measured = _by_host(held, drawn, watts["idle"], meters, prices)
-    states = drawn * seconds if given else np.where(seconds > 0, np.nan, 0.0)
+    unknown = np.where(seconds > 0, np.nan if lent is None else lent.joules, 0.0)
+    states = drawn * seconds if given else unknown
     for name, joules in (told or {}).items():
         known = np.isfinite(joules)
         if name == STATES:
@@ -55,13 +55,9 @@ def held_energy(
                 before = measured.get(source, (np.zeros(len(held)), np.zeros(len(held))))
                 measured[source] = np.where(known, joules, before[0]), np.where(known, seconds, before[1])
     found = best(seconds, measured, states)
+    if lent is not None and found.total is not None:
+        return replace(found, total=lent.widened(found.total, ~found.measured))
     return found if given else filled(found, seconds, drawn * seconds)
-
-
-def by_fate(held: Table, value: Mapping[str, float]) -> Floats:
-    """A number for each row, by its fate."""
-    fates, code = np.unique(held.fate.astype(np.str_), return_inverse=True)
-    return np.array([value[fate] for fate in fates.tolist()], np.float64)[code] if len(held) else np.zeros(0)
 
 
 def _by_host(

@@ -17,6 +17,7 @@ from taut.core.tables import Table, concat
 from taut.ledger.bill.electricity import Site, site
 from taut.ledger.bill.energy import bill_energy, held_energy, host_energy, network_energy, sci
 from taut.ledger.bill.entries import Entry, days_of
+from taut.ledger.bill.lent_watts import Lender, Lent, lent
 from taut.ledger.bill.meters import SOURCES, Metered
 from taut.ledger.bill.moved_bytes import MovedBytes
 from taut.ledger.bill.rows import UNIT
@@ -47,18 +48,20 @@ def energy_of(
     unit: int = UNIT,
     places: Texts | None = None,
     moved: MovedBytes | None = None,
+    lenders: Sequence[Lender] = (),
 ) -> Energy:
     """Energy of all held time; ``period_s`` is how long the network was on, ``steps`` the work that carbon is shared over.
 
     ``places`` are hosts as the meters call them, where that is not as the rows do; ``moved`` are bytes that jobs moved, where
-    moving them has a price in energy.
+    moving them has a price in energy; ``lenders`` are runs whose watts count for time that nobody measured.
     """
     there = held if places is None else held.replace(host=places)
-    found = held_energy(there, prices, meters, _told(held))
+    borrowed = lent(held, lenders, prices)
+    found = held_energy(there, prices, meters, _told(held), borrowed)
     network = network_energy(prices, period_s, None if moved is None else moved.count)
     parts, notes = [], _told_of_bytes(moved)
     if np.isfinite(found.joules).any() and found.sources:
-        drawn = [(found.joules, _how(found), _from(found, prices))]
+        drawn = [(found.joules, _how(found), _from(found, prices, borrowed))]
         beside = host_energy(there, prices, meters)
         # A node that was measured whole has its host in it already.
         if np.isfinite(beside.joules).any() and (prices.host_w is not None or all(one.kind != "node" for one in meters)):
@@ -125,9 +128,10 @@ def _how(found: Joules) -> Texts:
     return np.where(found.measured, "measured", "modelled").astype(object)
 
 
-def _from(found: Joules, prices: Prices) -> Texts:
-    best = found.source or "nobody"
-    return np.where(found.measured, f"power: {best}", f"{prices.origin}: power by state").astype(object)
+def _from(found: Joules, prices: Prices, borrowed: Lent | None) -> Texts:
+    best = found.source or next((one.name for one in found.sources if one.name in SOURCES), "nobody")
+    model = f"{prices.origin}: power by state" if borrowed is None else borrowed.origin
+    return np.where(found.measured, f"power: {best}", model).astype(object)
 
 
 def _of_hosts(found: Joules, prices: Prices) -> Texts:
