@@ -73,7 +73,7 @@ class Network(Strict, frozen=True, kw_only=True):
     port_w: NotNegative | None = None
     """… and the power of each, with its share of adapter and switch."""
     pj_per_bit: NotNegative | None = None
-    """Energy of moving a bit, beyond what ports draw anyway, pJ."""
+    """Energy of moving a bit, beyond what ports and accelerators draw anyway, pJ."""
     port_price: Decimal | None = None
     """What a port costs, with its share of cable, adapter and switch: then another fabric has a price."""
 

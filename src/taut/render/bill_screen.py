@@ -103,20 +103,27 @@ def _categories(result: BillResult, screen: Screen) -> ConsoleRenderable | None:
         return None
     priced = any(one.money is not None for one in rows)
     energy = any(one.joules is not None for one in rows)
-    room = max(6, min(28, screen.width - 62 - 16 * energy))
-    table = _table("", "", "money" if priced else "time", "share", *(["kWh", "kg CO2e"] if energy else []), ("", "left"))
-    kind = ""
-    sizes = [_size(one, rows) for one in rows]
-    for one, share in sorted(zip(rows, sizes, strict=True), key=lambda pair: _place(pair[0])):
-        mine = KIND_OF.get(one.name or "", "hidden")
+    heads = ["", "", "money" if priced else "time", "share", *(["kWh", "kg CO2e"] if energy else [])]
+    table = _table(*heads, ("", "left"))
+    ordered = sorted(((one, _size(one, rows)) for one in rows), key=lambda pair: _place(pair[0]))
+    texts = [_figures(one, share, priced, energy) for one, share in ordered]
+    wide = sum(max(len(head), *(len(text[i]) for text in texts)) + 2 for i, head in enumerate(heads))
+    room, kind = max(6, min(28, screen.width - wide - 2)), ""
+    most = max((abs(share) for _, share in ordered), default=0.0)
+    for (_, share), (mine, name, *figures) in zip(ordered, texts, strict=True):
         colour, shade, letter = KINDS[mine]
-        bar = (shade if screen.unicode else letter) * max(1, round(room * abs(share))) if share else ""
-        amount = money(one.money, "") if priced else duration(one.rank_ns)
-        figures = [_kwh(one.joules), "–" if one.kg_co2e is None else digits(one.kg_co2e)] if energy else []
-        part = "–" if priced and one.money is None else percent(share) if share >= 0 else f"−{percent(-share)}"
-        table.add_row(mine if mine != kind else "", _in(safe(one.name or "none")), amount, part, *figures, _in(bar, colour))
+        bar = (shade if screen.unicode else letter) * max(1, round(room * abs(share) / most)) if share else ""
+        table.add_row(mine if mine != kind else "", _in(name), *figures, _in(bar, colour))
         kind = mine
     return Group(_heading(_went(result, priced)), Padding(table, (0, 0, 0, 1)))
+
+
+def _figures(one: BillShare, share: float, priced: bool, energy: bool) -> list[str]:
+    """The row of a category without its bar: kind, name, money or time, share, energy and carbon."""
+    amount = money(one.money, "") if priced else duration(one.rank_ns)
+    part = "–" if priced and one.money is None else percent(share) if share >= 0 else f"−{percent(-share)}"
+    drawn = [_kwh(one.joules), "–" if one.kg_co2e is None else digits(one.kg_co2e)] if energy else []
+    return [KIND_OF.get(one.name or "", "hidden"), safe(one.name or "none"), amount, part, *drawn]
 
 
 def _place(one: BillShare) -> int:
@@ -220,12 +227,12 @@ def _energy(result: BillResult) -> ConsoleRenderable | None:
         else []
     )
     words += [f"network {_kwh(energy.network_joules)} kWh"] if energy.network_joules is not None else []
-    words += [f"moving data {percent(energy.data_movement_share)}"] if energy.data_movement_share is not None else []
+    words += [f"moving data {percent(energy.data_movement_share)} of all"] if energy.data_movement_share is not None else []
     beside = "; ".join(
         f"{safe(one.name)} {_kwh(one.joules)} kWh for {percent(one.coverage)} of the time" for one in energy.sources
     )
-    lines: list[ConsoleRenderable] = [_heading("Energy"), Text(f" {' · '.join(words)}")]
-    return Group(*lines, *([Text(f" {beside}", style="dim")] if len(energy.sources) > 1 else []))
+    said = [Text(" · ".join(words)), *([Text(beside, style="dim")] if len(energy.sources) > 1 else [])]
+    return Group(_heading("Energy"), *(Padding(one, (0, 0, 0, 1)) for one in said))
 
 
 def _range(found: Estimate, by: float = 1.0) -> str:
@@ -252,7 +259,8 @@ def _recoverable(result: BillResult, screen: Screen) -> ConsoleRenderable | None
 
 def _paid_back(one: Recovery) -> str:
     if one.payback_days is not None:
-        return _range(one.payback_days)
+        least = one.payback_days.hi is None and one.payback_days.lo is not None
+        return f"{digits(one.payback_days.value)} or more" if least else _range(one.payback_days)
     return "never" if one.cost is not None and one.per_day is not None else "–"
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taut.core.tables import Table
+from taut.core.tables import Table, concat
 from taut.ledger.bill.categories import CATEGORIES
 from taut.ledger.bill.cost_over_time import KINDS, OTHER, cost_over_time
 from taut.ledger.bill.rows import UNIT, Booked, Held
@@ -65,6 +65,16 @@ def test_idle_cost_accumulates_while_nobody_holds_the_host() -> None:
     assert found.money["compute"] == [0, 10, 10, 10, 10]
     assert found.money["waiting"] == [0, 0, 0, 10, 10]
     assert found.money["idle"] == pytest.approx([0, 0, 10, 10, 20])
+
+
+def test_rounding_of_short_parts_does_not_matter() -> None:
+    """A thousand parts of a microsecond each, whose exact share would be 1.4 units."""
+    parts = [(0, 1_000 * i, 1_000, 1 + i % 2) for i in range(1_000)]
+    rows = booked(parts)
+    both = concat(Booked, [rows, booked([(-1, 0, 2_000_000, 1_400)], "idle accelerators")])
+    found = cost_over_time(HELD, both.replace(charge=np.zeros(len(both), dtype=np.int64)), points=3)
+    assert found is not None
+    assert found.money["idle"][1] * UNIT < 0.1 * 1_400
 
 
 def test_a_host_that_was_on_for_a_part_of_its_charge_is_idle_evenly() -> None:

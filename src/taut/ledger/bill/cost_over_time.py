@@ -26,7 +26,7 @@ KINDS: dict[str, tuple[str, ...]] = {
 IDLE = "idle accelerators"
 IDLE_ITEMS = (IDLE, "unused commitment")
 SLACK = 1 + 1e-6
-"""Shares are rounded to units of money: held parts may cost so much more than their charge in a moment."""
+"""What parts that were held may cost more than their charge in a moment, by rounding."""
 OTHER = "everything else"
 POINTS = 121
 
@@ -89,7 +89,8 @@ def _when_idle(booked: Table, kind: Ints) -> _Spread:
 def _fits(rows: _Spread, used: Ints, of: Ints, whole: Floats) -> Mask:
     """Idle rows whose charge costs at least as much in every moment as the parts of it that were held then."""
     length = np.maximum(rows.end_ns - rows.start_ns, 1)
-    rate = rows.money[used] / length[used]
+    # Parts are rounded to whole units: of a short one that is much.
+    rate = np.maximum(rows.money[used] - 1, 0) / length[used]
     time, change = np.concatenate([rows.start_ns[used], rows.end_ns[used]]), np.concatenate([rate, -rate])
     charge = np.concatenate([of, of])
     order = np.lexsort((change, time, charge))
@@ -97,7 +98,9 @@ def _fits(rows: _Spread, used: Ints, of: Ints, whole: Floats) -> Mask:
     np.maximum.at(most, charge[order], np.cumsum(change[order]))
     # Nobody costs less than nothing, and what begins before its charge does is none of it.
     inside = np.ones(len(whole), dtype=np.bool_)
-    inside[of[(rows.start_ns[used] < rows.start_ns[of]) | (rows.end_ns[used] > rows.end_ns[of]) | (rate < 0)]] = False
+    inside[of[(rows.start_ns[used] < rows.start_ns[of]) | (rows.end_ns[used] > rows.end_ns[of]) | (rows.money[used] < 0)]] = (
+        False
+    )
     found: Mask = inside & (most <= whole / length * SLACK)
     return found
 
