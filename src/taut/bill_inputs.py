@@ -21,6 +21,7 @@ from taut.ledger.bill.meters import SOURCES, Metered, metered
 from taut.ledger.bill.moved_bytes import TracedBytes, moved_bytes
 from taut.ledger.bill.prices import team_of
 from taut.ledger.bill.rows import Held
+from taut.ledger.bill.running_attempts import ended
 from taut.ledger.bill.traced_time import STRUCTURE, Traced
 from taut.read.trace import read
 from taut.result.types import AnalysisResult, LedgerEnergy
@@ -69,8 +70,11 @@ class _Source(Struct):
     run: StoredTables | None = None
 
 
-def opened(paths: Sequence[str | Path], prices: Prices, columns: str = "") -> Opened:
-    """Open what is named; run folders by their manifest, everything else as logs that are read together."""
+def opened(paths: Sequence[str | Path], prices: Prices, columns: str = "", until_ns: int | None = None) -> Opened:
+    """Open what is named; run folders by their manifest, everything else as logs that are read together.
+
+    ``until_ns``: how far a bill goes, for jobs that still run.
+    """
     folders = [open_tables(path) for path in paths if str(path) != "-" and is_run_folder(path)]
     runs = {one.digest or str(one.folder.resolve()): one for one in folders}  # one that is named twice counts once
     logs = [path for path in paths if str(path) == "-" or not is_run_folder(path)]
@@ -79,7 +83,12 @@ def opened(paths: Sequence[str | Path], prices: Prices, columns: str = "") -> Op
         name="the jobs" if len(paths) != 1 else Path(paths[0]).name or "the jobs",
     )  # fmt: skip
     told = _logs(logs, columns, found) if logs else None
-    _put_together(told, [_of_folder(one, found) for one in runs.values()], found, prices)
+    sources = [_of_folder(one, found) for one in runs.values()]
+    for source in [*([told] if told else []), *sources]:
+        whole = ended(source.attempts, source.name, until_ns)
+        source.attempts = whole.attempts
+        found.notes += whole.notes
+    _put_together(told, sources, found, prices)
     found.held = _with_teams(found.held, found.attempts, prices)
     return found
 
@@ -153,15 +162,25 @@ def _without(attempts: Table, jobs: set[str]) -> Table:
 
 def _held(source: _Source, found: Opened, prices: Prices) -> Table:
     """Held time of the attempts of one source."""
-    charged = charge_attempts(source.attempts, prices, source.world_size, source.actions) if len(source.attempts) else None
+    found.attempts = concat(Attempt, [one for one in (found.attempts, source.attempts) if len(one)])
+    charged = None
+    if len(source.attempts) and _without_accelerators(source.attempts):
+        jobs = len(set(source.attempts.job.tolist()))
+        found.notes.append(f"{source.name}: {jobs:,} jobs held no accelerator: not in the bill")
+    elif len(source.attempts):
+        charged = charge_attempts(source.attempts, prices, source.world_size, source.actions)
     if charged is None:
         return Table(Held, {}, 0)
-    found.attempts = concat(Attempt, [one for one in (found.attempts, source.attempts) if len(one)])
     placed = attempt_time(charged, source.name)
     found.notes += placed.notes + _left_out(charged, source.name)
     if charged.unit == "accelerator":
         return placed.held
     return _counted(placed.held, charged.unit, found, prices)
+
+
+def _without_accelerators(attempts: Table) -> bool:
+    """Whether all attempts of a log say that they held none."""
+    return bool(((attempts.unit == "accelerator") & (attempts.accelerators == 0)).all())
 
 
 def _left_out(charged: Attempts, name: str) -> list[str]:

@@ -26,6 +26,7 @@ from taut.ledger.bill.entries import Entry, entries_of
 from taut.ledger.bill.lent_watts import Lender
 from taut.ledger.bill.lines import exact_sums
 from taut.ledger.bill.moved_bytes import billed_bytes
+from taut.ledger.bill.open_period import last_usage_ns
 from taut.ledger.bill.period import Period, period_of
 from taut.ledger.bill.recovery import Hourly, place_of, recoveries
 from taut.ledger.bill.tag_teams import tag_teams
@@ -114,10 +115,10 @@ def bill(
         raise UsageError("nothing to bill: give run folders or job logs, or a bill with --focus")
     given = load(prices) if isinstance(prices, str | Path) else prices or Prices()
     wanted = None if period is None else period_of(period)
-    say("reading")
-    found = opened(paths, given, columns)
-    say("reading the bill")
+    say("reading the bill" if bills else "reading")
     charges = read_focus(bills) if bills else None
+    say("reading")
+    found = opened(paths, given, columns, None if charges is None else _charged_until(charges, wanted))
     if not len(found.held) and charges is None:
         raise InputRefused(str(paths[0]), "tells of no job that held anything", "give run folders, job logs or tables of jobs")
     say("booking")
@@ -187,6 +188,12 @@ def _only_inside(held: Table, booking: Booking, found: Opened) -> tuple[Table, B
         return table.replace(held=np.where(table.held >= 0, place[table.held], -1))
 
     return held.take(keep), replace(booking, booked=moved(booking.booked), uncharged=moved(booking.uncharged))
+
+
+def _charged_until(charges: Charges, wanted: Period | None) -> int | None:
+    """How far a bill, or the period that is asked for, goes: jobs that still run are taken to run so long."""
+    last = last_usage_ns(charges)
+    return last if last is None or wanted is None else min(last, wanted[1])
 
 
 def _covered(held: Table) -> Period | None:

@@ -12,7 +12,7 @@ from rich.text import Text
 from taut.render.analysis_screen import Screen, Side, _heading, _in, _print, _table
 from taut.render.figure_table import digits, in_blocks
 from taut.render.text import count, duration, middle, money, percent, safe
-from taut.result.types import BillLine, BillResult, BillShare, Estimate, Recovery
+from taut.result.types import Accrual, BillLine, BillResult, BillShare, Estimate, Recovery
 
 LINES, SHARES, DEFECTS, UNMATCHED, NOTES, RECOVERIES = 10, 12, 12, 5, 6, 5
 """Rows at most: lines, a drill-down, defects, resources, notes and what is missing, what would come back."""
@@ -78,7 +78,7 @@ def _closing(result: BillResult) -> ConsoleRenderable | None:
         "accrual",
         "effective cost",
         *both,
-        _closes(accrual.closes) if accrual.closes or accrual.explained != accrual.residual else "named below",
+        _named(accrual),
     )
     short = [one for one in result.invoices if not one.closes]
     for one in [*short, *(one for one in result.invoices if one.closes)][:UNMATCHED]:
@@ -90,6 +90,13 @@ def _closing(result: BillResult) -> ConsoleRenderable | None:
     if more > 0:
         lines.append(Text(f" {count(more, 'invoice')} more, in {safe(currency or '')}: see --json", style="dim"))
     return Group(*lines)
+
+
+def _named(accrual: Accrual) -> str:
+    """What is left over, in words: nothing, what is merely not charged yet, or defects."""
+    if accrual.closes or accrual.explained != accrual.residual or not Decimal(accrual.residual or 0):
+        return _closes(accrual.closes)
+    return "named below" if Decimal(accrual.residual or 0) + Decimal(accrual.not_charged_yet or 0) else "still open"
 
 
 def _closes(closes: bool | None) -> str:

@@ -2087,6 +2087,8 @@ class Accrual(Part, frozen=True, kw_only=True):
     """Whether nothing is left; null without a bill."""
     explained: Amount | None = None
     """Of the residual, what defects took out, less what was used without a charge: both are named; null without a bill."""
+    not_charged_yet: Amount | None = None
+    """Of the residual, what was used behind the last charge of a period that is still open: no defect; null without a bill."""
 
 
 class Invoice(Part, frozen=True, kw_only=True):
@@ -2167,8 +2169,8 @@ class Defect(Part, frozen=True, kw_only=True):
     """Charges concerned."""
     places: list[str]
     """The first of them, ``file:row``."""
-    money: Amount
-    """What it moves; above 0: charged too much."""
+    money: Amount | None
+    """What it moves; above 0: charged too much; null where nobody can tell."""
     currency: str | None
     """Of the money: that of the bill, or for charges in another currency theirs."""
     because: str

@@ -57,6 +57,8 @@ class Booking(Struct, frozen=True, kw_only=True):
     unmatched: list[Unmatched]
     defects: list[Defect]
     notes: list[str]
+    charges: int = 0
+    """Charges of the period."""
 
 
 def book(
@@ -78,7 +80,8 @@ def book(
     uncharged = mark_open(lost, rows, still_open)
     effective, billed, removed, removed_billed = _totals(rows, checked.effective, checked.billed)
     return Booking(
-        booked=concat(Booked, [booked, rounded]), uncharged=uncharged, period=whole if whole != (0, 0) else None,
+        booked=concat(Booked, [booked, rounded]), charges=int(rows.in_period.sum()), uncharged=uncharged,
+        period=whole if whole != (0, 0) else None,
         open=still_open, currency=chosen or None, unit=rows.unit, effective=effective + int(rounded.effective.sum()),
         billed=billed + int(rounded.billed.sum()), removed=removed, removed_billed=removed_billed,
         invoices=invoices(rows, booked, rounded_billed, checked.billed), unmatched=unmatched(rows, checked.known_hosts),
