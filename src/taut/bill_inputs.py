@@ -23,12 +23,15 @@ from taut.ledger.bill.prices import team_of
 from taut.ledger.bill.rows import Held
 from taut.ledger.bill.running_attempts import ended
 from taut.ledger.bill.traced_time import STRUCTURE, Traced
+from taut.read.focus.focus_reader import sniff
 from taut.read.trace import read
 from taut.result.types import AnalysisResult, LedgerEnergy
 from taut.stored_tables import StoredTables, open_tables
 
 MEASURED = 0.9
 """Share of a run's time that must be measured for all of its joules to count as measured."""
+HEAD_BYTES = 1 << 16
+"""What of a file is looked at to tell a bill."""
 SEVERAL = 2
 """From so many findings with a place on, it is looked up whom ranks waited for."""
 
@@ -94,6 +97,9 @@ def opened(paths: Sequence[str | Path], prices: Prices, columns: str = "", until
 
 
 def _logs(paths: Sequence[str | Path], columns: str, found: Opened) -> _Source:
+    for path in paths:
+        if str(path) != "-" and _is_bill(Path(path)):
+            raise InputRefused(str(path), "is a FOCUS bill, and no log of jobs", f"give --focus {shlex.quote(str(path))}")
     trace = read(paths, columns=columns)
     if len(trace.ops):
         named = " ".join(shlex.quote(str(path)) for path in paths)
@@ -103,6 +109,14 @@ def _logs(paths: Sequence[str | Path], columns: str, found: Opened) -> _Source:
     found.notes += trace.partial
     found.meters += metered(trace.metrics) if len(trace.metrics) else []
     return _Source(trace.source, trace.attempts, trace.actions)
+
+
+def _is_bill(path: Path) -> bool:
+    """Whether a file begins like a bill in CSV."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return sniff(file.read(HEAD_BYTES))
 
 
 def _of_folder(run: StoredTables, found: Opened) -> _Source:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import date, timedelta
 from decimal import Decimal
 
 from rich.console import ConsoleRenderable, Group
@@ -12,7 +13,7 @@ from rich.text import Text
 from taut.render.analysis_screen import Screen, Side, _heading, _in, _print, _table
 from taut.render.figure_table import digits, in_blocks
 from taut.render.text import count, duration, middle, money, percent, safe
-from taut.result.types import Accrual, BillLine, BillResult, BillShare, Estimate, Recovery
+from taut.result.types import Accrual, BillLine, BillPeriod, BillResult, BillShare, Estimate, Recovery
 
 LINES, SHARES, DEFECTS, UNMATCHED, NOTES, RECOVERIES = 10, 12, 12, 5, 6, 5
 """Rows at most: lines, a drill-down, defects, resources, notes and what is missing, what would come back."""
@@ -54,7 +55,7 @@ def _head(result: BillResult) -> ConsoleRenderable:
     period = result.period
     words = []
     if period.start and period.end:
-        words.append(f"{_short(period.start)} to {_short(period.end)} UTC" + (", still open" if period.open else ""))
+        words.append(f"{_short(period.start)} to {_last(period)} UTC" + (", still open" if period.open else ""))
     for what in ("job", "host", "team"):
         known = sum(one.name is not None for one in result.by.get(what, []))
         words += [count(known, what)] if known > 1 else []
@@ -65,6 +66,14 @@ def _head(result: BillResult) -> ConsoleRenderable:
 def _short(moment: str) -> str:
     """A moment without what midnight and seconds add nothing to."""
     return moment.removesuffix("T00:00:00Z").replace("T", " ").partition(".")[0].removesuffix("Z")
+
+
+def _last(period: BillPeriod) -> str:
+    """The end of a period; of whole days its last one."""
+    end = period.end or ""
+    if not end.endswith("T00:00:00Z") or not (period.start or "").endswith("T00:00:00Z"):
+        return _short(end)
+    return str(date.fromisoformat(end[:10]) - timedelta(days=1))
 
 
 def _closing(result: BillResult) -> ConsoleRenderable | None:

@@ -55,8 +55,8 @@ def _parts(categories: Sequence[BillShare], lines: Sequence[BillLine], currency:
 
 
 def _share(one: BillShare, categories: Sequence[BillShare]) -> float:
-    """Of the money; of accelerator time where nothing has a price."""
-    if any(other.money is not None for other in categories):
+    """Of the money; of accelerator time where nothing has a price, or all of it costs nothing."""
+    if any(other.money is not None and Decimal(other.money) for other in categories):
         return one.share or 0.0
     return (one.rank_ns or 0) / max(sum(other.rank_ns or 0 for other in categories), 1)
 

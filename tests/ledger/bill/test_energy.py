@@ -142,6 +142,15 @@ def test_any_cut_of_what_was_held_adds_up_to_the_meters(cuts: list[int], power: 
     assert found.joules[: len(edges) - 1].sum() == pytest.approx(whole.joules[0])
 
 
+def test_a_board_without_a_meter_is_not_covered_and_takes_the_power_of_the_others() -> None:
+    rows = held(("n1", 0, 100, 8, "kept"))
+    found = held_energy(rows, Prices(), host("n1", *[100.0] * 7))
+    assert found.joules.tolist() == pytest.approx([8 * 100 * 100])
+    assert [one.coverage for one in found.sources] == pytest.approx([7 / 8])
+    few = held_energy(rows, Prices(), host("n1", *[100.0] * 3))
+    assert few.total is None
+
+
 def test_stall_energy_and_bloat_are_told_apart() -> None:
     fates = ("kept", "jitter wait", "structural wait", "fault wait", "idle")
     rows = held(*(("n1", 10 * i, 10 * i + 10, 1, fate) for i, fate in enumerate(fates)))

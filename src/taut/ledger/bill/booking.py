@@ -12,6 +12,7 @@ import numpy as np
 from msgspec import Struct
 
 from taut.core.array_types import Ints
+from taut.core.errors import InputRefused
 from taut.core.exact_parts import ManyShares
 from taut.core.prices import HostFacts, Prices
 from taut.core.tables import Table, concat
@@ -71,6 +72,10 @@ def book(
     charges are a defect.
     """
     chosen, wanted = of_currency(charges, currency)
+    given = prices.currency if prices is not None and _has_money(prices) else None
+    if given and chosen and given.upper() != chosen and charges.table.num_rows:
+        why = f"prices in {given} beside a bill in {chosen}: no currency is added to another"
+        raise InputRefused(prices.origin if prices else "the prices", why, f"give them in {chosen}, or leave the bill out")
     checked = _check(held, charges, prices, period, chosen, np.flatnonzero(wanted))
     rows, whole = checked.rows, checked.period
     booked = book_rows(rows, checked.holdings, checked.capacity.count)
@@ -91,6 +96,12 @@ def book(
         ],
         notes=[*rows.notes, *_notes(rows, checked.capacity, checked.empty)],
     )  # fmt: skip
+
+
+def _has_money(prices: Prices) -> bool:
+    """Whether prices have any amount of money; watts, hosts and teams have none."""
+    told = (prices.base_rate, prices.kwh, prices.tariff, prices.triage, prices.delay_per_day, prices.budget)
+    return any(one is not None for one in told) or bool(prices.rates or prices.sla or prices.fixes)
 
 
 class _Checked(Struct):

@@ -73,7 +73,10 @@ def _by_host(
                 node = source.startswith("node")
                 count = _accelerators(held, rows, prices, host) if node else float(len(known))
                 beside_w = (prices.host_w or 0.0) * count if node else 0.0
-                whole[0][rows], whole[1][rows] = _divided(held, rows, drawn[rows], idle_w, known, count, beside_w)
+                joules, seconds = _divided(held, rows, drawn[rows], idle_w, known, count, beside_w)
+                # Of accelerators that were held at once and have no meter nothing is known.
+                told = 1.0 if node else min(count / max(_at_once(held, rows), 1e-9), 1.0)
+                whole[0][rows], whole[1][rows] = joules, seconds * told
     return out
 
 
@@ -98,8 +101,11 @@ def host_energy(held: Table, prices: Prices, meters: Sequence[Metered] = ()) -> 
 def _accelerators(held: Table, rows: Ints, prices: Prices, host: str) -> float:
     """Accelerators of a host: as given, else the most that were held at once."""
     given = prices.hosts.accelerators_of.get(host, prices.hosts.accelerators)
-    if given is not None:
-        return float(given)
+    return float(given) if given is not None else _at_once(held, rows)
+
+
+def _at_once(held: Table, rows: Ints) -> float:
+    """The most accelerators that some rows held at once."""
     cut = _cut(held.start_ns[rows], held.end_ns[rows])
     at_once = held.rank_ns[rows] / (held.end_ns[rows] - held.start_ns[rows])
     return float(weighed(cut.piece, at_once[cut.row], len(cut.edges) - 1).max())

@@ -62,9 +62,9 @@ def best(seconds: Floats, measured: Mapping[Source, tuple[Floats, Floats]], mode
             chosen = np.where(np.isfinite(told[name]), told[name], chosen)
     known = np.isfinite(chosen)
     out = np.where(known, chosen, modelled)
-    sources = [_entry(name, told[name], seconds) for name in SOURCES if name in told]
+    sources = [_entry(name, told[name], np.minimum(measured[name][1], seconds), seconds) for name in SOURCES if name in told]
     if np.isfinite(modelled).any():
-        sources.append(_entry(STATES, modelled, seconds))
+        sources.append(_entry(STATES, modelled, seconds, seconds))
     return Joules(out, known, tuple(one for one in sources if one.coverage > 0), _total(out, told, known, modelled))
 
 
@@ -85,9 +85,9 @@ def _whole(seconds: Floats, joules: Floats, known_s: Floats) -> Floats:
     return np.where(enough, joules * seconds / np.where(enough, known_s, 1.0), np.nan)
 
 
-def _entry(name: str, joules: Floats, seconds: Floats) -> EnergySource:
+def _entry(name: str, joules: Floats, known_s: Floats, seconds: Floats) -> EnergySource:
     known = np.isfinite(joules)
-    coverage = float(seconds[known].sum() / max(seconds.sum(), 1e-300))
+    coverage = float(known_s[known].sum() / max(seconds.sum(), 1e-300))
     return EnergySource(name=name, joules=float(joules[known].sum()), coverage=min(coverage, 1.0))
 
 
