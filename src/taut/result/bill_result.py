@@ -79,12 +79,13 @@ def _accrual(parts: Parts) -> Accrual:
         return Accrual(ledger=amount(ledger, booking.unit), effective=None, residual=None, closes=None)
     residual = booking.effective - (ledger or 0)
     explained = booking.removed - total(booking.uncharged.effective)
+    charged = booking.charges > 0 or not len(entries)
     yet = total(booking.uncharged.effective[booking.uncharged.why == "open"])
     return Accrual(
         ledger=amount(ledger or 0, booking.unit), effective=amount(booking.effective, booking.unit),
         residual=amount(residual, booking.unit), explained=amount(explained, booking.unit),
         not_charged_yet=amount(yet, booking.unit),
-        closes=residual == 0 and booking.charges > 0 and all(one.money is not None for one in booking.defects),
+        closes=residual == 0 and charged and all(one.money is not None for one in booking.defects),
     )  # fmt: skip
 
 

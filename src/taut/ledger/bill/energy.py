@@ -19,7 +19,7 @@ from taut.ledger.bill.categories import category_of
 from taut.ledger.bill.fate_power import POWER, by_fate
 from taut.ledger.bill.lent_watts import Lent
 from taut.ledger.bill.meters import SOURCES, Meter, Metered, Source
-from taut.ledger.bill.sources import KNOWN, STATES, Joules, best, filled
+from taut.ledger.bill.sources import STATES, Joules, best, filled
 from taut.ledger.state_power import split_watts
 from taut.read.metrics.rank_metrics import host_in
 from taut.result.types import BillEnergy
@@ -54,7 +54,7 @@ def held_energy(
             if source == name:
                 before = measured.get(source, (np.zeros(len(held)), np.zeros(len(held))))
                 measured[source] = np.where(known, joules, before[0]), np.where(known, seconds, before[1])
-    found = best(seconds, measured, states)
+    found = best(seconds, measured, states, rest_by_states=True)
     if lent is not None and found.total is not None:
         return replace(found, total=lent.widened(found.total, ~found.measured))
     return found if given else filled(found, seconds, drawn * seconds)
@@ -158,26 +158,26 @@ def _divided(
     """
     start, end = held.start_ns[rows], held.end_ns[rows]
     cut = _cut(start, end)
-    pieces, length = len(cut.edges) - 1, np.diff(cut.edges) / 1e9
+    pieces = len(cut.edges) - 1
     at_once = held.rank_ns[rows] / (end - start)
-    power, enough = _power(meters, cut.edges)
+    power, known_s = _power(meters, cut.edges)
     weight = (drawn * at_once)[cut.row]
     free = np.maximum(count - weighed(cut.piece, at_once[cut.row], pieces), 0)
     whole = weighed(cut.piece, weight, pieces) + idle_w * free
     share = weight / np.where(whole > 0, whole, 1.0)[cut.piece]
-    part_s = (length * enough)[cut.piece]
+    part_s = known_s[cut.piece]
     joules = np.maximum(power - beside_w, 0.0)[cut.piece] * part_s * share
     return weighed(cut.row, joules, len(rows)), weighed(cut.row, part_s * at_once[cut.row], len(rows))
 
 
-def _power(meters: Sequence[Meter], edges: Ints) -> tuple[Floats, Mask]:
-    """Mean power of all meters together between edges, and whether enough of it is known."""
+def _power(meters: Sequence[Meter], edges: Ints) -> tuple[Floats, Floats]:
+    """Mean power of all meters together between edges while they tell, and for how many seconds they do, on average."""
     joules, known = np.zeros(len(edges) - 1), np.zeros(len(edges) - 1)
     for meter in meters:
         some = meter.between(edges[:-1], edges[1:])
         joules, known = joules + some[0], known + some[1]
-    enough = known >= KNOWN * (np.diff(edges) / 1e9) * len(meters) * (1 - 1e-9)
-    return np.where(enough, joules / np.where(enough, known, 1.0), 0.0) * len(meters), enough
+    power = np.where(known > 0, joules / np.where(known > 0, known, 1.0), 0.0) * len(meters)
+    return power, known / max(len(meters), 1)
 
 
 def bill_energy(held: Table, found: Joules) -> BillEnergy:

@@ -60,6 +60,8 @@ def energy_of(
     found = held_energy(there, prices, meters, _told(held), borrowed)
     network = network_energy(prices, period_s, None if moved is None else moved.count)
     parts, notes = [], _told_of_bytes(moved)
+    if meters and found.total is None and len(held):
+        notes.append("energy: meters tell too little of what was held for a sum ([power] of the prices would fill the rest)")
     if np.isfinite(found.joules).any() and found.sources:
         drawn = [(found.joules, _how(found), _from(found, prices, borrowed))]
         beside = host_energy(there, prices, meters)
