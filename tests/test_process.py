@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 
 MB = 1 << 20
+SCALES = "1536,3072,6144,12288,24576,49152,98304,131040"
+"""Of gpt-175b: seconds of work, to be interrupted."""
 
 
 def taut_(
@@ -166,7 +168,7 @@ def test_output_that_is_cut_is_reported(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("number", "code", "message"), [("SIGINT", 130, "interrupted"), ("SIGTERM", 143, "terminated")])
 @pytest.mark.parametrize("after_s", [0.0, 0.02, 0.2, 0.5])
 def test_a_signal_ends_in_one_line(tmp_path: Path, number: str, code: int, message: str, after_s: float) -> None:
-    process = started(tmp_path, "project", "gpt-175b", "--envelope", "-q")
+    process = started(tmp_path, "project", "gpt-175b", "--envelope", "--ranks", SCALES, "-q")
     while not listens(process.pid):
         time.sleep(0.005)
     time.sleep(after_s)

@@ -7,6 +7,7 @@ __version__ = "0.1.0"
 TYPE_CHECKING = False  # not from typing: until this file is loaded, taut cannot handle an interrupt
 if TYPE_CHECKING:
     from taut.billing import Bill, bill
+    from taut.briefing.brief import Brief, brief
     from taut.compare.comparison import compare
     from taut.control.relations import control
     from taut.core.errors import InputRefused, RunError, TautError, UsageError
@@ -32,6 +33,7 @@ else:
 
 _WHERE = {
     "Bill": "billing", "bill": "billing",
+    "Brief": "briefing.brief", "brief": "briefing.brief",
     "compare": "compare.comparison",
     "control": "control.relations",
     "InputRefused": "core.errors", "RunError": "core.errors", "TautError": "core.errors", "UsageError": "core.errors",
@@ -48,9 +50,9 @@ _WHERE = {
 }  # fmt: skip
 
 __all__ = [
-    "Analysis", "Bill", "Blame", "Change", "Evidence", "Finding", "Graph", "InputRefused", "Ledger", "Prices", "Run",
-    "RunError", "Table", "TautError", "Timeline", "Trace", "UsageError", "WhatIf", "analyze", "bill", "blame", "charge",
-    "compare", "control", "diagnose", "link", "open_run", "project", "read", "replay", "whatif",
+    "Analysis", "Bill", "Blame", "Brief", "Change", "Evidence", "Finding", "Graph", "InputRefused", "Ledger", "Prices", "Run",
+    "RunError", "Table", "TautError", "Timeline", "Trace", "UsageError", "WhatIf", "analyze", "bill", "blame", "brief",
+    "charge", "compare", "control", "diagnose", "link", "open_run", "project", "read", "replay", "whatif",
 ]  # fmt: skip
 
 

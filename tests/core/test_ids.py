@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taut.core.ids import dense, distinct, numbered
+from taut.core.ids import FEW_WORDS, dense, distinct, numbered, word_ids
 
 values = st.sampled_from([-(2**63), -(2**62), -1, 0, 1, 2**31, 2**62, 2**63 - 1])
 
@@ -24,3 +24,13 @@ def test_distinct_values_and_which_of_them_each_row_holds(rows: list[int]) -> No
     found, ids = dense(values)
     assert found.tolist() == distinct(values).tolist() == sorted(set(rows))
     assert found[ids].tolist() == rows
+
+
+@given(st.lists(st.sampled_from(["", "a", "b", "ä"]), min_size=1, max_size=8))
+def test_words_are_numbered_as_they_appear_few_or_many(few: list[str]) -> None:
+    words = list(dict.fromkeys(word for word in few if word))
+    ids = [words.index(word) if word else -1 for word in few]
+    times = FEW_WORDS // len(few) + 1
+    for again in (1, times):
+        found = word_ids(np.array(few * again, dtype=np.object_))
+        assert (found[0].tolist(), found[1]) == (ids * again, words)

@@ -77,11 +77,16 @@ def source(where: str) -> str:
 
 
 def quick(do: Callable[[], object]) -> bool:
-    """Whether something takes little time; what taut refuses is well."""
+    """Whether something takes little time; what taut refuses is well. The first time may import and compile: what is not
+    linear is slow the second time too."""
+    return any(_seconds(do) < MOST_S for _ in range(2))
+
+
+def _seconds(do: Callable[[], object]) -> float:
     begin = time.process_time()
     with suppress(TautError):
         do()
-    return time.process_time() - begin < MOST_S
+    return time.process_time() - begin
 
 
 @pytest.mark.parametrize("where", patterns())

@@ -15,6 +15,7 @@ import click
 from taut import __version__
 from taut.cli.audit_verb import audit
 from taut.cli.bill_verb import bill
+from taut.cli.brief_verb import brief
 from taut.cli.common import FAILED, FINDINGS, announce_stdin, kept, print_object, progress, say, show, shown
 from taut.cli.control_verb import control
 from taut.cli.export_verb import export
@@ -541,6 +542,7 @@ def compare(runs: tuple[str, ...], same_job: bool, as_json: bool, quiet: bool) -
 
 VERBS = (
     bill,
+    brief,
     export,
     project,
     control,

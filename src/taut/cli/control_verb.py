@@ -150,22 +150,26 @@ def _advised(trace: Trace, result: ControlResult, seed: int, stage: Callable[[st
 
 
 @control.command("review", short_help="Say what a change of control loops would start.")
-@click.argument("old", metavar="OLD", type=click.Path())
-@click.argument("new", metavar="NEW", type=click.Path())
+@click.argument("configurations", metavar="[OLD] NEW", nargs=-1, required=True, type=click.Path())
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 @click.option("-q", "--quiet", is_flag=True, expose_value=False, hidden=True)
-def of_change(old: str, new: str, as_json: bool) -> None:
+def of_change(configurations: tuple[str, ...], as_json: bool) -> None:
     """Compare two configurations of control loops before the second is deployed: what it adds, and what would fight.
 
-    OLD and NEW are TOML files; docs/control-loops.md says what they hold.
+    OLD and NEW are TOML files of loops (docs/control-loops.md says what they hold), or scenarios with control loops: files, or
+    names of those that ship with taut. NEW alone is held against nothing: all of it is added.
 
     \b
       taut control review loops.toml changed.toml
+      taut control review retry-heavy
     """
+    from taut.briefing.loop_review import loops_of
     from taut.control.review import review
-    from taut.read.actions.loops_config import load
 
-    result = review(load(old), load(new))
+    if len(configurations) > 2:
+        raise click.UsageError(f"{len(configurations)} configurations: give one, or the old one and the new one")
+    old, new = ((), *map(loops_of, configurations))[-2:]
+    result = review(old, new)
     if as_json:
         print_object(result)
         return

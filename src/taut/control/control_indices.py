@@ -54,16 +54,15 @@ def _attempts(log: Log) -> tuple[Estimate | None, ...]:
 
 def _decisions(log: Log) -> tuple[Estimate | None, ...]:
     """Undone by another, turned back by anybody, layers that agree, overhead, turned back by oneself."""
-    # A limit that was agreed when a job started carries that out: it reverses nothing.
-    rows = np.flatnonzero((log.direction != 0) & (log.target >= 0) & ~log.matching("trigger", "^time limit"))
+    rows = directed(log)
     knob = log.target.astype(np.int64) * (len(log.words["knob"]) + 1) + log.knob + 1
-    before, after = _followers(rows, knob)
-    opposite = (log.direction[before] == -log.direction[after]) & ~_forced(log, before, after)
+    before, after = followers(rows, knob)
+    opposite = (log.direction[before] == -log.direction[after]) & ~forced(log, before, after)
     soon = (log.time_ns[after] - log.time_ns[before]) <= _usual(log, rows)
     undone = opposite & soon & (log.controller[before] != log.controller[after])
-    mine, then = _followers(rows[log.controller[rows] >= 0], log.stream)
-    turned = (log.direction[mine] == -log.direction[then]) & ~_forced(log, mine, then)
-    one, other = _followers(rows, log.target)
+    mine, then = followers(rows[log.controller[rows] >= 0], log.stream)
+    turned = (log.direction[mine] == -log.direction[then]) & ~forced(log, mine, then)
+    one, other = followers(rows, log.target)
     met = log.layer[one] != log.layer[other]
     busy = np.where((log.busy_ns > 0) & ~log.of_job, log.busy_ns, 0) * log.accelerators
     # Of attempts that nothing links, nobody knows which were thrown away: that is not none.
@@ -78,7 +77,13 @@ def _decisions(log: Log) -> tuple[Estimate | None, ...]:
     )
 
 
-def _followers(rows: Ints, key: Codes | Ints) -> tuple[Ints, Ints]:
+def directed(log: Log) -> Ints:
+    """Actions that have a direction and a target."""
+    # A limit that was agreed when a job started carries that out: it reverses nothing.
+    return np.flatnonzero((log.direction != 0) & (log.target >= 0) & ~log.matching("trigger", "^time limit"))
+
+
+def followers(rows: Ints, key: Codes | Ints) -> tuple[Ints, Ints]:
     """Actions, and the next one of each with the same key."""
     order = rows[np.argsort(key[rows], kind="stable")]
     same = np.diff(key[order]) == 0
@@ -87,11 +92,11 @@ def _followers(rows: Ints, key: Codes | Ints) -> tuple[Ints, Ints]:
 
 def _usual(log: Log, rows: Ints) -> float:
     """Median time between two actions of one controller on one knob of a target."""
-    before, after = _followers(rows, log.stream)
+    before, after = followers(rows, log.stream)
     return float(np.median(log.time_ns[after] - log.time_ns[before])) if len(after) else 0.0
 
 
-def _forced(log: Log, before: Ints, after: Ints) -> Mask:
+def forced(log: Log, before: Ints, after: Ints) -> Mask:
     """Pairs of actions between which demand moved the way of the second."""
     out = np.zeros(len(after), dtype=bool)
     if not log.demand:

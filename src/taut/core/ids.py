@@ -6,6 +6,9 @@ import numpy as np
 
 from taut.core.array_types import Codes, Floats, Indices, Ints, Mask, Numbers, Texts
 
+FEW_WORDS = 10_000
+"""Rows up to which a dictionary takes less time than importing what is quicker for many."""
+
 
 def numbered(*keys: Indices | Mask) -> tuple[Ints, int]:
     """Dense ids of the distinct combinations of keys, in their lexicographic order, and how many there are."""
@@ -122,13 +125,24 @@ def weighed(ids: Indices, weights: Numbers | Mask, count: int = 0) -> Floats:
 
 def word_ids(column: Texts) -> tuple[Codes, list[str]]:
     """Words as numbers, in order of appearance, and the words; the empty word is -1."""
-    import pyarrow as pa
-
-    found = pa.array(column, type=pa.string()).dictionary_encode()
-    words: list[str] = found.dictionary.to_pylist()
-    ids: Codes = found.indices.to_numpy(zero_copy_only=False).astype(np.int32)
+    ids, words = _few_ids(column) if len(column) <= FEW_WORDS else _many_ids(column)
     if "" in words:
         empty = words.index("")
         ids = np.where(ids == empty, np.int32(-1), ids - (ids > empty)).astype(np.int32)
         words.pop(empty)
     return ids, words
+
+
+def _few_ids(column: Texts) -> tuple[Codes, list[str]]:
+    written = column.tolist()
+    words = list(dict.fromkeys(written))
+    number = {word: k for k, word in enumerate(words)}
+    return np.fromiter(map(number.__getitem__, written), np.int32, len(written)), words
+
+
+def _many_ids(column: Texts) -> tuple[Codes, list[str]]:
+    import pyarrow as pa
+
+    found = pa.array(column, type=pa.string()).dictionary_encode()
+    words: list[str] = found.dictionary.to_pylist()
+    return found.indices.to_numpy(zero_copy_only=False).astype(np.int32), words

@@ -42,6 +42,8 @@ class Options(TypedDict, total=False):
     error_model: Literal["python", "numpy"]
     fastmath: bool | set[str]
     inline: Literal["never", "always"]
+    _nrt: bool
+    """False for kernels that make no arrays: references to those that they are given are not counted then."""
 
 
 class Kernel(Generic[Result]):
@@ -125,8 +127,8 @@ class Kernel(Generic[Result]):
         memory.require(COMPILING_BYTES if "numba" in sys.modules else COMPILER_BYTES, "compiling")
         from numba import njit
 
-        made: Callable[..., Result] = njit(nogil=True, **self.options)(self._rebound(lambda k: k.compiled))
-        return made
+        compiler: Callable[..., Callable[..., Callable[..., Result]]] = njit  # its types leave out ``_nrt``
+        return compiler(nogil=True, **self.options)(self._rebound(lambda k: k.compiled))
 
     @cached_property
     def source(self) -> str:

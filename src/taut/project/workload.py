@@ -18,6 +18,7 @@ from taut.result import types
 if TYPE_CHECKING:
     from taut.core.array_types import Floats
     from taut.project.noise import RunNoise
+    from taut.read.actions.loops_config import Loop
 
 
 class Estimate(NamedTuple):
@@ -179,6 +180,10 @@ class Workload(Protocol[S]):
     def regime(self, s: S, seed: int) -> types.Regime | None:
         """Its class and reserve, where these do not follow from accelerators and jitter; then it has no threshold."""
         return None
+
+    def loops(self, s: S) -> tuple[Loop, ...]:
+        """Its control loops as a configuration has them; none where it has none that could fight."""
+        return ()
 
     def advice(self, s: S, seed: int, stage: Callable[[str], None]) -> tuple[list[types.Advice], list[types.Swept]]:
         """What separates loops, and a sweep of capacity; ``stage`` is called with what is being tried."""

@@ -2544,11 +2544,116 @@ class AuditOutcome(Part, frozen=True, kw_only=True):
     """Kept: at least the least that was expected, with 95 % confidence; missed: less, likewise; else unclear."""
 
 
+# ---------------------------------------------------------------------------------------------------------------------
+# taut brief
+
+Unit: TypeAlias = Literal["share", "times", "ranks", "ms", "attempts", "controllers", "money"]
+"""What a number counts: shares are 0–1."""
+InputKind: TypeAlias = Literal["run", "comparison", "scenario", "control log", "bill"]
+
+
+class BriefInput(Part, frozen=True, kw_only=True):
+    """Something that the briefing was made of."""
+
+    name: str
+    """As it was given."""
+    kind: InputKind
+    sha256: str | None
+    """Digest of what it holds; null where only a name was given."""
+    command: str
+    """The command that shows the same figures again."""
+
+
+class BriefQuestion(Part, frozen=True, kw_only=True):
+    """A question that architects and buyers ask, and the answer."""
+
+    question: str
+    answer: Estimate | None
+    """Null where it was not measured."""
+    unit: Unit | None
+    says: str
+    taken_from: str | None = field(name="from")
+    """Input and key of its result; null where it was not measured."""
+    command: str
+    """What shows the figure, or what would measure it."""
+    needs: str | None
+    """What is missing; null where it is answered."""
+
+
+class BriefCause(Part, frozen=True, kw_only=True):
+    """A cause of loss that matters, and what to do about it."""
+
+    what: str
+    """In plain words, with its place."""
+    share: Estimate | None
+    """What it costs, or what doing something about it brings back, as a share of the wall or of the rate."""
+    share_is: Literal["recoverable", "lost"]
+    money_per_month: Estimate | None
+    """The same in money, 30 days of a job that goes on like this; null without a price."""
+    currency: str | None
+    source: Literal["measured", "modelled"]
+    confidence: float | None
+    """One minus the chance of such evidence without the cause, 0–1; null where nothing was tested."""
+    because: str | None = None
+    """The evidence in a sentence."""
+    do: str
+    repair: bool = False
+    """Whether a part is to be mended, and not the way in which parts work together."""
+    command: str | None
+    """What acts on it, or records the decision."""
+
+
+class BriefCosts(Part, frozen=True, kw_only=True):
+    """What the job or the system costs a month, 30 days of going on like this."""
+
+    per_month: float
+    useful_per_month: float | None
+    """Of it, what useful work takes."""
+    currency: str
+    basis: str
+    """From what: a bill, a price of an accelerator hour, a scenario."""
+
+
+class Demand(Part, frozen=True, kw_only=True):
+    """What to demand of a vendor, from the job's own sensitivities."""
+
+    what: str
+    """The figure that matters."""
+    worth: str
+    """What a change of it costs or brings, with its interval."""
+    money_per_year: Amount | None
+    currency: str | None
+    test: str
+    """Which test shows it."""
+    reach: str
+    """Which number to reach."""
+    command: str
+
+
+class BriefResult(Part, frozen=True, kw_only=True):
+    """What ``taut brief --json`` prints."""
+
+    schema: int = SCHEMA
+    title: str
+    verdict: str
+    """Page one in a sentence."""
+    inputs: list[BriefInput]
+    costs: BriefCosts | None
+    """Null without a price."""
+    causes: list[BriefCause]
+    """The three that matter most, the most money first."""
+    questions: list[BriefQuestion]
+    demands: list[Demand]
+    audit_root: str | None
+    """Root of the audit log at the records of the inputs; null where none was recorded."""
+
+
 RESULTS.update(
     {
         "audit log": AuditLogResult,
         "audit why": AuditWhyResult,
         "audit verify": AuditVerification,
         "audit outcome": AuditOutcome,
+        "brief": BriefResult,
     }
 )

@@ -32,8 +32,8 @@ def rates(start: Ints, link: Ints, capacity: Floats) -> Floats:
 
 def slowest(crossings: Ints, capacity: Floats) -> float:
     """The lowest of all rates, of how many flows cross each link: the level at which the first link is full."""
-    level = np.full(len(capacity), np.inf)
-    return float(np.divide(capacity, crossings, out=level, where=crossings > 0).min(initial=np.inf))
+    with np.errstate(divide="ignore", invalid="ignore"):  # a link that nobody crosses is never full; one of none has no level
+        return float(np.fmin.reduce(capacity / crossings, initial=np.inf))
 
 
 def filled(start: Ints, link: Ints, capacity: Floats) -> Floats:

@@ -51,7 +51,9 @@ class Ways:
 
     def crossings(self, links: int) -> Ints:
         """How often flows cross each of so many links; that of the first is dropped, which stands for none."""
-        return np.bincount(np.concatenate([*self.near, *self.beyond]) + 1, minlength=links + 1)[1:]
+        crossed = np.concatenate([*self.near, *self.beyond])
+        crossed += 1
+        return np.bincount(crossed, minlength=links + 1)[1:]
 
     def routes(self) -> Routes:
         """The same, flow by flow."""
@@ -119,8 +121,9 @@ class Topology(ABC):
         src, dst = np.atleast_1d(np.asarray(src, np.int64)), np.atleast_1d(np.asarray(dst, np.int64))
         away = src // self.node != dst // self.node
         level, latency = np.zeros(len(src), np.int64), np.full(len(src), self.tiers[0].latency_us)
-        through = ~away | self.striped
-        columns = [_where(through, self.inner[0] + src), _where(through, self.inner[1] + dst)]
+        columns = [self.inner[0] + src, self.inner[1] + dst]
+        if not self.striped:
+            columns = [_where(~away, link) for link in columns]
         far = np.flatnonzero(away)
         beyond: Columns = []
         if len(far):
@@ -130,15 +133,16 @@ class Topology(ABC):
     def _beyond(self, src: Ints, dst: Ints) -> tuple[Columns, Ints, Floats]:
         """What a flow crosses between leaving its node and entering the receiver's."""
         via = self.via(src, dst)
-        forwarded = via != src
         more, level, latency = self.across(via, dst)
         columns = [self.exits[0] + via // self.node, self.exits[1] + dst // self.node, *more]
-        if forwarded.any():
+        forwarded = None if via is src else via != src
+        if forwarded is not None and forwarded.any():
             columns += [_where(forwarded, self.inner[0] + src), _where(forwarded, self.inner[1] + via)]
+            latency = latency + np.where(forwarded, self.tiers[0].latency_us, 0.0)
         unit = self.node if self.striped else 1
         for reach, out, into in self.ports:
             columns += [_where(level >= reach, out + via // unit), _where(level >= reach, into + dst // unit)]
-        return columns, level, latency + np.where(forwarded, self.tiers[0].latency_us, 0.0)
+        return columns, level, latency
 
     @abstractmethod
     def lay(self) -> None:
@@ -197,7 +201,8 @@ class FatTree(Topology):
             if not apart.any():
                 continue
             for stripe in range(self.node if self.striped and cables else 1):
-                cable = self._cable(_hash(src, dst, stripe, level), a, b, level)
+                # Without single cables there is nothing to choose.
+                cable = self._cable(_hash(src, dst, stripe, level), a, b, level) if cables else 0
                 columns += [_where(apart, link + switch * max(cables, 1) + cable) for link, switch in ((up, a), (down, b))]
         return columns, reach, self.latency(reach)
 

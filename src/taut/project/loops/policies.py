@@ -7,7 +7,7 @@ from math import sqrt
 
 from msgspec.structs import replace
 
-from taut.project.loops.scenario import Autoscaler, Client, Scenario
+from taut.project.loops.scenario import Autoscaler, Client, Scenario, Trainer
 from taut.project.policy import Policy
 
 BUDGET = 0.1
@@ -117,8 +117,13 @@ def launcher_timeout(s: Scenario, value: float | None) -> Scenario:
     t = s.trainer
     if t is None:
         return s
-    wait = t.restore_s * (1 + 4 * t.spread) if value is None else max(value, 1e-3)
+    wait = slowest_restore(t) if value is None else max(value, 1e-3)
     return replace(s, trainer=replace(t, launcher_timeout_s=max(t.launcher_timeout_s, wait)))
+
+
+def slowest_restore(t: Trainer) -> float:
+    """What restores take: their mean and four standard deviations."""
+    return t.restore_s * (1 + 4 * t.spread)
 
 
 def checkpoint_interval(s: Scenario, value: float | None) -> Scenario:

@@ -23,11 +23,13 @@ from taut.core.errors import UsageError
 from taut.core.prices import amount
 from taut.core.student import student_quantile
 from taut.project.figures import times
+from taut.project.loops.as_configured import as_configured
 from taut.project.loops.policies import POLICIES
 from taut.project.loops.scenario import Scenario, parse
 from taut.project.loops.simulated_run import SimulatedRun, simulate
 from taut.project.time_groups import bound_by, grouped, largest_term
 from taut.project.workload import Estimate, Sampling, Workload
+from taut.read.actions.loops_config import Loop
 from taut.result import types
 
 COUNT, COUNT_PER_RUN, LEAST_RUNS, MOST_RUNS = 150, 50, 3, 50
@@ -243,6 +245,10 @@ class LoopsWorkload(Workload[Scenario]):
     def regime(self, s: Scenario, seed: int) -> types.Regime:
         """Coherent, oscillating, amplifying or incoherent, as the log of one run tells; jitter is not what it is about."""
         return types.Regime(kind=control(_run(s, seed).trace, seed=seed).regime.kind, reserve=None)
+
+    def loops(self, s: Scenario) -> tuple[Loop, ...]:
+        """All that decide."""
+        return as_configured(s)
 
     def advice(self, s: Scenario, seed: int, stage: Callable[[str], None]) -> tuple[list[types.Advice], list[types.Swept]]:
         """What separates the loops, tried, and what more accelerators make worse."""

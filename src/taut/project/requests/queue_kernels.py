@@ -55,30 +55,54 @@ def push(when: Floats, what: Ints, size: int, time: float, event: int) -> int:
 def pop(when: Floats, what: Ints, size: int) -> int:
     """Take the earliest event out of the heap; returns the new size."""
     size -= 1
-    time, event = when[size], what[size]
-    i = 0
-    while True:  # the last event sinks from the top to where it belongs
-        down = 2 * i + 1
-        if down >= size:
-            break
+    time, event, i, down = when[size], what[size], 0, 1
+    # The gap at the top sinks to the end, always to the earlier of two events, and the last event rises from there to where
+    # it belongs. Which is earlier is added, not branched on: nobody can guess it.
+    while 0 < down < size:
         right = down + 1
-        if right < size and (when[right] < when[down] or (when[right] == when[down] and what[right] < what[down])):
-            down = right
-        if time < when[down] or (time == when[down] and event <= what[down]):
-            break
+        tie = (when[right] == when[down]) & (what[right] < what[down])
+        down += int((when[right] < when[down]) | tie)
         when[i], what[i] = when[down], what[down]
-        i = down
+        i, down = down, 2 * down + 1
+    while i > 0:
+        up = (i - 1) >> 1
+        if when[up] < time or (when[up] == time and what[up] <= event):
+            break
+        when[i], what[i] = when[up], what[up]
+        i = up
     when[i], what[i] = time, event
     return size
 
 
-@kernel()
-def next_event(arrive: Floats, arrived: int, when: Floats, what: Ints, size: int) -> tuple[float, int, int]:
-    """(time, event, new size of the heap); -1 as the event is the next arrival, which comes after events of the same time."""
-    if size > 0 and (arrived >= len(arrive) or when[0] <= arrive[arrived]):
+@kernel(inline="always")
+def line_up(line: Floats, marks: Ints, first: int, end: int, time: float, event: int) -> int:
+    """Put an event that comes as long after now as the others of a line at its end; returns the new end.
+
+    Most timeouts come long after what they are for has ended, and would fill the heap.
+    """
+    i = end
+    while i > first and line[i - 1] == time and marks[i - 1] > event:
+        line[i], marks[i] = line[i - 1], marks[i - 1]
+        i -= 1
+    line[i], marks[i] = time, event
+    return end + 1
+
+
+@kernel(inline="always")
+def next_event(
+    arrive: Floats, arrived: int, when: Floats, what: Ints, size: int, line: Floats, marks: Ints, first: int, end: int
+) -> tuple[float, int, int, int]:
+    """(time, event, new size of the heap, new begin of the line); -1 as the event is the next arrival.
+
+    Events come in the order of their times, then of their numbers; arrivals come after events of the same time.
+    """
+    if first < end and (size == 0 or line[first] < when[0] or (line[first] == when[0] and marks[first] < what[0])):
+        if arrived >= len(arrive) or line[first] <= arrive[arrived]:
+            return line[first], marks[first], size, first + 1
+    elif size > 0 and (arrived >= len(arrive) or when[0] <= arrive[arrived]):
         now, event = when[0], what[0]
-        return now, event, pop(when, what, size)
-    return arrive[arrived], -1, size
+        return now, event, pop(when, what, size), first
+    return arrive[arrived], -1, size, first
 
 
 @kernel(inline="always")
@@ -126,7 +150,10 @@ def draw_quantile(table: Floats, u: float) -> float:
 @kernel(inline="always")
 def noise_factor(factor: float, tables: Floats, key: int, draw: int) -> float:
     """A factor times the noise of one piece of work: of its own (first table) and of its devices' step (second)."""
-    return float(factor * draw_quantile(tables[0], chance(key, draw)) * draw_quantile(tables[1], chance(key, draw + 1)))
+    factor *= draw_quantile(tables[0], chance(key, draw))
+    if tables[1, 0] == tables[1, -1]:  # quantiles of what does not stray are all alike
+        return float(factor * tables[1, 0])
+    return float(factor * draw_quantile(tables[1], chance(key, draw + 1)))
 
 
 @kernel(inline="always")

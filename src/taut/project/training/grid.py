@@ -417,5 +417,5 @@ def follow_gates(ends: Iterable[Floats], sync: Sync) -> Iterator[tuple[list[Floa
         if meets:
             met.append(now)
             now = sync.gate.opens(met) + sync.sync_ns
-        begin = now.max(axis=1, keepdims=True) + sync.after_ns
+        begin = (now if now.shape[1] == 1 else now.max(axis=1, keepdims=True)) + sync.after_ns
         yield list(met) if meets else None, begin

@@ -171,7 +171,8 @@ def gated_step_ns(s: Scenario, p: Plan, seed: int, measured: Floats | None = Non
     def chosen() -> Iterator[Floats]:
         at_once = max(BLOCK // lasting.size, 1)
         for first in range(0, count, at_once):
-            some = ends[rng.integers(len(ends), size=(min(at_once, count - first), j.dp))] + lasting
+            some = ends.take(rng.integers(len(ends), size=(min(at_once, count - first), j.dp)), axis=0)
+            some += lasting
             for k, one in enumerate(some, first):
                 yield one if pauses is None else one + _held_up(pauses, k, longest)
 

@@ -34,6 +34,7 @@ from taut.project.requests.queue_kernels import (
     append,
     draw_quantile,
     iteration_ns,
+    line_up,
     next_event,
     noise_factor,
     push,
@@ -79,7 +80,7 @@ PROMPT, GENERATED, SHARE = range(2, 5)
 @kernel(inline="always")
 def call_tool(settings: Floats, table: Floats, key: int, draw: int) -> tuple[float, int, int, int]:
     """A tool call with its retries: (ns it takes, 1 if it answered, calls made, calls whose result nobody took)."""
-    if chance(key, draw) < settings[TOOL_CACHED]:
+    if settings[TOOL_CACHED] > 0 and chance(key, draw) < settings[TOOL_CACHED]:
         return 0.0, 1, 0, 0
     total, made, discarded = 0.0, 0, 0
     for i in range(int(settings[TOOL_ATTEMPTS])):
@@ -108,7 +109,8 @@ def call_tools(
         took, found, calls, lost = call_tool(settings, table, key, draw + i * (4 * int(settings[TOOL_ATTEMPTS]) + 4))
         answered, made, discarded = min(answered, found), made + calls, discarded + lost
         spans[i] = took
-        mean += max(took - settings[TOOL_P50_NS], 0.0) / n
+        if inside:
+            mean += max(took - settings[TOOL_P50_NS], 0.0) / n
         if took > longest:
             longest, second = took, longest
         elif took > second:
@@ -200,7 +202,8 @@ def use_tools(
     tasks[task, EPOCH] += 1
     if answered:
         tasks[task, PHASE] = ACT
-        if chance(key, draw) < settings[SPECULATION]:  # guessed rightly, and called during the last call of the model
+        # Guessed rightly, they were called during the last call of the model.
+        if settings[SPECULATION] > 0 and chance(key, draw) < settings[SPECULATION]:
             took = max(took - sums[task, LAST_CALL], 0.0)
         elif settings[SPECULATION] > 0:  # guessed wrongly: others were called for nothing
             tasks[task, TOOL_CALLS] += int(settings[TOOL_COUNT])
@@ -246,7 +249,7 @@ def submit(
     return 1
 
 
-@kernel(error_model="numpy")
+@kernel(error_model="numpy", _nrt=False)
 def simulate(
     arrive: Floats,
     key: int,
@@ -268,26 +271,13 @@ def simulate(
     spans: Floats,
     counts: Floats,
 ) -> int:
-    """Simulate all tasks; returns the calls made, or -1 where there was no room for more.
-
-    Timeouts come a fixed time after their calls, so they wait in a ``line`` (with their ``marks``): most come long after their
-    call has ended, and would fill the heap.
-    """
+    """Simulate all tasks; returns the calls made, or -1 where there was no room for more."""
     first, end = 0, 0
     total, size, n, r, draw, running, before = len(arrive), 0, 0, 0, 0, 0, 0.0
     # Draws of one event: eight, and those of all attempts of all tools. Every event has its own, used or not.
     stride = int(settings[TOOL_COUNT]) * (4 * int(settings[TOOL_ATTEMPTS]) + 4) + 8
     while r < total or size > 0 or first < end:
-        # As ``next_event`` would order them: events before an arrival of the same time, by their numbers.
-        if (
-            first < end
-            and (r >= total or line[first] <= arrive[r])
-            and (size == 0 or line[first] < when[0] or (line[first] == when[0] and marks[first] < what[0]))
-        ):
-            now, event = line[first], marks[first]
-            first += 1
-        else:
-            now, event, size = next_event(arrive, r, when, what, size)
+        now, event, size, first = next_event(arrive, r, when, what, size, line, marks, first, end)
         if now > settings[UNTIL_NS]:
             break
         # The pool's load is constant between two events; what of that time lies in the window counts.
@@ -296,7 +286,10 @@ def simulate(
             counts[BUSY] += passed * min(running / settings[REPLICAS], 1.0)
         before = now
         inside = 1 if settings[FROM_NS] <= now < settings[TO_NS] else 0
-        kind, task, epoch = event % KINDS, event // KINDS % total, event // KINDS // total
+        kind, task, epoch = event % KINDS, 0, 0
+        if kind != ENDED:
+            epoch = event // KINDS // total
+            task = event // KINDS - epoch * total
         go, failed, given_up = -1, -1, -1  # a task that goes on, one whose call failed, a call whose result nobody takes
         if event < 0:
             go = r
@@ -370,13 +363,8 @@ def simulate(
             elif submit(go, n, now, settings, sizes, tasks, sums, calls, times, pool):
                 n += 1
                 if settings[TIMEOUT_NS] > 0:
-                    mark = KINDS * (go + total * tasks[go, EPOCH])
-                    time, at = now + settings[TIMEOUT_NS], end
-                    while at > first and line[at - 1] == time and marks[at - 1] > TIMEOUT + mark:
-                        line[at], marks[at] = line[at - 1], marks[at - 1]
-                        at -= 1
-                    line[at], marks[at] = time, TIMEOUT + mark
-                    end += 1
+                    mark = TIMEOUT + KINDS * (go + total * tasks[go, EPOCH])
+                    end = line_up(line, marks, first, end, now + settings[TIMEOUT_NS], mark)
         # Free places go to the calls that have waited longest; those given up meanwhile are passed over.
         while pool[0, QUEUED] > 0 and running < settings[PLACES]:
             c = take_first(0, calls, pool)

@@ -98,7 +98,8 @@ def simulate(s: AgentScenario, tasks: int, seed: int) -> AgentOutcome:
     while True:
         state, sums, counts = np.zeros((count, 11), np.int64), np.zeros((count, 8)), np.zeros(len(COUNTS))
         state[:, at.CALL] = -1
-        heap = 3 * rooms + (s.agents.redos + 4) * count + 16
+        # One end of each call; of a task one deadline and one time to go on.
+        heap = rooms + 2 * count + 16
         made = at.simulate(
             came,
             key_of(seed, 0xA6E7),
@@ -110,13 +111,13 @@ def simulate(s: AgentScenario, tasks: int, seed: int) -> AgentOutcome:
             tool,
             state,
             sums,
-            np.zeros((rooms, 4), np.int64),
-            np.zeros((rooms, 5)),
+            np.empty((rooms, 4), np.int64),
+            np.empty((rooms, 5)),
             np.zeros((1, 3), np.int64),
-            np.zeros(heap),
-            np.zeros(heap, np.int64),
-            np.zeros(rooms),
-            np.zeros(rooms, np.int64),
+            np.empty(heap),
+            np.empty(heap, np.int64),
+            np.empty(rooms),
+            np.empty(rooms, np.int64),
             np.zeros(max(s.tools.count, 1)),
             counts,
         )

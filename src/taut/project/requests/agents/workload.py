@@ -11,6 +11,7 @@ from taut.control.metastability import System
 from taut.project.figures import over, variance_index
 from taut.project.noise import scaled
 from taut.project.requests.agents import task_kernels as at
+from taut.project.requests.agents.as_configured import as_configured
 from taut.project.requests.agents.policies import POLICIES
 from taut.project.requests.agents.scenario import AgentScenario
 from taut.project.requests.agents.tasks import AgentOutcome, batch_of, call_ns, phases, simulate, without_jitter
@@ -18,6 +19,7 @@ from taut.project.requests.pool_workload import PoolForecast, PoolWorkload
 from taut.project.requests.replica_pool import replicas_on
 from taut.project.training.model_shape import active_parameters
 from taut.project.workload import Estimate, Sampling
+from taut.read.actions.loops_config import Loop
 
 # Tasks of a forecast, unless more are asked for, and of a rate.
 TASKS, QUICK = 10_000, 2_000
@@ -94,6 +96,10 @@ class AgentWorkload(PoolWorkload[AgentScenario]):
         if limit and not a.shares_load:
             limit = max(round(limit * replicas / a.replicas), 1)
         return replace(s, agents=replace(a, replicas=replicas, per_s=a.per_s * load, concurrency=limit))
+
+    def loops(self, s: AgentScenario) -> tuple[Loop, ...]:
+        """The layers that try again."""
+        return as_configured(s)
 
     def forecast(self, s: AgentScenario, how: Sampling) -> PoolForecast:
         """The scenario's tasks, and those without jitter."""

@@ -34,6 +34,7 @@ from taut.project.requests.queue_kernels import (
     append,
     draw_quantile,
     iteration_ns,
+    line_up,
     next_event,
     noise_factor,
     push,
@@ -62,15 +63,17 @@ BUSY, EXCESS, DELAYED, COPIES, TURNED_AWAY, LOADED_NS = range(len(COUNTS))
 RANDOM, ROUND_ROBIN, SHORTEST = range(3)
 # Columns of the requests' tokens; fresh are those of the prompt that no cache has.
 PROMPT, FRESH, OUTPUT = range(3)
-# Columns of the copies after those of items: server, prompt tokens to read, tokens so far, tokens made, its twin, tokens that
+# Columns of the copies after those of items: server, prompt tokens to read, prompt tokens, tokens made, its twin, tokens that
 # it is to make.
-SERVER, LEFT, CONTEXT, MADE, OTHER, GOAL = range(4, 10)
+SERVER, LEFT, ASKED, MADE, OTHER, GOAL = range(4, 10)
 # Columns of the copies' times after those of items: what noise added, most of it in one iteration, time between servers.
 NOISE_NS, WORST_NS, SENT_NS = range(2, 5)
 # Columns of the parts: attempt now, winning copy, newest copy, whether given up.
 ATTEMPT, WINNER, NEWEST, FAILED = range(4)
-# Columns of the servers after those of queues: copies running, tokens held, whether busy, what of its iteration reads prompts.
-LOADED, HELD, AT_WORK, READS = range(3, 7)
+# Columns of the servers after those of queues: copies running, tokens held, whether busy, what of its iteration reads prompts;
+# of all running copies, prompt tokens to read, and tokens so far (of the prompt, and made).
+LOADED, HELD, AT_WORK, READS, UNREAD, CONTEXT = range(3, 9)
+SERVER_COLUMNS = CONTEXT + 1
 NOTHING, SOME, ALL = range(3)
 # Columns of the servers' pace: lasting factor, drift now, the iteration at work without noise and with it.
 HABIT, DRIFTED, QUIET_NS, LASTS_NS = range(4)
@@ -129,6 +132,8 @@ def admit(
                 taken += 1
                 copies[c, STATE] = RUNNING
                 servers[s, HELD] += need
+                servers[s, UNREAD] += copies[c, LEFT]
+                servers[s, CONTEXT] += copies[c, ASKED] + copies[c, MADE]
                 slots[s, servers[s, LOADED]] = c
                 servers[s, LOADED] += 1
                 if times[c, STARTED] < 0:
@@ -153,18 +158,16 @@ def begin_iteration(
     pace: Floats,
 ) -> float:
     """Begin an iteration of a server over the copies in its batch; returns how long it lasts, ns."""
-    reading, decoding, context = 0, 0, 0.0
-    for i in range(servers[s, LOADED]):
-        c = slots[s, i]
-        if copies[c, LEFT] > 0:
-            reading += copies[c, LEFT]
-        else:
-            decoding += 1
-            context += copies[c, CONTEXT]
+    reading, decoding, context = servers[s, UNREAD], servers[s, LOADED], float(servers[s, CONTEXT])
     # Without chunks, decoding stalls while prompts are read; with them, prompts get the tokens that decoding leaves.
     chunked = settings[CHUNK] > 0
-    if reading > 0 and not chunked:
+    if reading > 0:
         decoding, context = 0, 0.0
+        for i in range(servers[s, LOADED] if chunked else 0):
+            c = slots[s, i]
+            if copies[c, LEFT] == 0:
+                decoding += 1
+                context += copies[c, ASKED] + copies[c, MADE]
     tokens, scores = decoding, 0.0
     if reading > 0:
         room = reading
@@ -177,7 +180,7 @@ def begin_iteration(
             if take > 0:
                 room -= take
                 tokens += take
-                scores += take * (copies[c, CONTEXT] - copies[c, LEFT] + 0.5 * take)
+                scores += take * (copies[c, ASKED] - copies[c, LEFT] + 0.5 * take)
     servers[s, READS] = NOTHING if reading == 0 else SOME if chunked else ALL
     servers[s, AT_WORK] = 1
     quiet = iteration_ns(base, tokens) + settings[KV_NS] * context + settings[SCORE_NS] * scores
@@ -215,7 +218,8 @@ def end_iteration(
 ) -> int:
     """End an iteration of a server: what its copies have made, and which of them leave; returns the heap's size."""
     kept = 0  # copies that stay move to the front of the batch
-    noise, reads = pace[s, LASTS_NS] - pace[s, QUIET_NS], servers[s, READS]
+    noise, reads, sends = pace[s, LASTS_NS] - pace[s, QUIET_NS], servers[s, READS], s < settings[READERS]
+    unread, context = servers[s, UNREAD], servers[s, CONTEXT]
     for i in range(servers[s, LOADED]):
         c = slots[s, i]
         times[c, NOISE_NS] += noise
@@ -223,10 +227,11 @@ def end_iteration(
         leaves, makes = copies[c, STATE] == DEAD, reads == NOTHING
         if not leaves and not makes and (takes[s, i] > 0 or (copies[c, LEFT] == 0 and reads == SOME)):
             copies[c, LEFT] -= takes[s, i]
+            unread -= takes[s, i]
             makes = copies[c, LEFT] == 0
         if not leaves and makes:
             copies[c, MADE] += 1
-            copies[c, CONTEXT] += 1
+            context += 1
             first, last = copies[c, MADE] == 1, copies[c, MADE] >= copies[c, GOAL]
             # Most tokens are neither: who waits for them need not be asked.
             if first or last:
@@ -239,17 +244,19 @@ def end_iteration(
                     leaves = True
                     if ours:
                         answered[p, 1] = now
-            if s < settings[READERS] and not last:
+            if sends and not last:
                 copies[c, STATE] = SENDING
                 leaves = True
                 times[c, SENT_NS] = settings[HOP_NS] + settings[SEND_NS] * tokens[copies[c, OWNER] // fan_out, PROMPT]
                 size = push(when, what, size, now + times[c, SENT_NS], SENT + KINDS * MOST_ATTEMPTS * c)
         if leaves:
-            servers[s, HELD] -= tokens[copies[c, OWNER] // fan_out, PROMPT] + copies[c, GOAL]
+            servers[s, HELD] -= copies[c, ASKED] + copies[c, GOAL]
+            unread -= copies[c, LEFT]
+            context -= copies[c, ASKED] + copies[c, MADE]
         else:
             slots[s, kept] = c
             kept += 1
-    servers[s, LOADED] = kept
+    servers[s, LOADED], servers[s, UNREAD], servers[s, CONTEXT] = kept, unread, context
     servers[s, AT_WORK] = 0
     return size
 
@@ -288,7 +295,7 @@ def submit(
         return -1
     r = p // fan_out
     copies[n, OWNER], copies[n, MARK], copies[n, SERVER] = p, parts[p, ATTEMPT], s
-    copies[n, LEFT], copies[n, CONTEXT], copies[n, MADE] = tokens[r, FRESH], tokens[r, PROMPT], 0
+    copies[n, LEFT], copies[n, ASKED], copies[n, MADE] = tokens[r, FRESH], tokens[r, PROMPT], 0
     copies[n, GOAL] = tokens[r, OUTPUT]
     if hedge == 1 and lead >= 0:
         copies[n, OTHER], copies[lead, OTHER] = lead, n
@@ -320,7 +327,7 @@ def wanted(c: int, copies: Ints, parts: Ints) -> bool:
     )
 
 
-@kernel(error_model="numpy")
+@kernel(error_model="numpy", _nrt=False)
 def simulate(
     arrive: Floats,
     tokens: Ints,
@@ -339,12 +346,15 @@ def simulate(
     pace: Floats,
     when: Floats,
     what: Ints,
+    line: Floats,
+    marks: Ints,
     counts: Floats,
 ) -> int:
     """Simulate all requests; ``answered`` gets first token and end of every part (-1: never). Returns the copies made."""
     total, size, n, turn, draw, submitted, retried, r = len(arrive), 0, 0, 0, 0, 0, 0, 0
-    while r < total or size > 0:
-        now, event, size = next_event(arrive, r, when, what, size)
+    line_first, line_end = 0, 0  # timeouts to come
+    while r < total or size > 0 or line_first < line_end:
+        now, event, size, line_first = next_event(arrive, r, when, what, size, line, marks, line_first, line_end)
         if now > settings[UNTIL_NS]:
             break
         # Events of an attempt that has ended meanwhile are known by its number, and have no effect.
@@ -407,7 +417,7 @@ def simulate(
                     if hedge == 0:
                         mark = KINDS * (parts[p, ATTEMPT] + MOST_ATTEMPTS * p)
                         if settings[TIMEOUT_NS] > 0:
-                            size = push(when, what, size, now + settings[TIMEOUT_NS], TIMEOUT + mark)
+                            line_end = line_up(line, marks, line_first, line_end, now + settings[TIMEOUT_NS], TIMEOUT + mark)
                         if settings[HEDGE_NS] >= 0:
                             size = push(when, what, size, now + settings[HEDGE_NS], HEDGE + mark)
                 elif hedge == 0:

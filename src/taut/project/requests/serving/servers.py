@@ -104,12 +104,14 @@ def simulate(s: ServingScenario, requests: int, seed: int, hedge_ns: float = -1.
         times,
         state,
         answered,
-        np.zeros((servers, 7), np.int64),
+        np.zeros((servers, at.SERVER_COLUMNS), np.int64),
         slots,
         np.zeros_like(slots),
         server_pace,
-        np.zeros(heap),
-        np.zeros(heap, np.int64),
+        np.empty(heap),
+        np.empty(heap, np.int64),
+        np.empty(parts * (v.retries + 1)),
+        np.empty(parts * (v.retries + 1), np.int64),
         counts,
     )
     return _outcome(s, drawn, servers, Made(copies[:made], times[:made], state, answered, counts))

@@ -1,0 +1,3 @@
+"""``taut brief``: inputs that are named → everything that a briefing shows."""
+
+from __future__ import annotations

@@ -1,0 +1,258 @@
+"""What a month costs, and the causes that matter most, each with what to do: page one.
+
+What was measured comes before what was modelled: runs, then scenarios, then control logs, then a bill alone.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+
+from taut.briefing.answers import own
+from taut.briefing.inputs import Opened
+from taut.result.brief_types import BriefedBill, BriefedControl, BriefedScenario
+from taut.result.types import AnalysisResult, BillResult, BriefCause, BriefCosts, BriefInput, Estimate, Finding, Recovery
+
+MOST = 3
+HOURS_A_MONTH = 24 * 30
+USEFUL = "useful work"
+FATE_WORDS = {
+    "exposed transfer": ("moving data between accelerators while nothing else runs", "overlap it with work, or buy bandwidth"),
+    "communication undivided": ("communication, of which one side was traced", "trace all ranks, to see who is waited for"),
+    "slow compute": ("work that takes longer than the same work elsewhere", "look at the ranks that taut analyze lists first"),
+    "structural wait": ("waiting that the schedule itself makes", "balance the stages, or change the schedule"),
+    "jitter wait": ("waiting for whoever happens to be late", "meet less often: taut whatif RUN --advice"),
+    "gap": ("accelerators that wait for their host", "look at input, launches and checkpoints on the hosts"),
+    "exposed copy": ("copies between host and accelerator while nothing else runs", "copy ahead of need, from pinned memory"),
+}  # fmt: skip
+"""Fate of the ledger → what it is in plain words, and what is done about it."""
+
+
+def costs(found: Opened) -> BriefCosts | None:
+    """What a month costs; None without a price."""
+    for bill in found.bills:
+        cost = _of_bill(bill, found)
+        if cost is not None:
+            return cost
+    for scenario in found.scenarios:
+        forecast = own(scenario)
+        if forecast.cost_per_unit is not None and forecast.tokens_per_s and forecast.currency:
+            month = forecast.cost_per_unit * forecast.tokens_per_s / 1e6 * 3600 * HOURS_A_MONTH
+            useful = forecast.groups["compute"] if forecast.groups else None
+            return BriefCosts(
+                per_month=month, useful_per_month=None if useful is None else month * useful, currency=forecast.currency,
+                basis=f"{scenario.source.name} at {forecast.ranks:,} accelerators, modelled",
+            )  # fmt: skip
+    return None
+
+
+def _of_bill(bill: BriefedBill, found: Opened) -> BriefCosts | None:
+    result = bill.result
+    hour = _job_hour(result)
+    useful = next((one.share for one in result.categories if one.name == USEFUL), None)
+    if hour is not None and result.currency and found.runs:
+        month, shares = hour * HOURS_A_MONTH, [one[2].verdict.effective_share for one in found.runs]
+        own_share = shares[0] if len(shares) == 1 else useful
+        return BriefCosts(
+            per_month=month, useful_per_month=None if own_share is None else month * own_share, currency=result.currency,
+            basis="the accelerators of the traced job, at what an hour of it costs in the bill",
+        )  # fmt: skip
+    if result.accrual.ledger is None or result.currency is None:
+        return None
+    total = float(result.accrual.ledger)
+    return BriefCosts(
+        per_month=total, useful_per_month=None if useful is None else total * useful, currency=result.currency,
+        basis=f"the bill of {str(result.period.start)[:10]} to {str(result.period.end)[:10]}, as it stands",
+    )  # fmt: skip
+
+
+def _job_hour(result: BillResult) -> float | None:
+    """What an hour of the traced job costs: what is recoverable in an hour over its share."""
+    one = next((one for one in result.recoverable if one.per_hour is not None and one.saved_share.value > 0), None)
+    return None if one is None or one.per_hour is None else one.per_hour.value / one.saved_share.value
+
+
+def causes(found: Opened, cost: BriefCosts | None) -> list[BriefCause]:
+    """The three that matter most."""
+    every = [*_of_runs(found, cost), *_of_scenarios(found, cost), *_of_controls(found.controls)]
+    every = every or [cause for bill in found.bills for cause in _of_categories(bill)]
+    ordered = sorted(every, key=_weight)
+    # A repair costs no convergence: of what cannot be told apart it comes before a change of how ranks meet.
+    repair = next((one for one in ordered if one.repair and one.share_is == "recoverable"), None)
+    if repair is not None and _most(repair) >= _least(ordered[0]):
+        ordered.sort(key=lambda one: one is not repair)
+    return ordered[:MOST]
+
+
+def _most(cause: BriefCause) -> float:
+    return 0.0 if cause.share is None else float(cause.share.value if cause.share.hi is None else cause.share.hi)
+
+
+def _least(cause: BriefCause) -> float:
+    return 0.0 if cause.share is None else float(cause.share.value if cause.share.lo is None else cause.share.lo)
+
+
+def _weight(cause: BriefCause) -> tuple[bool, float, float]:
+    """What can be brought back comes before what is only lost; then money, then share."""
+    money, share = cause.money_per_month, cause.share
+    return cause.share_is == "lost", -(money.value if money else 0.0), -(share.value if share else 0.0)
+
+
+def savings(found: Opened) -> dict[str, Recovery]:
+    """Finding → what mending it brings back, as the bill has it."""
+    return {one.cause: one for bill in found.bills for one in bill.result.recoverable}
+
+
+def _of_runs(found: Opened, cost: BriefCosts | None) -> Iterator[BriefCause]:
+    saved = savings(found)
+    for source, _, result in found.runs:
+        for finding in result.findings:
+            yield _of_finding(source, result, finding, saved.get(finding.id), cost)
+        if len(result.findings) < MOST:
+            yield from _of_fates(source, result, cost)
+
+
+def _of_finding(
+    source: BriefInput, result: AnalysisResult, finding: Finding, saved: Recovery | None, cost: BriefCosts | None
+) -> BriefCause:
+    wall = result.job.wall_ns or 0
+    known = Estimate(value=finding.recoverable_wall_ns / wall) if wall else None
+    share = saved.saved_share if saved is not None else finding.recoverable_share or known
+    lost = finding.loss_share is not None and finding.policy is None
+    share = finding.loss_share if lost else share
+    named = shlex.quote(source.name)
+    return BriefCause(
+        what=_finding_words(finding), share=share, share_is="lost" if lost else "recoverable",
+        money_per_month=saved.per_month if saved is not None and not lost else _priced(share, cost),
+        currency=None if cost is None else cost.currency, source="measured",
+        confidence=finding.confidence, because=finding.because, do=_do(finding, saved),
+        repair=bool(finding.ranks or finding.links),
+        command=f"taut audit decide {named} --finding {finding.id} --do … --by NAME",
+    )  # fmt: skip
+
+
+def _finding_words(finding: Finding) -> str:
+    if finding.loss_share is not None:
+        return f"waiting for whoever happens to be late, {_spoken(finding.loss_share)} of the time; nobody in particular"
+    hosts = sorted({host for host in finding.hosts if host})
+    place = finding.where or ", ".join(hosts[:3]) or ""
+    ranks = f"rank {finding.ranks[0]}" if len(finding.ranks) == 1 else f"{len(finding.ranks)} ranks" if finding.ranks else ""
+    link = f"link {finding.links[0]}" if finding.links else ""
+    where = " ".join(word for word in (link or ranks, f"({place})" if place and (ranks or link) else place) if word)
+    return f"{finding.mode}: {where}" if where else finding.mode
+
+
+def _spoken(share: Estimate) -> str:
+    if share.lo is None or share.hi is None:
+        return f"{100 * share.value:.0f} %"
+    return f"{100 * share.value:.0f} % ({100 * share.lo:.0f}–{100 * share.hi:.0f})"
+
+
+def _do(finding: Finding, saved: Recovery | None) -> str:
+    if finding.remedy is not None:
+        return f"{finding.remedy.do}; then mend or replace it"
+    if finding.policy is not None:
+        return f"change how ranks meet ({finding.policy.name}), once it is shown that the model still converges"
+    return saved.remedy if saved is not None else "look at the evidence in the run, then decide"
+
+
+def _of_fates(source: BriefInput, result: AnalysisResult, cost: BriefCosts | None) -> Iterator[BriefCause]:
+    """Losses that no finding names, from 3 % of the rank time on."""
+    ledger = result.ledger
+    named = {"jitter wait"} if any(finding.loss_share is not None for finding in result.findings) else set[str]()
+    named |= {"slow compute"} if any(finding.ranks for finding in result.findings) else set()
+    for entry in ledger.entries if ledger is not None and ledger.total_rank_ns else ():
+        share = entry.rank_ns / ledger.total_rank_ns if ledger is not None else 0.0
+        words = FATE_WORDS.get(entry.fate)
+        if words is None or share < 0.03 or entry.fate in named:
+            continue
+        lost = Estimate(value=share)
+        yield BriefCause(
+            what=words[0], share=lost, share_is="lost", money_per_month=_priced(lost, cost),
+            currency=None if cost is None else cost.currency, source="measured", confidence=None, do=words[1],
+            command=source.command,
+        )  # fmt: skip
+
+
+def _priced(share: Estimate | None, cost: BriefCosts | None) -> Estimate | None:
+    if share is None or cost is None:
+        return None
+    value, lo, hi = (None if end is None else float(end) * cost.per_month for end in (share.value, share.lo, share.hi))
+    return Estimate(value=value or 0.0, lo=lo, hi=hi)
+
+
+def _of_scenarios(found: Opened, cost: BriefCosts | None) -> Iterator[BriefCause]:
+    for scenario in found.scenarios:
+        yield from _of_mechanisms(scenario, None if found.runs else cost)
+        yield from _of_loops(scenario)
+
+
+def _of_mechanisms(scenario: BriefedScenario, cost: BriefCosts | None) -> Iterator[BriefCause]:
+    around = scenario.result.envelope
+    helps = _helping(scenario)
+    for one in around.losses if around else ():
+        if one.ranks == scenario.result.ranks and one.mechanism != "all" and one.loss_share.value >= 0.01:
+            yield BriefCause(
+                what=f"{one.mechanism} at {one.ranks:,} accelerators", share=one.loss_share, share_is="lost",
+                money_per_month=_priced(one.loss_share, cost), currency=None if cost is None else cost.currency,
+                source="modelled", confidence=None, do=helps.get(one.mechanism, helps[""]), command=scenario.source.command,
+            )  # fmt: skip
+
+
+HELPS: Mapping[str, tuple[str, ...]] = {
+    "failures": ("checkpoint-interval", "asynchronous-checkpoints", "spares"),
+    "jitter": ("local-steps", "backup-workers", "semi-synchronous"),
+    "unequal ranks": ("deal-by-speed",),
+    "interconnect": ("overlap", "compression", "locality"),
+}
+"""Mechanism of a scenario → policies against it."""
+
+
+def _helping(scenario: BriefedScenario) -> dict[str, str]:
+    """Mechanism → the policy against it that was tried and gives most; ``""`` → the best of all."""
+    tried = [one for one in scenario.result.gains or () if not one.together and (one.rate_change or 0) > 0]
+    tried.sort(key=lambda one: -(one.rate_change or 0))
+    words = {"": "try policies against it: taut project SCENARIO --policy …"}
+    for one in tried:
+        said = f"{one.name}: {100 * (one.rate_change or 0):.1f} % more throughput"
+        words.setdefault("best", said)
+        for mechanism, names in HELPS.items():
+            if one.name.split("=")[0] in names:
+                words.setdefault(mechanism, said)
+    return {**words, "": words.get("best", words[""])}
+
+
+def _of_loops(scenario: BriefedScenario) -> Iterator[BriefCause]:
+    for advice in scenario.result.advice or ():
+        do = advice.says or "none of the separations that were tried removes it"
+        yield BriefCause(
+            what=f"{advice.kind} of control loops{f' on {advice.target}' if advice.target else ''}", share=None,
+            share_is="lost", money_per_month=None, currency=None,
+            source="modelled", confidence=advice.shows / advice.runs if advice.runs else None, do=do,
+            command=scenario.source.command,
+        )  # fmt: skip
+
+
+def _of_controls(controls: list[BriefedControl]) -> Iterator[BriefCause]:
+    for control in controls:
+        for relation in control.result.relations:
+            advice = relation.advice.says if relation.advice is not None else None
+            yield BriefCause(
+                what=f"{relation.kind}: {' and '.join(relation.controllers)}", share=None, share_is="lost",
+                money_per_month=None, currency=None, source="measured",
+                confidence=None if relation.q is None else 1 - relation.q,
+                do=advice or relation.because.rsplit("; ", 1)[-1], command=f"{control.source.command} --advice",
+            )  # fmt: skip
+
+
+def _of_categories(bill: BriefedBill) -> Iterator[BriefCause]:
+    total = bill.result.accrual.ledger
+    for one in bill.result.categories:
+        lost = None if one.lost is None else Decimal(one.lost)
+        if lost and total and Decimal(total):
+            yield BriefCause(
+                what=one.name or "without a name", share=Estimate(value=float(lost / Decimal(total))), share_is="lost",
+                money_per_month=Estimate(value=float(lost)), currency=bill.result.currency, source="measured", confidence=None,
+                do="see who holds it: taut bill … --by team, --by job", command=bill.source.command,
+            )  # fmt: skip

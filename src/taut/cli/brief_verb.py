@@ -1,0 +1,102 @@
+"""``taut brief``: the document on which people decide."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from taut.cli.common import print_object, progress, shown_and_kept
+from taut.cli.options import HIGHEST, Target, price
+from taut.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from taut.core.prices import Prices
+
+
+@click.command(short_help="Write the briefing on which people decide.")
+@click.argument("inputs", metavar="IN...", nargs=-1, type=click.Path())
+@click.option(
+    "-o", "--output", "files", metavar="FILE", multiple=True, type=Target(dir_okay=False),
+    help="brief.html, brief.pdf or brief.md; may be given again  [default: brief.html]",
+)  # fmt: skip
+@click.option("--gpu-hour", metavar="PRICE", callback=price, help="Price of an accelerator hour, for example 2.50EUR.")
+@click.option(
+    "--prices", "prices_file", metavar="FILE", type=click.Path(), help="Rates, tariffs, power, promises: prices.toml."
+)
+@click.option("--focus", metavar="BILL", multiple=True, type=click.Path(), help="FOCUS bill of the runs; may be given again.")
+@click.option("--redact", is_flag=True, help="Take hosts, jobs, people and other names out.")
+@click.option("--seed", default=0, show_default=True, type=click.IntRange(0, HIGHEST), help="Decides every draw.")
+@click.option("--json", "as_json", is_flag=True, help="Print questions, causes and demands as one JSON object.")
+@click.option("-q", "--quiet", is_flag=True, help="No progress and no hints on stderr.")
+def brief(
+    inputs: tuple[str, ...], files: tuple[str, ...], gpu_hour: tuple[str, str] | None, prices_file: str | None,
+    focus: tuple[str, ...], redact: bool, seed: int, as_json: bool, quiet: bool,
+) -> None:  # fmt: skip
+    """Write the Architecture Risk Briefing: one document for those who decide, from what was measured and modelled.
+
+    IN is run folders (of taut analyze, taut control or taut bill), scenarios (by shipped name or TOML file) and logs of
+    controllers; several together make one briefing, and several runs of a job are compared. Nothing is analysed again.
+    The same inputs give the same bytes, whatever the file is called. Needs the extra: pip install 'taut[brief]'.
+
+    \b
+      taut brief RUN --gpu-hour 2.50EUR -o brief.pdf
+      taut brief BEFORE AFTER --prices prices.toml --focus october.csv -o brief.html -o brief.pdf
+      taut brief large-training -o brief.html
+      taut brief slurmctld.log rescuer.log -o brief.md
+      taut brief RUN --redact -o for-the-vendor.pdf
+    """
+    from taut.briefing.brief import make_brief
+    from taut.briefing.inputs import Asked
+    from taut.cli.recording import log_path
+
+    targets = [Path(file) for file in files] or ([] if as_json else [Path("brief.html")])
+    _check(targets)
+    prices, words = _prices(gpu_hour, prices_file)
+    with progress(quiet) as stage:
+        made = make_brief(inputs, Asked(prices, words, focus, seed, stage), log_path(click.get_current_context()))
+        made = made.redacted() if redact else made
+        stage("rendering")
+        rendered = {path: made.form(path.suffix.lower()) for path in targets}  # nothing is written before all are made
+    if as_json:
+        print_object(made.result)
+    for path, data in rendered.items():
+        shown_and_kept(lambda: None, partial(_write, path, data), "the briefing", "give -o a file that can be written", quiet)
+
+
+def _check(targets: list[Path]) -> None:
+    from taut.briefing.brief import FORMS
+
+    for path in targets:
+        if path.suffix.lower() not in FORMS:
+            raise UsageError(f"-o {path}: a briefing is HTML, PDF or Markdown; end its name in {', '.join(FORMS)}")
+        if not path.parent.is_dir():
+            raise UsageError(f"-o {path}: there is no folder {path.parent}")
+
+
+def _prices(gpu_hour: tuple[str, str] | None, file: str | None) -> tuple[Prices | None, str]:
+    """The prices, and how they were given."""
+    import shlex
+    from decimal import Decimal
+
+    from taut.core.prices import Prices
+
+    if file is not None and gpu_hour is not None:
+        raise UsageError(f"--gpu-hour and --prices: give one of them; {file} may hold both")
+    if file is not None:
+        from taut.read.prices_file import load
+
+        return load(file), f"--prices {shlex.quote(file)}"
+    if gpu_hour is None:
+        return None, ""
+    return Prices(Decimal(gpu_hour[0]), gpu_hour[1]), f"--gpu-hour {''.join(gpu_hour)}"
+
+
+def _write(path: Path, data: bytes) -> Path:
+    from taut.core.whole_file import whole_file
+
+    with whole_file(path) as out:
+        out.write(data)
+    return path

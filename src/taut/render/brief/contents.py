@@ -1,0 +1,56 @@
+"""What a briefing holds, in its order: page one for whoever decides, then what it rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from taut.render.brief.document import Document, Section
+from taut.render.brief.sections.comparison import comparison
+from taut.render.brief.sections.control import control
+from taut.render.brief.sections.coupling import coupling
+from taut.render.brief.sections.course import course
+from taut.render.brief.sections.envelope import envelope
+from taut.render.brief.sections.evidence import assumptions, evidence
+from taut.render.brief.sections.fabric import fabric
+from taut.render.brief.sections.growth import growth
+from taut.render.brief.sections.indices import indices
+from taut.render.brief.sections.money import money
+from taut.render.brief.sections.page_one import page_one
+from taut.render.brief.sections.questions import questions
+from taut.render.brief.sections.recommendations import recommendations
+from taut.render.brief.sections.risk import risk
+from taut.render.brief.sections.two_views import two_views
+from taut.render.brief.sections.vendor_annex import vendor_annex
+from taut.render.brief.terms import explained
+from taut.result.brief_types import Briefing
+
+SECTIONS: tuple[Callable[[Briefing], Section | None], ...] = (
+    page_one,
+    two_views,
+    course,
+    coupling,
+    money,
+    indices,
+    comparison,
+    growth,
+    envelope,
+    fabric,
+    control,
+    recommendations,
+    questions,
+    risk,
+    vendor_annex,
+    assumptions,
+    evidence,
+)
+
+
+def document_of(briefing: Briefing) -> Document:
+    """The document, section by section."""
+    made = [section for make in SECTIONS if (section := make(briefing)) is not None]
+    kinds = ", ".join(f"{one.kind} {one.name}" for one in briefing.inputs[:4])
+    more = f" and {len(briefing.inputs) - 4} more" if len(briefing.inputs) > 4 else ""
+    return explained(Document(
+        title=f"Architecture Risk Briefing: {briefing.title}", subtitle=f"From {kinds}{more}", sections=made,
+        footer=f"Made by taut {briefing.version}; every figure has the command that shows it again.",
+    ))  # fmt: skip

@@ -1,0 +1,363 @@
+"""What more accelerators bring: delivered work, effective share and cost against scale, and where one more stops paying."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TypeAlias
+
+from taut.render.brief.document import (
+    Block,
+    Bullets,
+    Cell,
+    Column,
+    Empty,
+    Grid,
+    Line,
+    Lines,
+    Mark,
+    Picture,
+    Rule,
+    Section,
+    Terms,
+    Text,
+)  # fmt: skip
+from taut.render.brief.written import percent, plain, share, times
+from taut.render.text import UNKNOWN, count, three
+from taut.render.workload_words import Words, words_of
+from taut.result.brief_types import BriefedRun, BriefedScenario, Briefing
+from taut.result.types import Estimate, Finding, Forecast, ProjectResult, Swept, Threshold
+
+_Of: TypeAlias = Callable[[Forecast], Estimate | None]
+_Written: TypeAlias = Callable[[float], str]
+MANY = "accelerator"
+"""A rank of a scenario is an accelerator."""
+AXIS = "accelerators, logarithmic"
+CLOSE = 0.6
+"""Ends of an interval nearer to its middle than this share have no line of their own."""
+FAR = 10
+"""Scales at which a unit may cost so many times the least are in the table, and not in the picture."""
+NEEDS = "a scenario of the job (a TOML file, or one that ships), or a traced run with at least a few dozen steps"
+COMMAND = "taut project SCENARIO --ranks 256,512,1024 --envelope"
+MEANINGS = (
+    ("Effective share", "useful work, as a share of what the same accelerators would do if nothing made them wait or fail"),
+    ("Limit", "the number of accelerators beyond which one more brings less than half of what one brings at best"),
+)
+SWEPT = ("effective_capacity", "control_overhead_fraction", "cross_layer_coherence", "decision_conflict_rate")
+"""Indices of control loops that are drawn against accelerators."""
+
+
+def growth(briefing: Briefing) -> Section:
+    """Growth of every scenario and of every run that tells it."""
+    blocks: list[Block] = []
+    for scenario in briefing.scenarios:
+        blocks += _of_scenario(scenario)
+    for run in briefing.runs:
+        blocks += _of_run(run)
+    if not blocks:
+        blocks.append(Empty("How the loss grows with the number of accelerators was not measured.", NEEDS, COMMAND))
+    if any(one.grown or one.result.threshold for one in briefing.scenarios):
+        blocks.append(Terms(MEANINGS))
+    commands = [*(one.source.command for one in briefing.scenarios), *(one.source.command for one in briefing.runs)]
+    return Section("growth", "What more accelerators bring", blocks, commands)
+
+
+def _of_scenario(scenario: BriefedScenario) -> Iterator[Block]:
+    found = scenario.result
+    if isinstance(found.sweep, list) and found.sweep:
+        yield from _sweep(found, found.sweep)
+        return
+    yield from projected(scenario.grown or found, found.ranks, found.threshold)
+
+
+def projected(grown: ProjectResult, own: int, limit: Threshold | None) -> Iterator[Block]:
+    """Forecasts at several scales, and the limit."""
+    words, rows = words_of(grown.workload), sorted(grown.forecasts, key=lambda one: one.ranks)
+    yield Text(f"{grown.scenario}: {_says(limit, own)}", "lead")
+    if limit is not None and limit.ranks is not None and limit.in_range is False:
+        yield Text("The fabric is not known at the scale of the limit, so that it is an extrapolation.", "note")
+    if len(rows) > 1:
+        yield from _pictures(grown.scenario, rows, own, limit, words)
+    yield _table(grown.scenario, rows, own, words)
+    if limit is not None and limit.ranks is not None and isinstance(limit.without, dict) and limit.without:
+        yield _makers(limit, limit.without)
+    turns = _turns(grown)
+    if turns:
+        yield Bullets(turns)
+    if grown.workload == "measured" and isinstance(grown.assumed, list):
+        yield Text("What the projection of the run rests on:", "note")
+        yield Bullets(grown.assumed)
+
+
+def _says(limit: Threshold | None, own: int) -> str:
+    """The limit in a sentence or two."""
+    if limit is None:
+        return f"no limit was sought on {count(own, MANY)}."
+    if limit.ranks is None:
+        return f"one more {MANY} pays at every scale that was tried, up to {limit.tried:,}."
+    here = "beyond it already" if own > limit.ranks else f"at {percent(own / limit.ranks)} of it"
+    return f"one more {MANY} stops paying at {_ends(limit)}; the job has {own:,} and is {here}.{_made_by(limit)}"
+
+
+def _made_by(limit: Threshold) -> str:
+    """What makes the limit, and what it would be without."""
+    if not isinstance(limit.made_by, str) or not isinstance(limit.without, dict):
+        return ""
+    away = limit.without.get(limit.made_by)
+    without = f"beyond {limit.tried:,}" if away is None else f"at {away:,}"
+    return f" What makes this limit is {limit.made_by}; without, it lies {without}."
+
+
+def _ends(limit: Threshold) -> str:
+    if limit.lo == limit.hi in (None, limit.ranks):
+        return f"{limit.ranks:,}"
+    low = "?" if limit.lo is None else f"{limit.lo:,}"
+    return f"{limit.ranks:,} ({low}–{'no limit found' if limit.hi is None else f'{limit.hi:,}'})"
+
+
+def _pictures(name: str, rows: Sequence[Forecast], own: int, limit: Threshold | None, words: Words) -> Iterator[Block]:
+    rules = [rule for rule in _rules(limit) if rows[0].ranks <= rule.at <= rows[-1].ranks]
+    kept = _line("effective share", rows, partial(_kept, words))
+    if len(kept.x) > 1:
+        chart = Lines([kept], AXIS, "effective share", log_x=True, shares=True, rules=rules, points=_own(kept, own))
+        yield Picture(f"{name}: effective share against accelerators", _alt(kept, "the effective share", percent), chart)
+    rate = _line(words.rate, rows, _delivered)
+    if len(rate.x) > 1:
+        lines = [rate, *_best(rate, words)]
+        chart = Lines(lines, AXIS, words.rate, log_x=True, rules=rules, points=_own(rate, own))
+        yield Picture(f"{name}: {words.rate} against accelerators", _alt(rate, words.rate, _short), chart)
+    step = _line("mean step, ms", rows, _step_ms)
+    if not rate.x and len(step.x) > 1:
+        chart = Lines([step], AXIS, "mean step, ms", log_x=True, rules=rules, points=_own(step, own))
+        yield Picture(f"{name}: mean step against accelerators", _alt(step, "the mean step in ms", three), chart)
+    cost = _line(words.cost(rows), _affordable(rows), _cost)
+    if len(cost.x) > 1:
+        inside = [rule for rule in rules if cost.x[0] <= rule.at <= cost.x[-1]]
+        chart = Lines([cost], AXIS, words.cost(rows), log_x=True, rules=inside, points=_own(cost, own))
+        yield Picture(f"{name}: {words.cost(rows)}", _alt(cost, f"the {words.cost(rows)}", three), chart)
+
+
+def _best(rate: Line, words: Words) -> list[Line]:
+    """If all brought as much as those of the smallest scale; others than training jobs share a given demand."""
+    if words.piece != "step" or rate.y[0] <= 0:
+        return []
+    return [Line("if all brought as much", rate.x, [rate.y[0] * x / rate.x[0] for x in rate.x], dashed=True)]
+
+
+def _affordable(rows: Sequence[Forecast]) -> list[Forecast]:
+    """Scales whose costs, and the upper ends of these, can be drawn on one axis."""
+    costs = [found.value for row in rows if (found := _cost(row)) is not None]
+    most = FAR * min(costs, default=0.0)
+    return [row for row in rows if (found := _cost(row)) is not None and (found.hi or found.value) <= most]
+
+
+def _line(name: str, rows: Sequence[Forecast], of: _Of) -> Line:
+    """A line with its band, where every point has an interval."""
+    known = [(row.ranks, found) for row in rows if (found := of(row)) is not None]
+    x, y = [float(ranks) for ranks, _ in known], [float(found.value) for _, found in known]
+    ends = [(found.lo, found.hi) for _, found in known]
+    low, high = [one for one, _ in ends if one is not None], [one for _, one in ends if one is not None]
+    banded = known and len(low) == len(high) == len(known)
+    return Line(name, x, y, low if banded else (), high if banded else ())
+
+
+def _kept(words: Words, row: Forecast) -> Estimate | None:
+    """The effective share; of loops what accelerators are paid for."""
+    found = row.effective_throughput_ratio if words.kept == "kept" else words.kept_of(row)
+    return Estimate(value=found) if isinstance(found, float) else found
+
+
+def _step_ms(row: Forecast) -> Estimate | None:
+    found = row.mean_step_ns
+    if found is None:
+        return None
+    lo, hi = (None if end is None else end / 1e6 for end in (found.lo, found.hi))
+    return Estimate(value=found.value / 1e6, lo=lo, hi=hi)
+
+
+def _delivered(row: Forecast) -> Estimate | None:
+    """What is delivered a second: as promised where there is a promise."""
+    if isinstance(row.goodput_per_s, float):
+        return Estimate(value=row.goodput_per_s)
+    if isinstance(row.tokens_per_s_interval, Estimate):
+        return row.tokens_per_s_interval
+    return None if row.tokens_per_s is None else Estimate(value=row.tokens_per_s)
+
+
+def _cost(row: Forecast) -> Estimate | None:
+    if isinstance(row.cost_per_unit_interval, Estimate):
+        return row.cost_per_unit_interval
+    return None if row.cost_per_unit is None else Estimate(value=row.cost_per_unit)
+
+
+def _rules(limit: Threshold | None) -> list[Rule]:
+    """The limit, and the lower end of its interval where it lies well below."""
+    if limit is None or limit.ranks is None:
+        return []
+    early = [] if limit.lo is None or limit.lo > CLOSE * limit.ranks else [Rule(limit.lo, "at the earliest")]
+    return [Rule(limit.ranks, "one more stops paying"), *early]
+
+
+def _own(line: Line, own: int) -> list[tuple[float, float, str]]:
+    return [(x, y, "this job") for x, y in zip(line.x, line.y, strict=True) if x == own]
+
+
+def _alt(line: Line, what: str, written: _Written) -> str:
+    first, last = (f"{written(line.y[k])} at {line.x[k]:,.0f}" for k in (0, -1))
+    return f"Line of {what} against scale: {first}, {last}."
+
+
+def _short(value: float) -> str:
+    """A number in thousands, millions or billions."""
+    for least, word in ((1e9, " billion"), (1e6, " million")):
+        if abs(value) >= least:
+            return f"{three(value / least)}{word}"
+    return three(value)
+
+
+def _table(name: str, rows: Sequence[Forecast], own: int, words: Words) -> Grid:
+    priced = any(row.cost_per_unit is not None for row in rows)
+    told = any(_delivered(row) is not None for row in rows)
+    columns = [
+        Column("Accelerators", True), Column(words.rate if told else "Mean step, ms", True), Column("Effective share", True),
+        *([Column(words.cost(rows), True)] if priced else []), Column("Bound by"), Column("Regime"), Column("Known there"),
+    ]  # fmt: skip
+    cells = [_row(row, row.ranks == own, words, _delivered if told else _step_ms, priced) for row in rows]
+    note = "" if priced or not told else " No price is given, so that costs are not known: --gpu-hour."
+    return Grid(f"{name} at other scales", columns, cells, f"In parentheses: intervals.{note}")
+
+
+def _row(row: Forecast, own: bool, words: Words, first: _Of, priced: bool) -> list[Cell | str]:
+    regime = (row.regime.kind if row.regime else None) or UNKNOWN
+    mark: Mark = "good" if regime == "stable" else "bad" if regime == "unstable" else "plain"
+    return [
+        Cell(f"{row.ranks:,}{' (this job)' if own else ''}", "strong" if own else "plain"),
+        _with_ends(first(row), _short),
+        share(_kept(words, row)),
+        *([_with_ends(_cost(row), three)] if priced else []),
+        row.bound if isinstance(row.bound, str) else row.dominant or UNKNOWN,
+        Cell(regime, mark),
+        "yes" if row.in_range else "extrapolated",
+    ]
+
+
+def _with_ends(found: Estimate | None, written: _Written) -> str:
+    if found is None:
+        return UNKNOWN
+    ends = f" ({written(found.lo)}–{written(found.hi)})" if found.lo is not None and found.hi is not None else ""
+    return f"{written(found.value)}{ends}"
+
+
+def _makers(limit: Threshold, without: dict[str, int | None]) -> Grid:
+    """What the limit would be without each mechanism, the one that makes it first."""
+    order = sorted(without, key=lambda one: (one != limit.made_by, without[one] is not None, -(without[one] or 0)))
+    elasticity = limit.elasticity if isinstance(limit.elasticity, dict) else {}
+    rows: list[list[Cell | str]] = [
+        [
+            Cell(one, "strong" if one == limit.made_by else "plain"),
+            f"more than {limit.tried:,}" if without[one] is None else f"{without[one]:,}",
+            plain(elasticity.get(one), "%"),
+        ]
+        for one in order
+    ]
+    columns = [
+        Column("What takes work away"),
+        Column("Limit without it, accelerators", True),
+        Column("Moves the limit, for 1 % more of it", True),
+    ]
+    return Grid("What makes the limit", columns, rows, f"Rule: {limit.rule}.")
+
+
+def _turns(grown: ProjectResult) -> list[str]:
+    found = grown.turns if isinstance(grown.turns, list) else []
+    return [
+        f"Between {one.last_ranks:,} and {one.ranks:,} accelerators, {one.after} takes over from {one.before}." for one in found
+    ]
+
+
+def _sweep(found: ProjectResult, sweep: Sequence[Swept]) -> Iterator[Block]:
+    """Control loops on more and fewer accelerators, demand as it is."""
+    worse = [one for one in sweep if one.worse]
+    says = (
+        f"more accelerators, from {worse[0].ranks:,} on, make this worse: {_listed(worse[0].worse)}."
+        if worse
+        else f"from {sweep[0].ranks:,} to {sweep[-1].ranks:,} accelerators nothing became surely worse, demand as it is."
+    )
+    yield Text(f"{found.scenario}: {says}", "lead")
+    lines = [line for name in SWEPT if len((line := _swept(sweep, name)).x) > 1]
+    if lines:
+        own = [Rule(found.ranks, "this system")]
+        chart = Lines(lines, "accelerators", "share", shares=True, rules=own)
+        alt = "; ".join(_alt(line, line.name, percent) for line in lines)
+        yield Picture(f"{found.scenario}: indices against accelerators", alt, chart)
+    names = [name for name in SWEPT if any(one.indices.get(name) is not None for one in sweep)]
+    columns = [
+        Column("Accelerators", True),
+        *(Column(_words(name), True) for name in names),
+        Column("Surely worse than the row above"),
+    ]
+    rows: list[list[Cell | str]] = []
+    for one in sweep:
+        last = Cell(_listed(one.worse), "bad" if one.worse else "plain")
+        rows.append([f"{one.ranks:,}", *(percent(one.indices.get(name)) for name in names), last])
+    yield Grid(f"{found.scenario} on other numbers of accelerators", columns, rows)
+
+
+def _swept(sweep: Sequence[Swept], name: str) -> Line:
+    known = [(float(one.ranks), value) for one in sweep if (value := one.indices.get(name)) is not None]
+    return Line(_words(name), [x for x, _ in known], [y for _, y in known])
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(map(_words, names)) or "nothing"
+
+
+def _of_run(run: BriefedRun) -> Iterator[Block]:
+    """A measured run: its regime, and how waiting for whoever is late grows with ranks."""
+    found = run.result
+    name = found.job.name
+    if found.regime and found.regime.kind and isinstance(found.regime.reserve, Estimate):
+        yield Text(f"{name}, {count(found.job.ranks, 'rank')}: {found.regime.kind}. {_reserve(found.regime.reserve)}", "lead")
+    for finding in found.findings:
+        if finding.growth:
+            yield from _grown(name, found.job.ranks, finding)
+    if run.grown is not None:
+        yield from projected(run.grown, found.job.ranks, run.grown.threshold)
+    elif found.whatif is not None and not any(finding.growth for finding in found.findings):
+        says = f"{name}: how its loss grows with ranks is not part of this run."
+        yield Empty(
+            says,
+            "the run projected to other scales",
+            f"taut project --from {run.source.name} --ranks {found.job.ranks * 2},{found.job.ranks * 4}",
+        )
+
+
+def _reserve(reserve: Estimate) -> str:
+    """What is left before one more rank brings too little."""
+    if reserve.value >= 1 and reserve.hi is None:
+        least = three(reserve.lo or reserve.value)
+        return f"Jitter may grow to at least {least} × of what it is before one more rank stops paying."
+    if reserve.value >= 1:
+        return f"Jitter may grow to {times(reserve)} of what it is before one more rank stops paying."
+    if reserve.value > 0:
+        return f"One more rank does not pay: jitter would have to shrink to {times(reserve)} of what it is."
+    return "One more rank does not pay, however little jitter there were."
+
+
+def _grown(name: str, own: int, finding: Finding) -> Iterator[Block]:
+    rows = finding.growth or []
+    line = Line(
+        "share of the wall lost",
+        [float(one.ranks) for one in rows],
+        [float(one.loss_share.value) for one in rows],
+        [float(one.loss_share.lo or 0.0) for one in rows],
+        [float(one.loss_share.hi or one.loss_share.value) for one in rows],
+    )
+    chart = Lines([line], "ranks, logarithmic", "share of the wall lost", log_x=True, shares=True, points=_own(line, own))
+    yield Picture(
+        f"{name}: what waiting for whoever is late would cost", _alt(line, "the share of the wall lost", percent), chart
+    )

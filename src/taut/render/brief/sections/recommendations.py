@@ -1,0 +1,344 @@
+"""What to do, ordered by money: repairs, policies, separations of control loops; and what was decided already."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from taut.render.brief.decided import DECIDE, decided
+from taut.render.brief.document import Block, Cell, Column, Empty, Grid, Section, Text
+from taut.render.brief.written import percent, share, worth
+from taut.render.text import UNKNOWN, safe
+from taut.result.brief_types import BriefedBill, BriefedControl, BriefedScenario, Briefing
+from taut.result.types import (
+    AnalysisResult,
+    AttemptsResult,
+    BriefCosts,
+    Estimate,
+    Finding,
+    PolicyGain,
+    ProjectResult,
+    Recovery,
+    RelationResult,
+)
+
+MOST = 12
+"""Rows at most."""
+DAYS = 30
+"""Of a month."""
+SURE = 0.9995
+"""Confidence from which it is written as more than 99.9 %."""
+WORTH_GAIN = 0.005
+"""What a policy of a scenario must change at least to be listed."""
+TESTS = {
+    "straggler cascade": "test and replace {place}; until then take it out of the job",
+    "silent degradation": "find out what changed on {place} then, and undo it",
+    "fabric contention": "keep transfers apart that share {place}, or give them more bandwidth",
+    "work imbalance": "deal the work evenly: batches by length, experts by load, stages by time",
+    "input stall": "load data ahead: more loader workers, prefetch, or faster storage",
+    "checkpoint stall": "save checkpoints asynchronously, or less often",
+    "partial synchronisation loss": "bring the groups back into step, or take the meeting away that keeps failing",
+    "tail latency inflation": "hedge or cap the slowest calls, or fan out less",
+    "energy feedback loop": "cap power below where it throttles, and stagger steps",
+    "hang": "restart without {place}, and look at what the flight recorder holds",
+    "non-determinism": "pin what may differ between runs: kernels, order of reductions, input order",
+}
+"""Mode → what to do where the finding itself says nothing better."""
+SEPARATE = "separate these loops: other targets, or other time scales"
+GENERIC = "look at the evidence in the run, then decide"
+
+
+class _Advice(Struct, frozen=True):
+    """One row."""
+
+    cause: str
+    do: str
+    effect: str
+    size: float
+    """Share that is saved, for the order where there is no money."""
+    monthly: Estimate | None
+    currency: str | None
+    sure: str
+    policy: bool = False
+    """Whether it changes how ranks work together, rather than a part."""
+
+
+def recommendations(briefing: Briefing) -> Section | None:
+    """Everything worth doing, the most money first, then the largest effect; and decisions already taken."""
+    found, why = _repair_first(sorted(_all(briefing), key=_order))
+    blocks: list[Block] = [_grid(found), *([Text(why)] if why else [])] if found else [_nothing(briefing)]
+    blocks += decided(briefing.decisions) if briefing.runs or briefing.decisions else []
+    return Section("recommendations", "What to do", blocks, _commands(briefing))
+
+
+def _order(one: _Advice) -> tuple[float, float]:
+    return -float(one.monthly.value) if one.monthly is not None else 0.0, -one.size
+
+
+def _commands(briefing: Briefing) -> list[str]:
+    decide = [DECIDE] if any(run.result.findings for run in briefing.runs) else []
+    return [*(one.command for one in briefing.inputs if one.kind != "comparison"), *decide]
+
+
+def _nothing(briefing: Briefing) -> Block:
+    if briefing.runs and all(run.result.verdict.kind == "healthy" for run in briefing.runs):
+        return Text("Nothing was found that would bring back 3 % of the time. Nothing is recommended on these figures.")
+    for control in briefing.controls:
+        regime = control.result.regime
+        if regime.kind is None:
+            why = regime.because or "too few decisions are on record"
+            return Empty(f"Nothing can be recommended: {safe(why)}.", "more of the log, with demand", control.source.command)
+        return Text("No controllers were found that work against each other. Nothing is recommended on these figures.")
+    return Empty(
+        "Nothing can be recommended from these inputs.", "traces of all ranks over 20 steps or more", "taut analyze TRACES"
+    )
+
+
+def _all(briefing: Briefing) -> Iterator[_Advice]:
+    findings = {finding.id: finding for run in briefing.runs for finding in run.result.findings}
+    priced = {one.cause for bill in briefing.bills for one in bill.result.recoverable}
+    for bill in briefing.bills:
+        yield from (_recovered(one, bill, findings.get(one.cause)) for one in bill.result.recoverable)
+    for run in briefing.runs:
+        yield from (_found(one, run.result) for one in run.result.findings if one.id not in priced)
+        yield from _relations(run.result.control.relations if run.result.control else [])
+        yield from _restarts(run.result.attempts) if run.result.attempts else ()
+    for control in briefing.controls:
+        yield from _controls(control)
+    for k, scenario in enumerate(briefing.scenarios):
+        # A month of a briefing is a scenario's only where nothing was billed: then it is that of the first.
+        yield from _scenario(scenario, briefing.costs if k == 0 and not briefing.bills else None)
+
+
+def _recovered(one: Recovery, bill: BriefedBill, finding: Finding | None) -> _Advice:
+    cause = bill.result.causes.get(one.cause, one.cause)
+    return _Advice(
+        cause=safe(_cause(finding)) if finding is not None else safe(cause),
+        do=_do(finding, safe(one.remedy)), effect=share(one.saved_share), size=float(one.saved_share.value),
+        monthly=one.per_month, currency=bill.result.currency, sure=_sure(finding),
+        policy=finding is not None and finding.policy is not None,
+    )  # fmt: skip
+
+
+def _found(finding: Finding, result: AnalysisResult) -> _Advice:
+    effect, size = _effect(finding, result)
+    money = finding.money
+    return _Advice(
+        cause=safe(_cause(finding)), do=_do(finding, GENERIC), effect=effect, size=size,
+        monthly=None if money is None else Estimate(value=DAYS * float(money.per_day)),
+        currency=None if money is None else money.currency, sure=_sure(finding), policy=finding.policy is not None,
+    )  # fmt: skip
+
+
+def _effect(finding: Finding, result: AnalysisResult) -> tuple[str, float]:
+    """What mending a finding brings back, in words and as a share of the time."""
+    if finding.mode == "hang":
+        return "the job runs again", 1.0
+    saved = finding.recoverable_share
+    if saved is None and result.job.wall_ns and finding.recoverable_wall_ns > 0:
+        saved = Estimate(value=finding.recoverable_wall_ns / result.job.wall_ns)
+    return ("not measured", 0.0) if saved is None else (share(saved), float(saved.value))
+
+
+def _cause(finding: Finding) -> str:
+    """What is wrong, and where."""
+    if finding.loss_share is not None:
+        return f"{finding.mode}: all wait for whoever happens to be late"
+    place = place_of(finding)
+    return f"{finding.mode}: {place}" if place else finding.mode
+
+
+def place_of(finding: Finding) -> str:
+    """Where a finding is: a set with a name, links, ranks with their hosts, stages."""
+    if finding.where:
+        return finding.where
+    if finding.links:
+        return f"link {', '.join(finding.links[:3])}"
+    hosts = [*finding.hosts, *[None] * len(finding.ranks)]
+    ranks = [f"{rank} ({host})" if host else str(rank) for rank, host in zip(finding.ranks, hosts, strict=False)]
+    more = f" and {len(ranks) - 3} more" if len(ranks) > 3 else ""
+    if ranks:
+        return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(ranks[:3])}{more}"
+    return f"stage {', '.join(map(str, finding.stages))}" if finding.stages else ""
+
+
+def _do(finding: Finding | None, otherwise: str) -> str:
+    """What to do about a finding: its own remedy, its policy, else what helps against its mode."""
+    if finding is None:
+        return otherwise
+    if finding.remedy is not None:
+        return safe(finding.remedy.do)
+    if finding.policy is not None:
+        return _policy_words(finding.policy.name)
+    words = TESTS.get(finding.mode, otherwise)
+    return safe(words.replace("{place}", place_of(finding) or "it"))
+
+
+def _policy_words(name: str) -> str:
+    """A policy in plain words, and what it may cost."""
+    kind, _, value = name.partition("=")
+    how = f"let ranks meet every {value} steps only" if kind == "local-steps" and value else "change how ranks meet"
+    return safe(f"{how} (policy {name}); first check that the model still converges")
+
+
+def _sure(finding: Finding | None) -> str:
+    if finding is None:
+        return UNKNOWN
+    return "over 99.9 %" if finding.confidence >= SURE else percent(finding.confidence)
+
+
+LOST = ("discarded", "discarded at most")
+"""Fates of attempts that a checkpoint in time would have kept."""
+WORTH_RESTARTS = 0.03
+"""Share of the held time from which restarts are worth a recommendation."""
+
+
+def _restarts(found: AttemptsResult) -> Iterator[_Advice]:
+    """Work that restarts threw away, and jobs that do not get to run."""
+    lost, held = sum(entry.held_rank_ns for entry in found.entries if entry.fate in LOST), found.held_rank_ns or 0
+    if held and lost / held >= WORTH_RESTARTS:
+        bound = "at most " if any(entry.rank_ns for entry in found.entries if entry.fate == LOST[1]) else ""
+        yield _Advice(
+            cause=f"restarts: work since the last checkpoint is thrown away{_ends(found)}",
+            do="save checkpoints more often, and mend what ends attempts",
+            effect=f"{bound}{percent(lost / held)} of the held time", size=lost / held, monthly=None, currency=None,
+            sure=UNKNOWN,
+        )  # fmt: skip
+    for job in (found.stuck or [])[:3]:
+        yield _Advice(
+            cause=safe(f"{job.job} does not get to run: {job.reason}"), do=safe(job.remedy or GENERIC), effect="it runs",
+            size=0.0, monthly=None, currency=None, sure=UNKNOWN,
+        )  # fmt: skip
+
+
+def _ends(found: AttemptsResult) -> str:
+    """How the attempts ended that lost most."""
+    ends = sorted((found.discarded_by or {}).items(), key=lambda pair: -pair[1])
+    return f"; most of it where an attempt ended as {safe(ends[0][0])}" if ends and ends[0][0] != "not told" else ""
+
+
+def _relations(some: list[RelationResult]) -> Iterator[_Advice]:
+    """Relations between controllers that cost something or have a separation."""
+    for one in some:
+        advice, cost = one.advice, one.cost
+        money = cost.money if isinstance(cost.money, str) else None
+        currency = cost.currency if isinstance(cost.currency, str) else None
+        lost = f"; cost {float(money):,.2f} {safe(currency or '')} in the log" if money is not None else ""
+        yield _Advice(
+            cause=safe(f"{one.kind}: {' and '.join(one.controllers)}" + (f" on {one.target}" if one.target else "")),
+            do=safe(advice.says if advice is not None and advice.says else SEPARATE),
+            effect=f"{_removes(one)}{lost}", size=0.0, monthly=None, currency=None,
+            sure=UNKNOWN if one.q is None else _chance(1 - one.q),
+        )  # fmt: skip
+
+
+def _removes(one: RelationResult) -> str:
+    advice = one.advice
+    if advice is None or advice.separation is None:
+        return "not measured"
+    return f"removes it in {advice.runs:,} simulated runs"
+
+
+def _chance(confidence: float) -> str:
+    return "over 99.9 %" if confidence >= SURE else percent(max(confidence, 0.0))
+
+
+def _controls(control: BriefedControl) -> Iterator[_Advice]:
+    yield from _relations(control.result.relations)
+
+
+def _scenario(scenario: BriefedScenario, cost: BriefCosts | None) -> Iterator[_Advice]:
+    """Policies that help most, and separations of loops."""
+    result = scenario.result
+    gains = result.gains if isinstance(result.gains, list) else []
+    tried = [one for one in gains if one.refused is None and _gain(one) >= WORTH_GAIN]
+    for one in sorted(tried, key=_gain, reverse=True)[:3]:
+        cheaper = -(one.cost_per_unit_change or 0.0)
+        yield _Advice(
+            cause=safe(f"{scenario.source.name} at {one.ranks:,} ranks{_largest(result)}"), do=_gain_do(one, result),
+            effect=_gain_words(one), size=_gain(one), sure="modelled",
+            monthly=None if cost is None or cheaper <= 0 else Estimate(value=cheaper * cost.per_month),
+            currency=None if cost is None else cost.currency, policy=True,
+        )  # fmt: skip
+    for advice in result.advice if isinstance(result.advice, list) else []:
+        if advice.separation is not None:
+            yield _Advice(
+                cause=safe(f"{advice.kind} in {scenario.source.name}" + (f" on {advice.target}" if advice.target else "")),
+                do=safe(advice.says or advice.separation), effect=f"removes it in {advice.runs:,} simulated runs", size=0.0,
+                monthly=None, currency=None, sure=f"modelled; {advice.shows} of {advice.runs} runs show it",
+            )  # fmt: skip
+
+
+def _largest(result: ProjectResult) -> str:
+    """The largest loss of a scenario."""
+    found = next((one.dominant for one in result.forecasts if one.ranks == result.ranks), None)
+    return f"; largest loss: {found}" if found and found != "compute" else ""
+
+
+def _gain_do(one: PolicyGain, result: ProjectResult) -> str:
+    """A policy in words; of several together their names."""
+    if one.together:
+        return safe(f"together: {one.name.replace(',', ', ')}")
+    kind = one.name.partition("=")[0]
+    says = next((policy.says for some in result.policies for policy in some.policies if policy.name == kind), "")
+    return safe(f"{says} (policy {one.name})" if says else f"policy {one.name}")
+
+
+def _gain(one: PolicyGain) -> float:
+    return max(one.rate_change or 0.0, -(one.cost_per_unit_change or 0.0))
+
+
+def _gain_words(one: PolicyGain) -> str:
+    words = []
+    if one.rate_change is not None:
+        words.append(f"{percent(abs(one.rate_change))} {'more' if one.rate_change >= 0 else 'less'} work a second")
+    if one.cost_per_unit_change is not None:
+        words.append(
+            f"a unit of work {percent(abs(one.cost_per_unit_change))} {'cheaper' if one.cost_per_unit_change < 0 else 'dearer'}"
+        )
+    return ", ".join(words) or "not measured"
+
+
+def _grid(found: list[_Advice]) -> Grid:
+    columns = [
+        Column("Cause"), Column("What to do"), Column("Expected effect", True), Column(_worth_title(found), True),
+        Column("How sure", True),
+    ]  # fmt: skip
+    only = _currency(found)
+    rows: list[list[Cell | str]] = [
+        [
+            Cell(one.cause, "strong"), one.do, one.effect,
+            "not priced" if one.monthly is None else Cell(worth(one.monthly, None if only else one.currency), "strong"),
+            one.sure,
+        ]
+        for one in found[:MOST]
+    ]  # fmt: skip
+    more = f" {len(found) - MOST} more are in the results." if len(found) > MOST else ""
+    note = f"Effects are shares of the time, of a job that goes on like this; several together do not simply add up.{more}"
+    return Grid("Recommendations, the most money first", columns, rows, note)
+
+
+def _currency(found: list[_Advice]) -> str | None:
+    """The currency, where all have the same."""
+    used = {one.currency for one in found if one.monthly is not None}
+    return used.pop() if len(used) == 1 else None
+
+
+def _worth_title(found: list[_Advice]) -> str:
+    currency = _currency(found)
+    return f"Worth a month, {safe(currency)}" if currency else "Worth a month"
+
+
+def _repair_first(found: list[_Advice]) -> tuple[list[_Advice], str]:
+    """The same, with a repair before all where the first is a policy and money does not tell them apart; and why."""
+    first = found[0] if found else None
+    repair = next((one for one in found if not one.policy and one.monthly is not None), None)
+    if first is None or not first.policy or first.monthly is None or repair is None or repair.monthly is None:
+        return found, ""
+    most = repair.monthly.value if repair.monthly.hi is None else repair.monthly.hi
+    least = first.monthly.value if first.monthly.lo is None else first.monthly.lo
+    if most < least:
+        return found, ""
+    why = "Money does not tell the first and the next policy apart; the repair comes first, because it changes no training."
+    return [repair, *(one for one in found if one is not repair)], why

@@ -1,0 +1,95 @@
+"""What more accelerators bring: lines, the limit, and what makes it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from briefings import charts, empties, grid, run, scenario, texts, words
+from briefs import briefing
+from taut.render.brief.document import Lines
+from taut.render.brief.sections.growth import growth
+
+
+def row(ranks: int, kept: float, cost: float | None = None, **more: Any) -> dict[str, Any]:
+    step = {"p10": 1.0, "p50": 1.0, "p90": 1.0}
+    return {
+        "ranks": ranks, "step_ns": step, "effective_throughput_ratio": kept, "cost_per_unit": cost, "currency": "EUR",
+        "tokens_per_s": 100.0 * ranks * kept, "in_range": ranks <= 64, "bound": "compute",
+        "regime": {"class": "stable" if ranks < 64 else "unstable"}, **more,
+    }  # fmt: skip
+
+
+LIMIT = {
+    "ranks": 40, "lo": 20, "hi": 50, "rule": "one more pays while it adds half", "tried": 256, "in_range": True,
+    "without": {"jitter": 44, "failures": None}, "made_by": "failures",
+    "elasticity": {"jitter": {"value": -0.1, "lo": -0.2, "hi": -0.05}, "failures": None},
+}  # fmt: skip
+ROWS = [row(16, 0.9, 2.0), row(32, 0.8, 2.2), row(64, 0.5, 3.5)]
+OWN = {"ranks": 32, "forecasts": [ROWS[1]], "threshold": LIMIT}
+
+
+def test_the_limit_in_a_sentence_and_as_a_line_in_every_picture() -> None:
+    section = growth(briefing(scenarios=[scenario(OWN, {"ranks": 64, "forecasts": ROWS})]))
+    assert texts(section)[0] == (
+        "toy: one more accelerator stops paying at 40 (20–50); the job has 32 and is at 80 % of it. What makes this limit is "
+        "failures; without, it lies beyond 256."
+    )
+    drawn = charts(section, Lines)
+    assert [chart.y_axis for chart in drawn] == ["effective share", "tokens/s", "cost of 1M tokens, EUR"]
+    assert all([rule.at for rule in chart.rules] == [40, 20] for chart in drawn)
+    assert drawn[0].points == [(32.0, 0.8, "this job")]
+    assert drawn[1].lines[1].y == [1440.0, 2880.0, 5760.0]
+
+
+def test_scales_are_a_table_with_the_job_marked() -> None:
+    section = growth(briefing(scenarios=[scenario(OWN, {"ranks": 64, "forecasts": ROWS})]))
+    cells = words(grid(section, "at other scales"))
+    assert [line[0] for line in cells] == ["16", "32 (this job)", "64"]
+    assert cells[2] == ["64", "3,200", "50 %", "3.50", "compute", "unstable", "yes"]
+    makers = words(grid(section, "What makes the limit"))
+    assert makers[0] == ["failures", "more than 256", "–"]
+    assert makers[1] == ["jitter", "44", "-0.10 % (-0.20 to -0.05)"]
+
+
+def test_scales_far_too_dear_are_not_drawn() -> None:
+    rows = [*ROWS, row(128, 0.01, 200.0)]
+    drawn = charts(growth(briefing(scenarios=[scenario(OWN, {"ranks": 128, "forecasts": rows})])), Lines)
+    assert drawn[2].lines[0].x == [16.0, 32.0, 64.0]
+    assert drawn[0].lines[0].x == [16.0, 32.0, 64.0, 128.0]
+
+
+def test_no_limit_is_said_and_not_drawn() -> None:
+    free = {**OWN, "threshold": {**LIMIT, "ranks": None, "lo": None, "hi": None}}
+    section = growth(briefing(scenarios=[scenario(free, {"ranks": 64, "forecasts": ROWS})]))
+    assert texts(section)[0] == "toy: one more accelerator pays at every scale that was tried, up to 256."
+    assert charts(section, Lines)[0].rules == []
+
+
+def test_more_accelerators_for_loops() -> None:
+    sweep = [
+        {"ranks": 8, "worse": [], "indices": {"effective_capacity": 0.6}},
+        {"ranks": 16, "worse": ["effective_capacity"], "indices": {"effective_capacity": 0.4}},
+    ]
+    loops = {"workload": "loops", "ranks": 8, "forecasts": [row(8, 0.5)], "sweep": sweep}
+    section = growth(briefing(scenarios=[scenario(loops)]))
+    assert texts(section) == ["toy: more accelerators, from 16 on, make this worse: effective capacity."]
+    assert charts(section, Lines)[0].lines[0].y == [0.6, 0.4]
+
+
+def test_a_measured_run_tells_its_reserve_and_how_its_loss_grows() -> None:
+    grown = [{"ranks": n, "loss_share": {"value": v, "lo": v - 0.05, "hi": v + 0.1}} for n, v in ((8, 0.2), (16, 0.3))]
+    given = {
+        "job": {"name": "job", "ranks": 8}, "regime": {"class": "unstable", "reserve": {"value": 0.9, "lo": 0.8, "hi": 0.95}},
+        "findings": [{"mode": "structural instability", "growth": grown}],
+    }  # fmt: skip
+    section = growth(briefing(runs=[run(given)]))
+    assert texts(section) == [
+        "job, 8 ranks: unstable. One more rank does not pay: jitter would have to shrink to 0.90 × (0.80–0.95) of what it is."
+    ]
+    assert charts(section, Lines)[0].lines[0].hi == [0.30000000000000004, 0.4]
+
+
+def test_nothing_measured_says_what_to_give() -> None:
+    (empty,) = empties(growth(briefing()))
+    assert "was not measured" in empty.says
+    assert empty.command is not None
