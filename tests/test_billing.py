@@ -215,3 +215,24 @@ def test_the_published_sample_closes_and_its_broken_rules_are_named(shared: Path
     assert all(one["closes"] for one in found["invoices"])
     assert sum(round(Decimal(one["billed"]), 3) for one in found["invoices"]) == Decimal("20.520")
     assert sum(rule["validator"] is not None for rule in found["rules"]) == 11
+
+
+SMALL = (
+    "BilledCost,EffectiveCost,BillingCurrency,ChargePeriodStart,ChargePeriodEnd,ChargeCategory,ResourceId,ServiceCategory\n"
+    "20,20,EUR,2026-10-05T10:00:00Z,2026-10-05T11:00:00Z,Usage,node1,Compute\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "given", "said"),
+    [(SMALL, ["BILL"], "is a FOCUS bill, and no log of jobs; give --focus"),
+     (SMALL * 2, ["--focus", "BILL"], "row 2: is a header again: files were put together"),
+     (SMALL, ["--focus", "BILL", "--gpu-hour", "2USD"], "prices in USD beside a bill in EUR"),
+     (SMALL.replace("node1", "nod\xe4"), ["--focus", "BILL"], "save it as UTF-8")],
+)  # fmt: skip
+def test_a_bill_that_is_given_wrongly_is_refused_in_words(tmp_path: Path, text: str, given: list[str], said: str) -> None:
+    path = tmp_path / "bill.csv"
+    path.write_bytes(text.encode("latin-1"))
+    done = CliRunner().invoke(main, ["bill", *(str(path) if one == "BILL" else one for one in given)])
+    assert done.exit_code == 4
+    assert said in done.stderr

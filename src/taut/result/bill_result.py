@@ -54,7 +54,9 @@ def bill_result(parts: Parts) -> BillResult:
     priced = "the prices given" if parts.prices.origin != "options" else "the price given"
     closing = closing_words(accrual, booking.invoices, booking.defects, currency, booking.open, priced)
     when = period_words(parts.period) if parts.period else parts.name
-    verdict = bill_verdict(when, currency, sums, found, closing, parts.causes, parts.unit, booking.effective is not None)
+    verdict = bill_verdict(
+        when, currency, sums, found, closing, parts.causes, parts.unit, booking.effective is not None, bool(booking.defects)
+    )
     return BillResult(
         currency=currency, money_units=booking.unit, unit=parts.unit, period=_period(parts), verdict=verdict,
         accrual=accrual, invoices=booking.invoices, categories=sums, lines=found,

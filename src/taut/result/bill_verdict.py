@@ -23,12 +23,12 @@ WORDS = {
 
 def bill_verdict(
     when: str, currency: str | None, categories: Sequence[BillShare], lines: Sequence[BillLine], closing: str,
-    causes: Mapping[str, str], unit: str = "accelerator", billed: bool = False,
+    causes: Mapping[str, str], unit: str = "accelerator", billed: bool = False, wrong: bool = False,
 ) -> str:  # fmt: skip
     """The answer in a sentence or two."""
     whole = [one.money for one in categories if one.money is not None]
     if not categories:
-        return f"{when}: nobody held anything, and nothing was charged."
+        return f"{when}: nobody held anything, and nothing was charged" + (f"; {closing}." if wrong else ".")
     if not whole:
         beside = f"; {closing}" if billed else ""
         parts = _parts(categories, lines, None, causes)
@@ -98,10 +98,21 @@ def closing_words(
     if yet:
         opened = f"; the period is still open, {said(yet, currency)} is used and not charged yet"
     other = rest + yet
-    left = f", {said(abs(other), currency)} {'charged too much' if other > 0 else 'charged too little'}" if other else ""
+    left = _left(other, defects, currency)
     if accrual.explained == accrual.residual and (defects or not other):
         return f"the bill closes{f' but for {wrong[2:]}' if wrong else ''}{left}{opened}"
     return f"the bill does not close{left.replace(', ', ': ', 1)}{wrong}{opened}"
+
+
+def _left(rest: Decimal, defects: Sequence[Defect], currency: str | None) -> str:
+    """What is charged too much, and what too little: both, where defects of both kinds make up the difference."""
+    if not rest:
+        return ""
+    amounts = [Decimal(one.money or 0) for one in defects if one.currency == currency]
+    above, below = (sum((one for one in amounts if (one > 0) == more), Decimal(0)) for more in (True, False))
+    if above and below and above + below == rest:
+        return f", {said(above, currency)} charged too much and {said(-below, currency)} too little"
+    return f", {said(abs(rest), currency)} {'charged too much' if rest > 0 else 'charged too little'}"
 
 
 def count(number: int, noun: str) -> str:

@@ -151,6 +151,16 @@ def test_a_board_without_a_meter_is_not_covered_and_takes_the_power_of_the_other
     assert few.total is None
 
 
+def test_time_without_readings_goes_by_states_where_watts_are_given() -> None:
+    rows = held(("n1", 0, 200, 1, "kept"))
+    found = held_energy(rows, GIVEN, host("n1", 500.0))
+    assert found.joules.tolist() == pytest.approx([500 * 100 + 700 * 100])
+    assert found.sources[0].coverage == pytest.approx(0.5)
+    bare = held_energy(rows, Prices(), host("n1", 500.0))
+    assert bare.joules.tolist() == pytest.approx([500 * 200])
+    assert bare.sources[0].coverage == pytest.approx(0.5)
+
+
 def test_stall_energy_and_bloat_are_told_apart() -> None:
     fates = ("kept", "jitter wait", "structural wait", "fault wait", "idle")
     rows = held(*(("n1", 10 * i, 10 * i + 10, 1, fate) for i, fate in enumerate(fates)))
