@@ -12,11 +12,22 @@ from decimal import Decimal
 from taut.briefing.answers import own
 from taut.briefing.inputs import Opened
 from taut.result.brief_types import BriefedBill, BriefedControl, BriefedScenario
-from taut.result.types import AnalysisResult, BillResult, BriefCause, BriefCosts, BriefInput, Estimate, Finding, Recovery
+from taut.result.types import (
+    Advice,
+    AnalysisResult,
+    BillResult,
+    BriefCause,
+    BriefCosts,
+    BriefInput,
+    Estimate,
+    Finding,
+    Recovery,
+)
 
 MOST = 3
 HOURS_A_MONTH = 24 * 30
 USEFUL = "useful work"
+UNTRIED = "no policy against it was tried: taut project SCENARIO --policy …"
 FATE_WORDS = {
     "exposed transfer": ("moving data between accelerators while nothing else runs", "overlap it with work, or buy bandwidth"),
     "communication undivided": ("communication, of which one side was traced", "trace all ranks, to see who is waited for"),
@@ -196,7 +207,7 @@ def _of_mechanisms(scenario: BriefedScenario, cost: BriefCosts | None) -> Iterat
             yield BriefCause(
                 what=f"{one.mechanism} at {one.ranks:,} accelerators", share=one.loss_share, share_is="lost",
                 money_per_month=_priced(one.loss_share, cost), currency=None if cost is None else cost.currency,
-                source="modelled", confidence=None, do=helps.get(one.mechanism, helps[""]), command=scenario.source.command,
+                source="modelled", confidence=None, do=helps.get(one.mechanism, UNTRIED), command=scenario.source.command,
             )  # fmt: skip
 
 
@@ -210,28 +221,33 @@ HELPS: Mapping[str, tuple[str, ...]] = {
 
 
 def _helping(scenario: BriefedScenario) -> dict[str, str]:
-    """Mechanism → the policy against it that was tried and gives most; ``""`` → the best of all."""
+    """Mechanism → the policy against it that was tried and gives most."""
     tried = [one for one in scenario.result.gains or () if not one.together and (one.rate_change or 0) > 0]
     tried.sort(key=lambda one: -(one.rate_change or 0))
-    words = {"": "try policies against it: taut project SCENARIO --policy …"}
+    words: dict[str, str] = {}
     for one in tried:
-        said = f"{one.name}: {100 * (one.rate_change or 0):.1f} % more throughput"
-        words.setdefault("best", said)
         for mechanism, names in HELPS.items():
             if one.name.split("=")[0] in names:
-                words.setdefault(mechanism, said)
-    return {**words, "": words.get("best", words[""])}
+                words.setdefault(mechanism, f"take policy {one.name}: {100 * (one.rate_change or 0):.1f} % more throughput")
+    return words
 
 
 def _of_loops(scenario: BriefedScenario) -> Iterator[BriefCause]:
     for advice in scenario.result.advice or ():
-        do = advice.says or "none of the separations that were tried removes it"
+        named = f"{advice.separation}" + ("" if advice.value is None else f"={advice.value:g}")
+        do = f"separate them by {named}: {advice.says}" if advice.separation else "no separation that was tried removes it"
         yield BriefCause(
-            what=f"{advice.kind} of control loops{f' on {advice.target}' if advice.target else ''}", share=None,
-            share_is="lost", money_per_month=None, currency=None,
-            source="modelled", confidence=advice.shows / advice.runs if advice.runs else None, do=do,
-            command=scenario.source.command,
+            what=f"{advice.kind} of control loops{f' on {advice.target}' if advice.target else ''}", share=_gained(advice),
+            share_is="recoverable", money_per_month=None, currency=None, source="modelled",
+            confidence=advice.shows / advice.runs if advice.runs else None, do=do, command=scenario.source.command,
         )  # fmt: skip
+
+
+def _gained(advice: Advice) -> Estimate | None:
+    """What a separation adds to the effective throughput, where that is sure."""
+    effect = advice.effect.get("effective_throughput_ratio")
+    change = None if effect is None else effect.change
+    return change if change is not None and change.lo is not None and change.lo > 0 else None
 
 
 def _of_controls(controls: list[BriefedControl]) -> Iterator[BriefCause]:
