@@ -16,8 +16,9 @@ from collections import Counter
 import numpy as np
 
 from taut.audit.outcome import judged
+from taut.replay.saving_interval import NINE_OF_TEN, replayed_saving
 from taut.replay.whatif import MEASURED
-from taut.result.decided_saving import NINE_OF_TEN, measured_saving, replayed_saving
+from taut.result.decided_saving import measured_saving
 from taut.result.types import Estimate, Range
 
 STEPS, SPREAD, MEMORY, LONG = 30, 0.1, 0.3, 0.02

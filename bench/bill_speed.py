@@ -2,6 +2,8 @@
 
 python bench/bill_speed.py [--jobs 100000] [--rows 1000000]
 
+Of booking alone; bill_verb_speed.py runs the verb on files.
+
 A month of hosts with eight accelerators, hourly charges of every host that was on, jobs one after another on one to sixteen
 hosts, each cut into four fates; and some storage.
 """

@@ -45,7 +45,8 @@ def money(rows: list[dict[str, Any]], key: str = "name") -> dict[str | None, str
 def test_a_log_and_a_price(sacct: Path) -> None:
     found = object_of(sacct, "--gpu-hour", "2.50EUR")
     assert money(found["categories"]) == {"useful work": "20.00", "re-runs and discarded work": "10.00"}
-    assert found["accrual"] == {"ledger": "30.00", "effective": None, "residual": None, "closes": None, "explained": None}
+    assert found["accrual"] == {"ledger": "30.00", "effective": None, "residual": None, "closes": None, "explained": None,
+                                "not_charged_yet": None}  # fmt: skip
     assert money(found["by"]["team"]) == {"vision": "20.00", "speech": "10.00"}
     assert money(found["by"]["cause"]) == {"node failed": "10.00", None: "20.00"}
     assert found["verdict"] == (
@@ -61,6 +62,7 @@ def test_a_bill_closes_to_the_unit(sacct: Path, tmp_path: Path) -> None:
         "effective": "40.00",
         "residual": "0.00",
         "closes": True,
+        "not_charged_yet": "0.00",
         "explained": "0.00",
     }
     assert found["invoices"] == [{"id": "inv-1", "billed": "40.00", "allocated": "40.00", "residual": "0.00", "closes": True}]
@@ -119,7 +121,7 @@ def test_a_run_folder_is_priced_and_its_findings_have_money(tmp_path: Path) -> N
     # Four ranks, 8 steps of 11 ms, a thousand an accelerator second.
     assert found.accrual.ledger == "352.00"
     assert {one.fate for one in found.lines} == {"productive", "slow compute", "fault wait", "exposed transfer"}
-    assert [one.remedy for one in found.recoverable] == ["repair rank 2 (node)"]
+    assert [one.remedy for one in found.recoverable] == ["repair rank 2 (node)", "another fabric for job, at most"]
     (late,) = found.causes
     assert found.causes[late] == "rank 2 (node), straggler cascade"
     assert {one.cause for one in found.lines if one.fate in ("fault wait", "slow compute")} == {late}
@@ -213,3 +215,24 @@ def test_the_published_sample_closes_and_its_broken_rules_are_named(shared: Path
     assert all(one["closes"] for one in found["invoices"])
     assert sum(round(Decimal(one["billed"]), 3) for one in found["invoices"]) == Decimal("20.520")
     assert sum(rule["validator"] is not None for rule in found["rules"]) == 11
+
+
+SMALL = (
+    "BilledCost,EffectiveCost,BillingCurrency,ChargePeriodStart,ChargePeriodEnd,ChargeCategory,ResourceId,ServiceCategory\n"
+    "20,20,EUR,2026-10-05T10:00:00Z,2026-10-05T11:00:00Z,Usage,node1,Compute\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "given", "said"),
+    [(SMALL, ["BILL"], "is a FOCUS bill, and no log of jobs; give --focus"),
+     (SMALL * 2, ["--focus", "BILL"], "row 2: is a header again: files were put together"),
+     (SMALL, ["--focus", "BILL", "--gpu-hour", "2USD"], "prices in USD beside a bill in EUR"),
+     (SMALL.replace("node1", "nod\xe4"), ["--focus", "BILL"], "save it as UTF-8")],
+)  # fmt: skip
+def test_a_bill_that_is_given_wrongly_is_refused_in_words(tmp_path: Path, text: str, given: list[str], said: str) -> None:
+    path = tmp_path / "bill.csv"
+    path.write_bytes(text.encode("latin-1"))
+    done = CliRunner().invoke(main, ["bill", *(str(path) if one == "BILL" else one for one in given)])
+    assert done.exit_code == 4
+    assert said in done.stderr

@@ -18,15 +18,20 @@ from taut.ledger.attempt_ledger import Attempts, charge_attempts
 from taut.ledger.bill.attempt_time import attempt_time
 from taut.ledger.bill.held_time import join, meets
 from taut.ledger.bill.meters import SOURCES, Metered, metered
+from taut.ledger.bill.moved_bytes import TracedBytes, moved_bytes
 from taut.ledger.bill.prices import team_of
 from taut.ledger.bill.rows import Held
+from taut.ledger.bill.running_attempts import ended
 from taut.ledger.bill.traced_time import STRUCTURE, Traced
+from taut.read.focus.focus_reader import sniff
 from taut.read.trace import read
 from taut.result.types import AnalysisResult, LedgerEnergy
 from taut.stored_tables import StoredTables, open_tables
 
 MEASURED = 0.9
 """Share of a run's time that must be measured for all of its joules to count as measured."""
+HEAD_BYTES = 1 << 16
+"""What of a file is looked at to tell a bill."""
 SEVERAL = 2
 """From so many findings with a place on, it is looked up whom ranks waited for."""
 
@@ -54,6 +59,8 @@ class BilledRun(Struct, frozen=True):
     wall_ns: int
     energy: LedgerEnergy | None
     """Who tells its joules."""
+    moved: TracedBytes | None = None
+    """What it moved, where bytes have a price in energy."""
 
 
 class _Source(Struct):
@@ -66,8 +73,11 @@ class _Source(Struct):
     run: StoredTables | None = None
 
 
-def opened(paths: Sequence[str | Path], prices: Prices, columns: str = "") -> Opened:
-    """Open what is named; run folders by their manifest, everything else as logs that are read together."""
+def opened(paths: Sequence[str | Path], prices: Prices, columns: str = "", until_ns: int | None = None) -> Opened:
+    """Open what is named; run folders by their manifest, everything else as logs that are read together.
+
+    ``until_ns``: how far a bill goes, for jobs that still run.
+    """
     folders = [open_tables(path) for path in paths if str(path) != "-" and is_run_folder(path)]
     runs = {one.digest or str(one.folder.resolve()): one for one in folders}  # one that is named twice counts once
     logs = [path for path in paths if str(path) == "-" or not is_run_folder(path)]
@@ -76,12 +86,20 @@ def opened(paths: Sequence[str | Path], prices: Prices, columns: str = "") -> Op
         name="the jobs" if len(paths) != 1 else Path(paths[0]).name or "the jobs",
     )  # fmt: skip
     told = _logs(logs, columns, found) if logs else None
-    _put_together(told, [_of_folder(one, found) for one in runs.values()], found, prices)
+    sources = [_of_folder(one, found) for one in runs.values()]
+    for source in [*([told] if told else []), *sources]:
+        whole = ended(source.attempts, source.name, until_ns)
+        source.attempts = whole.attempts
+        found.notes += whole.notes
+    _put_together(told, sources, found, prices)
     found.held = _with_teams(found.held, found.attempts, prices)
     return found
 
 
 def _logs(paths: Sequence[str | Path], columns: str, found: Opened) -> _Source:
+    for path in paths:
+        if str(path) != "-" and _is_bill(Path(path)):
+            raise InputRefused(str(path), "is a FOCUS bill, and no log of jobs", f"give --focus {shlex.quote(str(path))}")
     trace = read(paths, columns=columns)
     if len(trace.ops):
         named = " ".join(shlex.quote(str(path)) for path in paths)
@@ -91,6 +109,14 @@ def _logs(paths: Sequence[str | Path], columns: str, found: Opened) -> _Source:
     found.notes += trace.partial
     found.meters += metered(trace.metrics) if len(trace.metrics) else []
     return _Source(trace.source, trace.attempts, trace.actions)
+
+
+def _is_bill(path: Path) -> bool:
+    """Whether a file begins like a bill in CSV."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return sniff(file.read(HEAD_BYTES))
 
 
 def _of_folder(run: StoredTables, found: Opened) -> _Source:
@@ -116,11 +142,18 @@ def _put_together(logs: _Source | None, folders: Sequence[_Source], found: Opene
     joined = join(concat(Held, [one for one in held if len(one)]), [run for run, _ in traced])
     for (run, stored), job in zip(traced, joined.jobs, strict=True):
         energy = stored.result.ledger.energy if stored.result is not None and stored.result.ledger is not None else None
-        found.runs.append(BilledRun(run, job, _wall_ns(run), energy))
+        found.runs.append(BilledRun(run, job, _wall_ns(run), energy, _moved(run, job, stored, prices)))
         hosts = {rank: run.host_of.get(rank) or rank_place(job, rank) for rank in run.ranks.tolist()}
         found.meters += metered(stored.metrics, hosts) if len(stored.metrics) else []
     found.held = joined.held
     found.notes += joined.notes
+
+
+def _moved(run: Traced, job: str, stored: StoredTables, prices: Prices) -> TracedBytes | None:
+    """Bytes that a run moved; they are looked up only where the prices tell what a bit takes."""
+    if prices.network is None or prices.network.pj_per_bit is None:
+        return None
+    return TracedBytes(run.name, job, moved_bytes(stored.transfers()), float(run.cells.rank_ns.sum(dtype=np.float64)))
 
 
 def rank_place(job: str, rank: int) -> str:
@@ -143,15 +176,25 @@ def _without(attempts: Table, jobs: set[str]) -> Table:
 
 def _held(source: _Source, found: Opened, prices: Prices) -> Table:
     """Held time of the attempts of one source."""
-    charged = charge_attempts(source.attempts, prices, source.world_size, source.actions) if len(source.attempts) else None
+    found.attempts = concat(Attempt, [one for one in (found.attempts, source.attempts) if len(one)])
+    charged = None
+    if len(source.attempts) and _without_accelerators(source.attempts):
+        jobs = len(set(source.attempts.job.tolist()))
+        found.notes.append(f"{source.name}: {jobs:,} jobs held no accelerator: not in the bill")
+    elif len(source.attempts):
+        charged = charge_attempts(source.attempts, prices, source.world_size, source.actions)
     if charged is None:
         return Table(Held, {}, 0)
-    found.attempts = concat(Attempt, [one for one in (found.attempts, source.attempts) if len(one)])
     placed = attempt_time(charged, source.name)
     found.notes += placed.notes + _left_out(charged, source.name)
     if charged.unit == "accelerator":
         return placed.held
     return _counted(placed.held, charged.unit, found, prices)
+
+
+def _without_accelerators(attempts: Table) -> bool:
+    """Whether all attempts of a log say that they held none."""
+    return bool(((attempts.unit == "accelerator") & (attempts.accelerators == 0)).all())
 
 
 def _left_out(charged: Attempts, name: str) -> list[str]:

@@ -18,11 +18,15 @@ from taut.core.json_text import json_text
 from taut.core.prices import Prices
 from taut.core.tables import Table, concat
 from taut.ledger.bill.booking import Booking, book, book_at_prices
+from taut.ledger.bill.bought_remedies import of_fabric, of_spare
 from taut.ledger.bill.cash_lines import cash_entries, commitment_entries
 from taut.ledger.bill.cut_rows import cut_at, inside
 from taut.ledger.bill.energy_entries import Energy, beside, energy_of
 from taut.ledger.bill.entries import Entry, entries_of
+from taut.ledger.bill.lent_watts import Lender
 from taut.ledger.bill.lines import exact_sums
+from taut.ledger.bill.moved_bytes import billed_bytes
+from taut.ledger.bill.open_period import last_usage_ns
 from taut.ledger.bill.period import Period, period_of
 from taut.ledger.bill.recovery import Hourly, place_of, recoveries
 from taut.ledger.bill.tag_teams import tag_teams
@@ -111,10 +115,10 @@ def bill(
         raise UsageError("nothing to bill: give run folders or job logs, or a bill with --focus")
     given = load(prices) if isinstance(prices, str | Path) else prices or Prices()
     wanted = None if period is None else period_of(period)
-    say("reading")
-    found = opened(paths, given, columns)
-    say("reading the bill")
+    say("reading the bill" if bills else "reading")
     charges = read_focus(bills) if bills else None
+    say("reading")
+    found = opened(paths, given, columns, None if charges is None else _charged_until(charges, wanted))
     if not len(found.held) and charges is None:
         raise InputRefused(str(paths[0]), "tells of no job that held anything", "give run folders, job logs or tables of jobs")
     say("booking")
@@ -142,7 +146,9 @@ def _priced(found: Opened, charges: Charges | None, prices: Prices, wanted: Peri
     causes = {one.id: _words(one.mode, place_of(one)) for billed in found.runs for one in billed.run.findings}
     result = bill_result(Parts(
         entries=entries, booking=booking, period=period, prices=prices, energy=drawn.told, defaults=drawn.defaults,
-        recoverable=recoveries(hours, prices), causes=causes, missing=_missing(found, charges, prices),
+        recoverable=[*recoveries(hours, prices), *of_fabric(hours, prices),
+                     *of_spare(entries, held, prices, period, booking.unit)],
+        causes=causes, missing=_missing(found, charges, prices),
         notes=[*found.notes, *prices.notes, *drawn.notes, *(charges.notes if charges else ())],
         inputs=_inputs(found, charges, prices), rules=_rules(charges), name=found.name,
         unit=_unit(held, found),
@@ -184,6 +190,12 @@ def _only_inside(held: Table, booking: Booking, found: Opened) -> tuple[Table, B
     return held.take(keep), replace(booking, booked=moved(booking.booked), uncharged=moved(booking.uncharged))
 
 
+def _charged_until(charges: Charges, wanted: Period | None) -> int | None:
+    """How far a bill, or the period that is asked for, goes: jobs that still run are taken to run so long."""
+    last = last_usage_ns(charges)
+    return last if last is None or wanted is None else min(last, wanted[1])
+
+
 def _covered(held: Table) -> Period | None:
     """From the first begin to the last end of what was held; None without dates."""
     timed = held.start_ns >= 0
@@ -199,11 +211,25 @@ def _energy(held: Table, prices: Prices, found: Opened, period: Period | None, u
     places = some.host.copy()
     bare = (some.host == "") & (some.rank >= 0)
     places[bare] = [rank_place(*one) for one in zip(some.job[bare].tolist(), some.rank[bare].tolist(), strict=True)]
-    drawn = energy_of(some, prices, found.meters, seconds, steps, unit, places)
+    priced = prices.network is not None and prices.network.pj_per_bit is not None
+    moved = billed_bytes(some, [one.moved for one in found.runs if one.moved is not None]) if priced else None
+    drawn = energy_of(some, prices, found.meters, seconds, steps, unit, places, moved, _lenders(found))
     whole = max(float(some.rank_ns.sum(dtype=np.float64)), 1.0)
     undated = [(one.energy, one.wall_ns * len(one.run.ranks) / whole) for one in found.runs if one.energy and not one.run.dated]
     drawn = _divided(drawn, some, found)
     return replace(drawn, told=beside(drawn.told, undated)) if undated else drawn
+
+
+def _lenders(found: Opened) -> list[Lender]:
+    """Runs whose own power told what their accelerators draw in each state."""
+    out = []
+    for one in found.runs:
+        if one.energy and one.energy.watts and one.energy.divided_by == "measured":
+            hosts, models = (
+                frozenset(filter(None, column.tolist())) for column in (one.run.members.host, one.run.members.device)
+            )
+            out.append(Lender(one.run.name, one.job, hosts, models, one.energy.watts))
+    return out
 
 
 def _divided(drawn: Energy, held: Table, found: Opened) -> Energy:

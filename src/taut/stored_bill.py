@@ -14,7 +14,7 @@ from taut.core.errors import RunError
 from taut.core.folder import read_listed, read_steadily
 from taut.core.tables import Table
 from taut.ledger.bill.categories import ITEMS
-from taut.ledger.bill.exact_parts import UNITS
+from taut.ledger.bill.money_units import UNITS
 from taut.ledger.bill.rows import Booked, Held
 from taut.read.focus.focus_columns import KINDS
 from taut.read.focus.focus_reader import column_type

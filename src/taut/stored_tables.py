@@ -17,9 +17,11 @@ import numpy as np
 
 from taut.core.array_types import Ints
 from taut.core.boundary import refusing_unexpected
+from taut.core.device_words import NO_BYTES, on_device
 from taut.core.errors import RunError
 from taut.core.folder import File, read_steadily
-from taut.core.tables import Action, Attempt, Member, Metric, Table
+from taut.core.tables import Action, Attempt, Member, Metric, Table, Verb
+from taut.ledger.bill.moved_bytes import Transfers
 from taut.ledger.charge import FATES, Cell
 from taut.replay.blame import Wait
 from taut.result.types import AnalysisResult
@@ -78,6 +80,31 @@ class StoredTables:
                 mine = out[who, when]
                 mine[opener] = mine.get(opener, 0) + ns
         return out
+
+    def transfers(self) -> Transfers:
+        """Collectives and messages of the traced time: those of accelerators where there are any, else those of hosts."""
+        if self.about is None:
+            nothing = np.zeros(0, dtype=np.int64)
+            return Transfers(nothing, nothing, nothing)
+        words = {"lane": self.about.lanes, "verb": [verb.word for verb in Verb], "group": self.about.groups}
+        columns = {"lane": "int32", "verb": "int8", "group": "int32", "size": "int64", "gate": "int32"}
+        ops = read_columns(self.folder, self.files, "ops", columns, words)
+        rows = ops["verb"] != Verb.NONE
+        on_it = on_device(self.about.lanes)[ops["lane"]]
+        rows = np.flatnonzero(rows & on_it if (rows & on_it).any() else rows)
+        gates = read_columns(self.folder, self.files, "gates", {"members": "int32"})["members"]
+        members = self._members(ops["group"][rows], ops["gate"][rows], gates.astype(np.int64))
+        return Transfers(ops["verb"][rows].astype(np.int64), ops["size"][rows], members, not self.about.counts.get(NO_BYTES))
+
+    def _members(self, group: Ints, gate: Ints, met: Ints) -> Ints:
+        """Ranks of groups: as the trace names them, else as many as met where no rank is missing; else -1."""
+        about = self.about
+        if about is None or not len(group):
+            return np.zeros(0, dtype=np.int64)
+        whole = about.world_size or 0
+        named = np.array([len(about.group_ranks.get(one, ())) or whole * (one == "default") for one in about.groups] + [0])
+        seen = np.append(met, -1)[gate] if about.world_size in (None, len(self.members)) else np.full(len(gate), -1)
+        return np.where(named[group] > 0, named[group], np.where(gate >= 0, seen, -1)).astype(np.int64)
 
     def _ops(self) -> tuple[Ints, Ints]:
         found = read_columns(self.folder, self.files, "ops", {"rank": "int32", "step": "int32"})

@@ -28,6 +28,33 @@ def test_parts_are_those_of_one_whole_alone_and_add_up(groups: list[tuple[Decima
     assert [Fraction(part, ONE) for part in ManyShares(weights, first).of(wholes)] == alone
 
 
+UNITS = st.integers(-(2**62), 2**62) | st.integers(-(2**49), 2**49)
+
+
+@given(st.lists(st.tuples(UNITS, st.lists(st.integers(0, 2**58) | st.integers(0, 9), min_size=1, max_size=6)), max_size=6))
+def test_wholes_of_64_bits_have_the_same_parts(groups: list[tuple[int, list[int]]]) -> None:
+    weights = np.array([one for _, some in groups for one in some], dtype=np.int64)
+    first = np.cumsum([0, *(len(some) for _, some in groups)])[:-1].astype(np.int64)
+    wholes = np.array([whole for whole, _ in groups], dtype=np.int64)
+    shares = ManyShares(weights, first)
+    assert shares.of_units(wholes).tolist() == shares.of(wholes.astype(object)).tolist()
+
+
+@given(st.lists(st.tuples(st.integers(-(2**61), 2**61), st.lists(st.integers(0, 2**55), min_size=1, max_size=6)), max_size=5))
+def test_parts_add_up_to_their_whole_and_lie_on_its_side(wholes: list[tuple[int, list[int]]]) -> None:
+    weights = np.array([one for _, parts in wholes for one in parts], dtype=np.int64)
+    sizes = np.array([len(parts) for _, parts in wholes], dtype=np.int64)
+    first = np.cumsum(sizes) - sizes
+    found = ManyShares(weights, first).of_units(np.array([whole for whole, _ in wholes], dtype=np.int64))
+    for (whole, parts), begin in zip(wholes, first.tolist(), strict=True):
+        mine = found[begin : begin + len(parts)]
+        assert mine.sum() == whole
+        assert (np.sign(mine) * np.sign(whole) >= 0).all()
+        total = sum(parts)
+        if total and abs(whole) < 2**50:
+            assert all(abs(one * total - whole * part) < total for one, part in zip(mine.tolist(), parts, strict=True))
+
+
 def test_weights_below_zero_are_refused() -> None:
     with pytest.raises(ValueError, match="weights are from 0"):
         ManyShares(np.array([2, -1]), np.array([0]))

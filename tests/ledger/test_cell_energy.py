@@ -9,7 +9,8 @@ import pytest
 
 from build import MS, analyze, barriers
 from taut.core.prices import Prices
-from taut.core.tables import Member, Metric, Table, Trace
+from taut.core.tables import Kind, Member, Metric, Table, Trace
+from taut.ledger.charge import FATES
 from taut.run import Analysis
 
 STEPS, RANKS = 20, 2
@@ -150,6 +151,21 @@ def test_watts_of_states_are_found_in_what_was_measured() -> None:
     waits = [power for fate, power in spent.items() if fate.endswith(" wait")]
     assert waits == [pytest.approx(390, rel=0.05)] * len(waits)
     assert waits
+
+
+def test_a_rank_inside_a_gate_stalls_also_where_it_waits_for_a_gap() -> None:
+    """In one step rank 0 does nothing for 100 ms before it computes; rank 1 waits for that inside the gate."""
+    trace = barriers(np.tile([100 * MS, 100 * MS], (STEPS, 1)), MS)
+    ops = trace.ops
+    behind = (ops.step > 10) | ((ops.step == 10) & (ops.rank == 0))
+    start = ops.start_ns + np.where(behind, 100 * MS, 0)
+    end = ops.end_ns + np.where(behind | ((ops.step == 10) & (ops.kind == Kind.COMMUNICATE)), 100 * MS, 0)
+    measured = sampled(replace(trace, ops=ops.replace(start_ns=start, end_ns=end)), power_w={0: 300.0, 1: 300.0})
+    done = analyze(measured, prices=Prices(load_w=500, stall_w=300, idle_w=100))
+    gaps = done.ledger.cells.take((done.ledger.cells.fate == FATES.index("gap")) & (done.ledger.cells.step == 10))
+    assert gaps.rank.tolist() == [0, 1]
+    assert gaps.joules[0] == pytest.approx(0.3 * 201 * 100 / (500 + 3 + 100), rel=0.01)
+    assert gaps.joules[1] == pytest.approx(0.3 * 201 * 300 / (500 + 3 + 300), rel=0.01)
 
 
 def test_watts_that_are_not_told_apart_stay_the_default() -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from taut.result.decided_saving import measured_saving, replayed_saving
+from taut.replay.saving_interval import replayed_saving
+from taut.result.decided_saving import measured_saving
 from taut.result.types import Estimate, Range
 
 

@@ -113,7 +113,8 @@ def make_brief(paths: Sequence[str], asked: Asked, log: Path | None) -> Brief:
         version=__version__, title=_title(found), verdict=_verdict(found), inputs=found.inputs, runs=runs,
         comparisons=found.comparisons,
         scenarios=found.scenarios, controls=found.controls, bills=found.bills, decisions=trail.decisions, costs=cost,
-        causes=causes(found, cost), notes=[*found.notes, *([f"The audit log was not read: {trail.fault}"] if trail.fault else [])], questions=questions(sources),
+        causes=causes(found, cost), notes=[*found.notes, *([f"The audit log: {trail.fault}"] if trail.fault else [])],
+        questions=questions(sources),
         demands=demands(runs, cost, savings(found), found.scenarios), audit_root=trail.root, audit_log=trail.log,
     ))  # fmt: skip
 

@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from decimal import Decimal
 
 from taut.briefing.answers import own
 from taut.briefing.inputs import Opened
+from taut.replay.saving_interval import lab_error, replayed_saving
 from taut.result.brief_types import BriefedBill, BriefedControl, BriefedScenario
 from taut.result.types import (
     Advice,
     AnalysisResult,
+    AttemptsResult,
+    BillPeriod,
     BillResult,
     BriefCause,
     BriefCosts,
@@ -25,7 +29,8 @@ from taut.result.types import (
 )
 
 MOST = 3
-HOURS_A_MONTH = 24 * 30
+DAYS_A_MONTH = 30
+HOURS_A_MONTH = 24 * DAYS_A_MONTH
 USEFUL = "useful work"
 UNTRIED = "no policy against it was tried: taut project SCENARIO --policy …"
 FATE_WORDS = {
@@ -38,6 +43,17 @@ FATE_WORDS = {
     "exposed copy": ("copies between host and accelerator while nothing else runs", "copy ahead of need, from pinned memory"),
 }  # fmt: skip
 """Fate of the ledger → what it is in plain words, and what is done about it."""
+ATTEMPT_WORDS = {
+    "discarded": ("work that was done and thrown away", "save checkpoints more often, and find what ends attempts"),
+    "discarded at most": (
+        "work of ended attempts, thrown away at most", "log the step of each checkpoint, and find what ends attempts",
+    ),
+    "checkpoint save": ("accelerators that wait for checkpoints", "save in the background, or less often"),
+    "restore": ("accelerators that wait while a job is restored", "keep checkpoints near, and restore in parallel"),
+    "hold/init": ("accelerators held before the first step", "start hosts and load data before accelerators are taken"),
+    "detect+recover": ("accelerators that wait until a failure is noticed", "shorten timeouts, and keep a spare"),
+}  # fmt: skip
+"""Fate of attempts → the same."""
 
 
 def costs(found: Opened) -> BriefCosts | None:
@@ -71,11 +87,20 @@ def _of_bill(bill: BriefedBill, found: Opened) -> BriefCosts | None:
         )  # fmt: skip
     if result.accrual.ledger is None or result.currency is None:
         return None
-    total = float(result.accrual.ledger)
+    days = _days(result.period)
+    month = float(result.accrual.ledger) * (DAYS_A_MONTH / days if days else 1)
+    told = f"the bill of {str(result.period.start)[:10]} to {str(result.period.end)[:10]}" if days else "the bill as it stands"
     return BriefCosts(
-        per_month=total, useful_per_month=None if useful is None else total * useful, currency=result.currency,
-        basis=f"the bill of {str(result.period.start)[:10]} to {str(result.period.end)[:10]}, as it stands",
-    )  # fmt: skip
+        per_month=month, useful_per_month=None if useful is None else month * useful, currency=result.currency, basis=told
+    )
+
+
+def _days(period: BillPeriod) -> float | None:
+    """Length of a period; None where logs tell lengths only."""
+    if period.start is None or period.end is None:
+        return None
+    first, last = (datetime.fromisoformat(end) for end in (period.start, period.end))
+    return (last - first).total_seconds() / 86_400 or None
 
 
 def _job_hour(result: BillResult) -> float | None:
@@ -122,6 +147,8 @@ def _of_runs(found: Opened, cost: BriefCosts | None) -> Iterator[BriefCause]:
             yield _of_finding(source, result, finding, saved.get(finding.id), cost)
         if len(result.findings) < MOST:
             yield from _of_fates(source, result, cost)
+        if result.attempts is not None:
+            yield from _of_attempts(source, result.attempts, None if result.whatif is not None else cost)
 
 
 def _of_finding(
@@ -129,7 +156,9 @@ def _of_finding(
 ) -> BriefCause:
     wall = result.job.wall_ns or 0
     known = Estimate(value=finding.recoverable_wall_ns / wall) if wall else None
-    share = saved.saved_share if saved is not None else finding.recoverable_share or known
+    error = lab_error(finding)
+    alone = replayed_saving(finding.recoverable_share, error) if finding.recoverable_share and error else known
+    share = saved.saved_share if saved is not None else alone
     lost = finding.loss_share is not None and finding.policy is None
     share = finding.loss_share if lost else share
     named = shlex.quote(source.name)
@@ -184,6 +213,21 @@ def _of_fates(source: BriefInput, result: AnalysisResult, cost: BriefCosts | Non
             currency=None if cost is None else cost.currency, source="measured", confidence=None, do=words[1],
             command=source.command,
         )  # fmt: skip
+
+
+def _of_attempts(source: BriefInput, attempts: AttemptsResult, cost: BriefCosts | None) -> Iterator[BriefCause]:
+    """What was lost between and with attempts, from 3 % of what was held on; priced where all held time is."""
+    held = attempts.held_rank_ns or 0
+    for entry in attempts.entries:
+        words = ATTEMPT_WORDS.get(entry.fate)
+        share = Estimate(value=entry.held_rank_ns / held if held else 0.0)
+        if words is not None and share.value >= 0.03:
+            yield BriefCause(
+                what=words[0], share=share, share_is="lost", money_per_month=_priced(share, cost),
+                currency=None if cost is None else cost.currency, source="measured", confidence=None,
+                because=f"{attempts.restarted_jobs:,} of {attempts.jobs:,} jobs were restarted", do=words[1],
+                command=source.command,
+            )  # fmt: skip
 
 
 def _priced(share: Estimate | None, cost: BriefCosts | None) -> Estimate | None:
@@ -269,6 +313,11 @@ def _of_categories(bill: BriefedBill) -> Iterator[BriefCause]:
         if lost and total and Decimal(total):
             yield BriefCause(
                 what=one.name or "without a name", share=Estimate(value=float(lost / Decimal(total))), share_is="lost",
-                money_per_month=Estimate(value=float(lost)), currency=bill.result.currency, source="measured", confidence=None,
+                money_per_month=_month(bill.result.period, lost), currency=bill.result.currency, source="measured",
+                confidence=None,
                 do="see who holds it: taut bill … --by team, --by job", command=bill.source.command,
             )  # fmt: skip
+
+
+def _month(period: BillPeriod, money: Decimal) -> Estimate:
+    return Estimate(value=float(money) * DAYS_A_MONTH / (_days(period) or DAYS_A_MONTH))

@@ -50,7 +50,9 @@ def drill(_: click.Context, __: click.Parameter, value: str | None) -> str | Non
     help="FOCUS bill (CSV or Parquet, file or folder); may be given again.",
 )
 @click.option(
-    "--period", metavar="TIME", help="2026-10, 2026-10-05 or 2026-10-01/2026-10-15, in UTC  [default: that of the bill]"
+    "--period",
+    metavar="TIME",
+    help="2026-10, 2026-10-05 or 2026-10-01/2026-10-15 (without its last day), in UTC  [default: that of the bill]",
 )
 @click.option("--currency", metavar="CODE", help="Which charges to take of a bill in two currencies, for example EUR.")
 @click.option("--by", metavar="WHAT", callback=drill, help="Also show one drill-down: cause, rank, host, job, team or day.")

@@ -48,7 +48,8 @@ def decide(run: str, finding: str, action: str, because: str, expect: str | None
     from taut.audit.record import DECISION, Text
     from taut.core.folder import RUN, sealed
     from taut.render.audit_screen import saving
-    from taut.result.decided_saving import expected_saving, lab_error
+    from taut.replay.saving_interval import lab_error
+    from taut.result.decided_saving import expected_saving
     from taut.run import open_run
 
     given = None if expect is None else _expected(expect)

@@ -1,14 +1,19 @@
-"""Many wholes shared out at once, each without a remainder: as ``exact_shares`` does it one by one, on arrays."""
+"""Many wholes shared out at once, each without a remainder: as ``exact_shares`` does it one by one, on arrays.
+
+One rule for all money and time: every part is rounded down, and the largest remainders get what is left, ties the first.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
-from taut.core.array_types import Ints
+from taut.core.array_types import Ints, Mask
 from taut.core.decimal_units import Wholes
 
-MOST = 2.0**62
+MOST = 2.0**63
 """Weights of one whole add up to less."""
+QUICK_WHOLE, QUICK_TOTAL = 1 << 50, 1 << 60
+"""Below both, a quotient in floating point is off by one or two, and what is left of the product fits 64 bits."""
 
 
 class ManyShares:
@@ -22,31 +27,56 @@ class ManyShares:
         self._of = np.repeat(np.arange(len(first)), count)
         self._first = first
         if len(weights) and (int(weights.min()) < 0 or float(np.add.reduceat(weights.astype(np.float64), first).max()) >= MOST):
-            raise ValueError("weights are from 0 to 2⁶²")
+            raise ValueError("weights are from 0 to 2⁶³")
         total = np.add.reduceat(weights, first) if len(first) else weights
         nothing = total == 0
         self._weights = np.where(nothing[self._of], 1, weights)
         self._total = np.where(nothing, count, total)
-        self._many = np.flatnonzero(count[self._of] > 1)
+        self._several = count > 1
 
     def of(self, wholes: Wholes) -> Wholes:
-        """Every whole shared out; its parts add up to it exactly, and the largest remainders get what is left."""
+        """Every whole shared out; its parts add up to it exactly. Wholes may be of any size."""
         parts: Wholes = wholes[self._of]
-        if not len(self._many):
-            return parts
-        many, of = self._many, self._of[self._many]
-        total = self._total[of].astype(object)
-        product = parts[many] * self._weights[many].astype(object)
-        parts[many] = product // total
         remainder = np.zeros(len(parts), dtype=np.int64)
-        remainder[many] = (product - parts[many] * total).astype(np.int64)
-        left = (wholes - np.add.reduceat(parts, self._first)).astype(np.int64)
-        parts[self._largest(remainder, left)] += 1
+        many = np.flatnonzero(self._several[self._of])
+        if len(many):
+            parts[many], remainder[many] = self._long_division(many, parts[many])
+            parts[self._largest(remainder, (wholes - np.add.reduceat(parts, self._first)).astype(np.int64))] += 1
         return parts
+
+    def of_units(self, wholes: Ints) -> Ints:
+        """The same, of wholes that fit 64 bits; quicker."""
+        parts = wholes[self._of]
+        remainder = np.zeros(len(parts), dtype=np.int64)
+        quick = (np.abs(wholes) < QUICK_WHOLE) & (self._total < QUICK_TOTAL)
+        for some, division in ((quick, self._division), (~quick, self._long_division)):
+            many = np.flatnonzero((some & self._several)[self._of])
+            if len(many):
+                parts[many], remainder[many] = division(many, parts[many])
+        if len(parts):
+            parts[self._largest(remainder, wholes - np.add.reduceat(parts, self._first))] += 1
+        return parts
+
+    def _division(self, part: Ints, whole: Ints) -> tuple[Ints, Ints]:
+        """Quotient, rounded down, and remainder of whole × weight ÷ total."""
+        weight, total = self._weights[part], self._total[self._of[part]]
+        about = np.floor(whole * (weight / total)).astype(np.int64)
+        # Both products wrap around at 2⁶⁴; their difference is right all the same, because it is small.
+        more, remainder = np.divmod(whole * weight - about * total, total)
+        return about + more, remainder
+
+    def _long_division(self, part: Ints, whole: Ints | Wholes) -> tuple[Ints | Wholes, Ints]:
+        """The same in Python's integers, which have no limit."""
+        total = self._total[self._of[part]].astype(object)
+        product = whole.astype(object) * self._weights[part].astype(object)
+        quotient = product // total
+        return quotient, (product - quotient * total).astype(np.int64)
 
     def _largest(self, remainder: Ints, left: Ints) -> Ints:
         """Parts with the largest remainders of each whole, as many as are left of it; ties go to the first."""
-        order = np.lexsort((-remainder, self._of))
-        place = np.arange(len(order)) - self._first[self._of]
-        found: Ints = order[place < left[self._of]]
-        return found
+        some = np.flatnonzero((left > 0)[self._of])
+        of = self._of[some]
+        order = np.lexsort((-remainder[some], of))
+        place = np.arange(len(some)) - np.searchsorted(of, of)
+        taken: Mask = place < left[of]
+        return some[order[taken]]

@@ -66,14 +66,16 @@ class Owned(Strict, frozen=True, kw_only=True):
 
 
 class Network(Strict, frozen=True, kw_only=True):
-    """What the network draws, of itself and for every bit."""
+    """What the network draws, of itself and for every bit, and what another one would cost."""
 
     ports: Some | None = None
     """Ports that are powered: both ends of every cable …"""
     port_w: NotNegative | None = None
     """… and the power of each, with its share of adapter and switch."""
     pj_per_bit: NotNegative | None = None
-    """Energy of moving a bit, beyond what ports draw anyway, pJ."""
+    """Energy of moving a bit, beyond what ports and accelerators draw anyway, pJ."""
+    port_price: Decimal | None = None
+    """What a port costs, with its share of cable, adapter and switch: then another fabric has a price."""
 
 
 class Sla(Strict, frozen=True, kw_only=True):

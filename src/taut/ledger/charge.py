@@ -22,6 +22,7 @@ from taut.core.tables import NULL, Kind, Table, col
 from taut.diagnose.job_indices import StepEnergy
 from taut.graph import Graph
 from taut.ledger.cell_energy import CellEnergy, cell_energy
+from taut.ledger.fitted_watts import STATES
 from taut.replay.blame import PARTS, Blame
 from taut.replay.exposed import Exposed, copies, exposed
 from taut.replay.timeline import Timeline
@@ -134,6 +135,8 @@ CATEGORIES: tuple[Category, ...] = (
 """All fates, in the order in which they claim: of each source of time the first claim wins, and what nobody claims is
 unexplained. Everything else names a fate by its word, so a new line may stand anywhere."""
 FATES = tuple(one.fate for one in CATEGORIES)
+IN_GATES = {"gap": "gap_ns", "unexplained": "unexplained_ns"}
+"""Fates of ranks that do nothing, and the source of what of their time is a wait inside a gate: for the gap of another."""
 AVOIDABLE = ("slow compute", "fault wait", "jitter wait")
 """Fates that a job with every op at its reference does not have."""
 
@@ -238,17 +241,33 @@ def charge(
     hidden = blame.totals["wait_ns"] - total(shown.waiting)
     whole = total(shown.stop) * len(graph.ranks)
     prices = prices or Prices()
-    told = _energy(graph, cells, categories, prices)
+    told = _energy(context, cells, categories, prices)
     if told is not None:
         cells = cells.replace(joules=told.joules)
     result = None if told is None else told.result
     return Ledger(cells, whole, hidden, prices, blame.totals, context.overhead, categories, result)
 
 
-def _energy(graph: Graph, cells: Table, categories: tuple[Category, ...], prices: Prices) -> CellEnergy | None:
+def _energy(c: Context, cells: Table, categories: tuple[Category, ...], prices: Prices) -> CellEnergy | None:
     """Joules of the cells, as measured beside the run or by watts that were given."""
-    place = np.searchsorted(graph.ranks, cells.rank) * len(graph.steps) + np.searchsorted(graph.steps, cells.step)
-    return cell_energy(graph, place, cells.rank_ns, cells.fate, [one.power for one in categories], prices)
+    graph = c.graph
+    rank, window = np.searchsorted(graph.ranks, cells.rank), np.searchsorted(graph.steps, cells.step)
+    waited = np.zeros(len(cells), dtype=np.int64)
+    for i, one in enumerate(categories):
+        if one.fate in IN_GATES and len(graph.trace.metrics):
+            mine = np.flatnonzero(cells.fate == i)
+            waited[mine] = _of_classes(c, c.time[IN_GATES[one.fate]], rank[mine], window[mine], cells.name[mine])
+    waited = np.minimum(waited, cells.rank_ns)
+    state = np.array([STATES.index(one.power) for one in categories], np.int64)[cells.fate]
+    return cell_energy(graph, rank * len(graph.steps) + window, cells.rank_ns, waited, state, prices)
+
+
+def _of_classes(c: Context, ns: Ints, rank: Ints, window: Ints, name: Ints) -> Ints:
+    """Sums of some time around ops over their rank, window and class, for each of some cells."""
+    graph, some = c.graph, np.flatnonzero(ns)
+    keys = (graph.rank_index[some], graph.window[some], graph.ops.name[some])
+    group, count = numbered(*(np.concatenate([one, other]) for one, other in zip(keys, (rank, window, name), strict=True)))
+    return sums(group[: len(some)], ns[some], count)[group[len(some) :]]
 
 
 def _controlled(c: Context, observed: Timeline, shown: Exposed) -> Context:

@@ -11,6 +11,7 @@ from itertools import combinations
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from taut.core.array_types import Floats, Mask
 
@@ -23,6 +24,12 @@ ERROR = 0.1
 """Standard error that is allowed, of the largest watts."""
 SURE = 2.0
 """Standard errors that the watts of a state must be away from 0: no accelerator draws nothing."""
+RARE, RARE_SURE = 0.1, 1.0
+"""States of less than this share of the time may be less sure: little is divided by their watts, and the interval says it."""
+WORSE = 4.0
+"""Squares that states with one factor may leave over, in those of one block, before they are taken for apart: about 95 %."""
+Z = 1.96
+"""Standard errors to each side of an interval of 95 %."""
 LEAST_SHARE = 1e-3
 """Share of the time below which a state has no watts of its own."""
 
@@ -33,6 +40,13 @@ class Fit(Struct, frozen=True):
     watts: dict[str, float]
     error_w: dict[str, float]
     blocks: int
+    bounds_w: dict[str, tuple[float, float]] = {}
+    """Of states that share a factor: the least and the most that leave the others between nothing and full load."""
+
+    def interval(self, state: str) -> tuple[float, float]:
+        """95 %: by the standard error around the watts, or around both bounds."""
+        low, high = self.bounds_w.get(state, (self.watts[state], self.watts[state]))
+        return max(low - Z * self.error_w[state], 0.0), high + Z * self.error_w[state]
 
 
 class Drawn(Struct, frozen=True):
@@ -48,15 +62,43 @@ class Drawn(Struct, frozen=True):
 
 
 def fit_watts(drawn: Drawn, ratios: dict[str, float]) -> Fit | None:
-    """The watts of the states, else of load and of both others by their ratios; None where states do not vary enough."""
+    """The watts of the states, else of load and of both others by their ratios; None where states do not vary enough, or where
+    they do and the ratios are not theirs.
+    """
     time, joules, rank = _blocks(drawn)
     share = time.sum(axis=0) / max(float(time.sum()), 1e-300)
     there = [i for i in range(len(STATES)) if share[i] >= LEAST_SHARE]
-    waits = [i for i in there if i > 0]
-    for groups in ([[i] for i in there], [[0], waits]):
-        if groups and all(groups) and (found := _fit(time, joules, rank, groups, ratios)):
-            return found
-    return None
+    alone, together = [[i] for i in there], [[0], [i for i in there if i > 0]]
+    found = _fit(time, joules, rank, alone, ratios) if alone else None
+    if found is not None or not all(together) or len(there) < len(STATES) or _apart(time, joules, ratios):
+        return found
+    found = _fit(time, joules, rank, together, ratios)
+    return None if found is None else replace(found, bounds_w=_bounds(found.watts, time.sum(axis=0)))
+
+
+def _bounds(watts: dict[str, float], time: Floats) -> dict[str, tuple[float, float]]:
+    """What stall and idle may draw, if only the sum of both is known, and neither more than load does."""
+    whole = sum(watts[state] * float(time[STATES.index(state)]) for state in STATES[1:])
+    out, most = {}, watts["load"]
+    for state, other in (("stall", "idle"), ("idle", "stall")):
+        mine, rest = float(time[STATES.index(state)]), float(time[STATES.index(other)])
+        out[state] = max((whole - rest * most) / mine, 0.0), max(min(whole / mine, most), watts[state])
+    return out
+
+
+def wider(fit: Fit, others: Sequence[Fit | None]) -> Fit:
+    """A fit with errors that also hold how far others, which are as good, are from it."""
+    off = {state: max((abs(one.watts[state] - value) for one in others if one is not None), default=0.0)
+           for state, value in fit.watts.items()}  # fmt: skip
+    return replace(fit, error_w={state: float(np.hypot(error, off[state])) for state, error in fit.error_w.items()})
+
+
+def _apart(time: Floats, joules: Floats, ratios: dict[str, float]) -> bool:
+    """Whether stall and idle plainly do not have the ratio that one factor for both would give them."""
+    free = len(joules) - len(STATES)
+    both = np.stack([time[:, 0], time[:, 1:] @ np.array([ratios[state] for state in STATES[1:]])], axis=1)
+    left, more = (float(((joules - some @ _non_negative(some, joules)) ** 2).sum()) for some in (time, both))
+    return free > 0 and more - left > WORSE * left / free
 
 
 def _blocks(drawn: Drawn) -> tuple[Floats, Floats, Floats]:
@@ -83,7 +125,9 @@ def _fit(time: Floats, joules: Floats, rank: Floats, groups: Sequence[Sequence[i
         return None
     factor = _non_negative(columns, joules)
     error = _errors(columns, joules - columns @ factor, rank)
-    if (error > ERROR * factor.max()).any() or (factor <= SURE * error).any() or (factor <= 0).any():
+    rare = np.array([time[:, list(group)].sum() for group in groups]) < RARE * time.sum()
+    unsure = np.where(rare, factor <= RARE_SURE * error, (error > ERROR * factor.max()) | (factor <= SURE * error))
+    if unsure.any() or (factor <= 0).any():
         return None
     watts, error_w = dict[str, float](), dict[str, float]()
     for group, one, value, off in zip(groups, inside, factor.tolist(), error.tolist(), strict=True):

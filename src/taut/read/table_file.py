@@ -86,7 +86,8 @@ def readable(label: str, what: str) -> Iterator[None]:
         raise TooLarge(label, f"{what} that does not fit the memory", "write fewer rows to one file") from None
     except (pa.ArrowException, OSError, ValueError, KeyError, UnicodeDecodeError) as error:
         why = next(iter(str(error).splitlines()), type(error).__name__)[:120]
-        raise InputRefused(label, f"not a readable {what} ({why})", "write it again") from None
+        remedy = "save it as UTF-8" if "UTF8" in why or "utf-8" in why else "write it again"
+        raise InputRefused(label, f"not a readable {what} ({why})", remedy) from None
 
 
 class CsvTable:

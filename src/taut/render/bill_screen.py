@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import date, timedelta
 from decimal import Decimal
 
 from rich.console import ConsoleRenderable, Group
@@ -12,7 +13,7 @@ from rich.text import Text
 from taut.render.analysis_screen import Screen, Side, _heading, _in, _print, _table
 from taut.render.figure_table import digits, in_blocks
 from taut.render.text import count, duration, middle, money, percent, safe
-from taut.result.types import BillLine, BillResult, BillShare, Estimate
+from taut.result.types import Accrual, BillLine, BillPeriod, BillResult, BillShare, Estimate, Recovery
 
 LINES, SHARES, DEFECTS, UNMATCHED, NOTES, RECOVERIES = 10, 12, 12, 5, 6, 5
 """Rows at most: lines, a drill-down, defects, resources, notes and what is missing, what would come back."""
@@ -54,7 +55,7 @@ def _head(result: BillResult) -> ConsoleRenderable:
     period = result.period
     words = []
     if period.start and period.end:
-        words.append(f"{_short(period.start)} to {_short(period.end)} UTC" + (", still open" if period.open else ""))
+        words.append(f"{_short(period.start)} to {_last(period)} UTC" + (", still open" if period.open else ""))
     for what in ("job", "host", "team"):
         known = sum(one.name is not None for one in result.by.get(what, []))
         words += [count(known, what)] if known > 1 else []
@@ -65,6 +66,14 @@ def _head(result: BillResult) -> ConsoleRenderable:
 def _short(moment: str) -> str:
     """A moment without what midnight and seconds add nothing to."""
     return moment.removesuffix("T00:00:00Z").replace("T", " ").partition(".")[0].removesuffix("Z")
+
+
+def _last(period: BillPeriod) -> str:
+    """The end of a period; of whole days its last one."""
+    end = period.end or ""
+    if not end.endswith("T00:00:00Z") or not (period.start or "").endswith("T00:00:00Z"):
+        return _short(end)
+    return str(date.fromisoformat(end[:10]) - timedelta(days=1))
 
 
 def _closing(result: BillResult) -> ConsoleRenderable | None:
@@ -78,7 +87,7 @@ def _closing(result: BillResult) -> ConsoleRenderable | None:
         "accrual",
         "effective cost",
         *both,
-        _closes(accrual.closes) if accrual.closes or accrual.explained != accrual.residual else "named below",
+        _named(accrual),
     )
     short = [one for one in result.invoices if not one.closes]
     for one in [*short, *(one for one in result.invoices if one.closes)][:UNMATCHED]:
@@ -92,6 +101,13 @@ def _closing(result: BillResult) -> ConsoleRenderable | None:
     return Group(*lines)
 
 
+def _named(accrual: Accrual) -> str:
+    """What is left over, in words: nothing, what is merely not charged yet, or defects."""
+    if accrual.closes or accrual.explained != accrual.residual or not Decimal(accrual.residual or 0):
+        return _closes(accrual.closes)
+    return "named below" if Decimal(accrual.residual or 0) + Decimal(accrual.not_charged_yet or 0) else "still open"
+
+
 def _closes(closes: bool | None) -> str:
     return "closes" if closes else "does not close"
 
@@ -103,20 +119,27 @@ def _categories(result: BillResult, screen: Screen) -> ConsoleRenderable | None:
         return None
     priced = any(one.money is not None for one in rows)
     energy = any(one.joules is not None for one in rows)
-    room = max(6, min(28, screen.width - 62 - 16 * energy))
-    table = _table("", "", "money" if priced else "time", "share", *(["kWh", "kg CO2e"] if energy else []), ("", "left"))
-    kind = ""
-    sizes = [_size(one, rows) for one in rows]
-    for one, share in sorted(zip(rows, sizes, strict=True), key=lambda pair: _place(pair[0])):
-        mine = KIND_OF.get(one.name or "", "hidden")
+    heads = ["", "", "money" if priced else "time", "share", *(["kWh", "kg CO2e"] if energy else [])]
+    table = _table(*heads, ("", "left"))
+    ordered = sorted(((one, _size(one, rows)) for one in rows), key=lambda pair: _place(pair[0]))
+    texts = [_figures(one, share, priced, energy) for one, share in ordered]
+    wide = sum(max(len(head), *(len(text[i]) for text in texts)) + 2 for i, head in enumerate(heads))
+    room, kind = max(6, min(28, screen.width - wide - 2)), ""
+    most = max((abs(share) for _, share in ordered), default=0.0)
+    for (_, share), (mine, name, *figures) in zip(ordered, texts, strict=True):
         colour, shade, letter = KINDS[mine]
-        bar = (shade if screen.unicode else letter) * max(1, round(room * abs(share))) if share else ""
-        amount = money(one.money, "") if priced else duration(one.rank_ns)
-        figures = [_kwh(one.joules), "–" if one.kg_co2e is None else digits(one.kg_co2e)] if energy else []
-        part = "–" if priced and one.money is None else percent(share) if share >= 0 else f"−{percent(-share)}"
-        table.add_row(mine if mine != kind else "", _in(safe(one.name or "none")), amount, part, *figures, _in(bar, colour))
+        bar = (shade if screen.unicode else letter) * max(1, round(room * abs(share) / most)) if share else ""
+        table.add_row(mine if mine != kind else "", _in(name), *figures, _in(bar, colour))
         kind = mine
     return Group(_heading(_went(result, priced)), Padding(table, (0, 0, 0, 1)))
+
+
+def _figures(one: BillShare, share: float, priced: bool, energy: bool) -> list[str]:
+    """The row of a category without its bar: kind, name, money or time, share, energy and carbon."""
+    amount = money(one.money, "") if priced else duration(one.rank_ns)
+    part = "–" if priced and one.money is None else percent(share) if share >= 0 else f"−{percent(-share)}"
+    drawn = [_kwh(one.joules), "–" if one.kg_co2e is None else digits(one.kg_co2e)] if energy else []
+    return [KIND_OF.get(one.name or "", "hidden"), safe(one.name or "none"), amount, part, *drawn]
 
 
 def _place(one: BillShare) -> int:
@@ -220,12 +243,12 @@ def _energy(result: BillResult) -> ConsoleRenderable | None:
         else []
     )
     words += [f"network {_kwh(energy.network_joules)} kWh"] if energy.network_joules is not None else []
-    words += [f"moving data {percent(energy.data_movement_share)}"] if energy.data_movement_share is not None else []
+    words += [f"moving data {percent(energy.data_movement_share)} of all"] if energy.data_movement_share is not None else []
     beside = "; ".join(
         f"{safe(one.name)} {_kwh(one.joules)} kWh for {percent(one.coverage)} of the time" for one in energy.sources
     )
-    lines: list[ConsoleRenderable] = [_heading("Energy"), Text(f" {' · '.join(words)}")]
-    return Group(*lines, *([Text(f" {beside}", style="dim")] if len(energy.sources) > 1 else []))
+    said = [Text(" · ".join(words)), *([Text(beside, style="dim")] if len(energy.sources) > 1 else [])]
+    return Group(_heading("Energy"), *(Padding(one, (0, 0, 0, 1)) for one in said))
 
 
 def _range(found: Estimate, by: float = 1.0) -> str:
@@ -242,12 +265,19 @@ def _recoverable(result: BillResult, screen: Screen) -> ConsoleRenderable | None
     if any(one.per_hour for one in rows):
         cells |= {"an hour": [_each(one.per_hour) for one in rows], "a day": [_each(one.per_day) for one in rows]}
         cells["a month"] = ["–" if one.per_month is None else _range(one.per_month) for one in rows]
-    if any(one.payback_days for one in rows):
-        cells["paid back after days"] = ["–" if one.payback_days is None else _range(one.payback_days) for one in rows]
+    if any(one.payback_days is not None or one.cost is not None for one in rows):
+        cells["paid back after days"] = [_paid_back(one) for one in rows]
     money_in = f", in {safe(result.currency)}" if "an hour" in cells and result.currency else ""
     table = in_blocks(cells, screen.width - 1, ["what"])
     said = Text(" of jobs that go on like this; not to be added up", style="dim")
     return Group(_heading(f"What would come back{money_in}"), Padding(table, (0, 0, 0, 1)), said)
+
+
+def _paid_back(one: Recovery) -> str:
+    if one.payback_days is not None:
+        least = one.payback_days.hi is None and one.payback_days.lo is not None
+        return f"{digits(one.payback_days.value)} or more" if least else _range(one.payback_days)
+    return "never" if one.cost is not None and one.per_day is not None else "–"
 
 
 def _each(found: Estimate | None) -> str:

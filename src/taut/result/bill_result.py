@@ -54,7 +54,9 @@ def bill_result(parts: Parts) -> BillResult:
     priced = "the prices given" if parts.prices.origin != "options" else "the price given"
     closing = closing_words(accrual, booking.invoices, booking.defects, currency, booking.open, priced)
     when = period_words(parts.period) if parts.period else parts.name
-    verdict = bill_verdict(when, currency, sums, found, closing, parts.causes, parts.unit)
+    verdict = bill_verdict(
+        when, currency, sums, found, closing, parts.causes, parts.unit, booking.effective is not None, bool(booking.defects)
+    )
     return BillResult(
         currency=currency, money_units=booking.unit, unit=parts.unit, period=_period(parts), verdict=verdict,
         accrual=accrual, invoices=booking.invoices, categories=sums, lines=found,
@@ -79,9 +81,13 @@ def _accrual(parts: Parts) -> Accrual:
         return Accrual(ledger=amount(ledger, booking.unit), effective=None, residual=None, closes=None)
     residual = booking.effective - (ledger or 0)
     explained = booking.removed - total(booking.uncharged.effective)
+    charged = booking.charges > 0 or not len(entries)
+    yet = total(booking.uncharged.effective[booking.uncharged.why == "open"])
     return Accrual(
         ledger=amount(ledger or 0, booking.unit), effective=amount(booking.effective, booking.unit),
-        residual=amount(residual, booking.unit), closes=residual == 0, explained=amount(explained, booking.unit),
+        residual=amount(residual, booking.unit), explained=amount(explained, booking.unit),
+        not_charged_yet=amount(yet, booking.unit),
+        closes=residual == 0 and charged and all(one.money is not None for one in booking.defects),
     )  # fmt: skip
 
 

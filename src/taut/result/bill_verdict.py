@@ -23,14 +23,16 @@ WORDS = {
 
 def bill_verdict(
     when: str, currency: str | None, categories: Sequence[BillShare], lines: Sequence[BillLine], closing: str,
-    causes: Mapping[str, str], unit: str = "accelerator",
+    causes: Mapping[str, str], unit: str = "accelerator", billed: bool = False, wrong: bool = False,
 ) -> str:  # fmt: skip
     """The answer in a sentence or two."""
     whole = [one.money for one in categories if one.money is not None]
     if not categories:
-        return f"{when}: nobody held anything, and nothing was charged."
+        return f"{when}: nobody held anything, and nothing was charged" + (f"; {closing}." if wrong else ".")
     if not whole:
-        return f"{when}: {_time(categories)} of {unit} time, without a price. {_parts(categories, lines, None, causes)}."
+        beside = f"; {closing}" if billed else ""
+        parts = _parts(categories, lines, None, causes)
+        return f"{when}: {_time(categories)} of {unit} time, without a price. {parts}{beside}."
     total = said(sum(map(Decimal, whole), Decimal(0)), currency)
     return f"{when} cost {total}: {_parts(categories, lines, currency, causes)}; {closing}."
 
@@ -53,8 +55,8 @@ def _parts(categories: Sequence[BillShare], lines: Sequence[BillLine], currency:
 
 
 def _share(one: BillShare, categories: Sequence[BillShare]) -> float:
-    """Of the money; of accelerator time where nothing has a price."""
-    if any(other.money is not None for other in categories):
+    """Of the money; of accelerator time where nothing has a price, or all of it costs nothing."""
+    if any(other.money is not None and Decimal(other.money) for other in categories):
         return one.share or 0.0
     return (one.rank_ns or 0) / max(sum(other.rank_ns or 0 for other in categories), 1)
 
@@ -82,18 +84,35 @@ def closing_words(
         return f"at {priced}, without a bill to close to"
     wrong = f", {count(len(defects), 'named defect')}" if defects else ""
     opened = ", and the period is still open" if still_open else ""
+    dark = sum(one.rows for one in defects if one.money is None)
+    if dark:
+        return f"the bill cannot close, because what {count(dark, 'charge')} cost is not known{wrong}{opened}"
+    if not invoices and not accrual.closes and not Decimal(accrual.residual or 0):
+        return "the bill charges nothing, so that there is nothing to close to"
     if accrual.closes and all(one.closes for one in invoices):
         return f"the bill closes{wrong}{opened}"
-    rest = Decimal(accrual.residual or 0)
+    rest, yet = Decimal(accrual.residual or 0), Decimal(accrual.not_charged_yet or 0)
     if not rest:
         short = [one for one in invoices if not one.closes]
         return f"{len(short)} of {len(invoices)} invoices do not close{wrong}{opened}"
-    if still_open and not defects and rest < 0 and accrual.explained == accrual.residual:
-        return f"the period is still open, {said(-rest, currency)} is used and not charged yet"
-    left = f"{said(abs(rest), currency)} {'charged too much' if rest > 0 else 'charged too little'}"
-    if defects and accrual.explained == accrual.residual:
-        return f"the bill closes but for {count(len(defects), 'named defect')}, {left}{opened}"
-    return f"the bill does not close: {left}{wrong}{opened}"
+    if yet:
+        opened = f"; the period is still open, {said(yet, currency)} is used and not charged yet"
+    other = rest + yet
+    left = _left(other, defects, currency)
+    if accrual.explained == accrual.residual and (defects or not other):
+        return f"the bill closes{f' but for {wrong[2:]}' if wrong else ''}{left}{opened}"
+    return f"the bill does not close{left.replace(', ', ': ', 1)}{wrong}{opened}"
+
+
+def _left(rest: Decimal, defects: Sequence[Defect], currency: str | None) -> str:
+    """What is charged too much, and what too little: both, where defects of both kinds make up the difference."""
+    if not rest:
+        return ""
+    amounts = [Decimal(one.money or 0) for one in defects if one.currency == currency]
+    above, below = (sum((one for one in amounts if (one > 0) == more), Decimal(0)) for more in (True, False))
+    if above and below and above + below == rest:
+        return f", {said(above, currency)} charged too much and {said(-below, currency)} too little"
+    return f", {said(abs(rest), currency)} {'charged too much' if rest > 0 else 'charged too little'}"
 
 
 def count(number: int, noun: str) -> str:

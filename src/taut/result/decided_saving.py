@@ -8,30 +8,19 @@ differs from the next belongs to what is measured, so that it counts once. Size 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import expm1, hypot, log1p
+from math import expm1
 
 import numpy as np
 from msgspec import Struct
 
 from taut.core.array_types import Floats
 from taut.core.differences import LEAST_STEPS, SURE, levels
-from taut.core.interval import Z
 from taut.diagnose.against_baseline import WHOLE_RUNS
-from taut.replay.whatif import MEASURED
-from taut.result.types import AnalysisResult, Estimate, Finding, Range
+from taut.replay.saving_interval import lab_error, replayed_saving
+from taut.result.types import AnalysisResult, Estimate, Finding
 
-NINE_OF_TEN = 1.645
-"""Standard errors on either side that hold nine of ten, as the lab's errors do."""
 ASSUMED_FREEDOM = 2
 """What the assumed spread between runs is worth, in further runs that would have told it."""
-
-
-def lab_error(finding: Finding) -> Range | None:
-    """How far such a saving was off in nine of ten lab runs; None where the lab has not measured it."""
-    if finding.recoverable_share is None or not (finding.links or finding.ranks):
-        return None
-    lo, hi = MEASURED["link" if finding.links else "rank"]
-    return Range(lo=lo, hi=hi)
 
 
 def expected_saving(result: AnalysisResult, finding: Finding) -> Estimate | None:
@@ -42,20 +31,6 @@ def expected_saving(result: AnalysisResult, finding: Finding) -> Estimate | None
     if share is None or error is None:
         return Estimate(value=finding.recoverable_wall_ns / result.job.wall_ns)
     return replayed_saving(share, error)
-
-
-def replayed_saving(share: Estimate, error: Range) -> Estimate:
-    """A share that was replayed, with how far such were off in the lab."""
-    lo, hi = _end(share.value, share.lo, error.lo), _end(share.value, share.hi, error.hi)
-    return Estimate(value=share.value, lo=lo, hi=min(hi, 1.0))
-
-
-def _end(value: float, end: float | None, error: float) -> float:
-    """An end as far off as steps and replay make it together: both err independently. The lab's error is one of shares
-    that are real over shares that were predicted, stretched from nine of ten to the 95 % of all intervals."""
-    replayed = value * expm1(log1p(error) * Z / NINE_OF_TEN)
-    reach = hypot(replayed, 0.0 if end is None else end - value)
-    return value + (reach if error > 0 else -reach)
 
 
 class Measured(Struct, frozen=True):

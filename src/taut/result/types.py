@@ -2087,6 +2087,8 @@ class Accrual(Part, frozen=True, kw_only=True):
     """Whether nothing is left; null without a bill."""
     explained: Amount | None = None
     """Of the residual, what defects took out, less what was used without a charge: both are named; null without a bill."""
+    not_charged_yet: Amount | None = None
+    """Of the residual, what was used behind the last charge of a period that is still open: no defect; null without a bill."""
 
 
 class Invoice(Part, frozen=True, kw_only=True):
@@ -2167,8 +2169,8 @@ class Defect(Part, frozen=True, kw_only=True):
     """Charges concerned."""
     places: list[str]
     """The first of them, ``file:row``."""
-    money: Amount
-    """What it moves; above 0: charged too much."""
+    money: Amount | None
+    """What it moves; above 0: charged too much; null where nobody can tell."""
     currency: str | None
     """Of the money: that of the bill, or for charges in another currency theirs."""
     because: str
@@ -2219,7 +2221,10 @@ class BillEnergy(Part, frozen=True, kw_only=True):
     network_joules: float | None
     """Of ports and of bytes moved."""
     data_movement_share: float | None
-    """Energy of moving data over energy of everything."""
+    """Energy of moving data over energy of everything: accelerators, hosts, cooling, network."""
+    moved_bytes: float | None = None
+    """Bytes that traced jobs moved between ranks, time beyond the traced one at the same pace; null where nobody tells, or the
+    prices do not say what a bit takes."""
     sci_kg_co2e: float | None = None
     """Software carbon intensity: carbon of running and of making, for each ``sci_unit``; null where one is not given."""
     sci_unit: str | None = None
@@ -2227,10 +2232,10 @@ class BillEnergy(Part, frozen=True, kw_only=True):
 
 
 class Recovery(Part, frozen=True, kw_only=True):
-    """Money that a repair or a policy would bring back."""
+    """Money that a repair, a policy, another fabric or a spare host would bring back."""
 
     cause: str
-    """Finding, or policy."""
+    """Finding, or what time is lost to."""
     remedy: str
     saved_share: Estimate
     """Of the wall."""
@@ -2239,7 +2244,13 @@ class Recovery(Part, frozen=True, kw_only=True):
     per_month: Estimate | None
     """In the currency of the bill, of a job that goes on like this; 30 days."""
     payback_days: Estimate | None
-    """Until what it costs (given with the prices) is earned; null where that is not known."""
+    """Until what it costs (given with the prices) is earned; null where that is not known, and where it never is."""
+    cost: Amount | None = None
+    """Once, in the currency of the bill; null where it is not given."""
+    cost_per_month: Amount | None = None
+    """And every month of 30 days."""
+    no_payback: str | None = None
+    """Why there is no payback: what is missing, or that it never pays."""
 
 
 class Budget(Part, frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bill_months import HOUR, PERIOD, at, held, hour, iso, ordinary, read
-from focus_bills import Row, bill
+from focus_bills import Row, bill, usage
 from taut.core.prices import HostFacts, Prices
 from taut.core.tables import Table
 from taut.ledger.bill.booking import Booking, book
@@ -25,7 +25,7 @@ def found(folder: Path, rows: Sequence[Row], table: Table, prices: Prices | None
     return booking
 
 
-def kinds(booking: Booking) -> list[tuple[str, str, int]]:
+def kinds(booking: Booking) -> list[tuple[str, str | None, int]]:
     return [(one.kind, one.money, one.rows) for one in booking.defects]
 
 
@@ -256,3 +256,48 @@ def test_a_bill_that_begins_late_is_in_no_other_zone(tmp_path: Path) -> None:
     always = [hour(f"node{i}", iso(at("05T02:00") + h * HOUR)[:19]) for i in range(8) for h in range(94)]
     table = held(*((f"job{i}", f"node{i}", "05T00:00", "09T00:00", 8) for i in range(8)))
     assert {one.kind for one in found(tmp_path, always, table).defects} == {"missing period"}
+
+
+def defects(tmp_path: Path, *rows: dict[str, str]) -> list[tuple[str, str | None, int]]:
+    used = held(("a", "node1", "05T10:00", "05T12:00", 8))
+    return kinds(book(used, read(tmp_path, list(rows))))
+
+
+NEXT = {"ChargePeriodStart": "2026-10-05T11:00:00Z", "ChargePeriodEnd": "2026-10-05T12:00:00Z"}
+
+
+def test_a_total_line_is_no_charge(tmp_path: Path) -> None:
+    total_line = dict.fromkeys(usage(), "") | {"BilledCost": "40", "EffectiveCost": "40"}
+    booking = book(held(("a", "node1", "05T10:00", "05T12:00", 8)), read(tmp_path, [usage(), usage(**NEXT), total_line]))
+    assert kinds(booking) == [("no charge", "40.00", 1)]
+    assert booking.effective == 40 * 10**9
+
+
+def test_a_cost_that_is_not_told_is_unknown(tmp_path: Path) -> None:
+    unknown = {"BilledCost": "", "EffectiveCost": ""}
+    assert defects(tmp_path, usage(**NEXT), usage(**unknown)) == [("cost not known", None, 1)]
+    covered = {"EffectiveCost": "", "BilledCost": "0", "CommitmentDiscountStatus": "Used", "CommitmentDiscountId": "c1"}
+    assert ("cost not known", None, 1) in defects(tmp_path, usage(**NEXT), usage(**covered))
+
+
+def test_a_period_without_length_is_for_nothing_and_one_backwards_is_turned(tmp_path: Path) -> None:
+    empty = usage(ChargePeriodEnd="2026-10-05T10:00:00Z", SkuId="s2")
+    assert defects(tmp_path, usage(), usage(**NEXT), empty) == [("period of no length", "20.00", 1)]
+    turned = usage(ChargePeriodStart=NEXT["ChargePeriodEnd"], ChargePeriodEnd=NEXT["ChargePeriodStart"])
+    assert defects(tmp_path, usage(), turned) == [("period backwards", "0.00", 1)]
+
+
+def test_a_credit_that_is_added_is_named(tmp_path: Path) -> None:
+    credit = usage(ChargeCategory="Credit", BilledCost="7", EffectiveCost="7", ResourceId="", ResourceName="")
+    assert ("credit above 0", "7.00", 1) in defects(tmp_path, usage(), usage(**NEXT), credit)
+
+
+def test_a_copy_that_was_taken_back_is_no_defect(tmp_path: Path) -> None:
+    back = usage(ChargeClass="Correction", BilledCost="-20.00", EffectiveCost="-20.00")
+    assert defects(tmp_path, usage(), usage(), usage(**NEXT), back) == []
+
+
+def test_a_purchase_that_stands_twice_moves_what_is_billed(tmp_path: Path) -> None:
+    bought = usage(ChargeCategory="Purchase", EffectiveCost="0", BilledCost="500", ResourceId="plan", ResourceName="plan",
+                   ContractedUnitPrice="50", ServiceCategory="Other")  # fmt: skip
+    assert ("duplicated line", "500.00", 1) in defects(tmp_path, usage(), usage(**NEXT), bought, bought)

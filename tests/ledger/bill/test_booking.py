@@ -215,3 +215,12 @@ def test_time_beyond_64_bits_on_hosts_that_nobody_names() -> None:
                "rank_ns": np.full(count, 100_000 * day)}  # fmt: skip
     found = book_at_prices(Table(Held, columns, count), Prices(gpu_hour=Decimal("2.123456789"), currency="EUR"))
     assert total(found.booked.effective) == count * 100_000 * 24 * 2_123_456_789
+
+
+def test_a_charge_of_centuries_is_idle_but_for_what_was_held(tmp_path: Path) -> None:
+    rows = held(("a", "node1", "05T10:00", "05T11:00", 8))
+    charge = usage(ChargePeriodStart="1980-01-01T00:00:00Z", ChargePeriodEnd="2200-01-01T00:00:00Z")
+    charge |= {"ConsumedQuantity": "1928568", "PricingQuantity": "1928568"}
+    found = book(rows, read(tmp_path, [charge]), period=(0, 2**62)).booked
+    idle = found.item == "idle accelerators"
+    assert total(found.effective[idle]) > 0.99 * total(found.effective)

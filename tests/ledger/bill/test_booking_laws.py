@@ -13,7 +13,6 @@ from bill_months import HOUR, at
 from taut.core.errors import InputRefused
 from taut.core.tables import Table
 from taut.ledger.bill.booking import book
-from taut.ledger.bill.exact_parts import parted
 from taut.ledger.bill.rows import Held
 from taut.read.focus.focus_columns import COLUMNS
 from taut.read.focus.focus_reader import Charges, column_type
@@ -113,18 +112,3 @@ def test_no_currency_is_added_to_another(rows: Rows, which: int, uses: Uses) -> 
         assert both
         found = book(holdings(uses), charges(marked), currency="EUR")
     assert found.effective == units(marked, "EffectiveCost", found.unit, BillingCurrency=found.currency)
-
-
-@given(st.lists(st.tuples(st.integers(-(2**61), 2**61), st.lists(st.integers(0, 2**55), min_size=1, max_size=6)), max_size=5))
-def test_parts_add_up_to_their_whole_and_lie_on_its_side(wholes: list[tuple[int, list[int]]]) -> None:
-    weights = np.array([one for _, parts in wholes for one in parts], dtype=np.int64)
-    sizes = np.array([len(parts) for _, parts in wholes], dtype=np.int64)
-    first = np.cumsum(sizes) - sizes
-    found = parted(np.array([whole for whole, _ in wholes], dtype=np.int64), weights, first)
-    for (whole, parts), begin in zip(wholes, first.tolist(), strict=True):
-        mine = found[begin : begin + len(parts)]
-        assert mine.sum() == whole
-        assert (np.sign(mine) * np.sign(whole) >= 0).all()
-        total = sum(parts)
-        if total and abs(whole) < 2**50:
-            assert all(abs(one - whole * part / total) <= 1.01 for one, part in zip(mine.tolist(), parts, strict=True))

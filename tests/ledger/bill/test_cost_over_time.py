@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taut.core.tables import Table
+from taut.core.tables import Table, concat
 from taut.ledger.bill.categories import CATEGORIES
 from taut.ledger.bill.cost_over_time import KINDS, OTHER, cost_over_time
 from taut.ledger.bill.rows import UNIT, Booked, Held
@@ -47,6 +47,41 @@ def test_cost_goes_by_fate_and_else_by_item() -> None:
     assert idle is not None
     assert other is not None
     assert (set(idle.money), set(other.money)) == ({"idle"}, {OTHER})
+
+
+def one_charge(*rows: tuple[int, int, int, int]) -> Table:
+    """Parts of one charge of four hours: (held, first hour, hours, money); -1 holds what nobody held."""
+    hour = 3_600_000_000_000
+    return Table(Booked, {
+        "held": [row[0] for row in rows], "start_ns": [row[1] * hour for row in rows],
+        "end_ns": [(row[1] + row[2]) * hour for row in rows], "effective": [row[3] * UNIT for row in rows],
+        "charge": [7] * len(rows), "item": ["idle accelerators" if row[0] < 0 else "accelerator time" for row in rows],
+    }, len(rows))  # fmt: skip
+
+
+def test_idle_cost_accumulates_while_nobody_holds_the_host() -> None:
+    found = cost_over_time(HELD, one_charge((0, 0, 1, 10), (1, 2, 1, 10), (-1, 0, 4, 20)), points=5)
+    assert found is not None
+    assert found.money["compute"] == [0, 10, 10, 10, 10]
+    assert found.money["waiting"] == [0, 0, 0, 10, 10]
+    assert found.money["idle"] == pytest.approx([0, 0, 10, 10, 20])
+
+
+def test_rounding_of_short_parts_does_not_matter() -> None:
+    """A thousand parts of a microsecond each, whose exact share would be 1.4 units."""
+    parts = [(0, 1_000 * i, 1_000, 1 + i % 2) for i in range(1_000)]
+    rows = booked(parts)
+    both = concat(Booked, [rows, booked([(-1, 0, 2_000_000, 1_400)], "idle accelerators")])
+    found = cost_over_time(HELD, both.replace(charge=np.zeros(len(both), dtype=np.int64)), points=3)
+    assert found is not None
+    assert found.money["idle"][1] * UNIT < 0.1 * 1_400
+
+
+def test_a_host_that_was_on_for_a_part_of_its_charge_is_idle_evenly() -> None:
+    """Ten of twenty were held in one hour: the host was on for two of the four, and nobody tells which is the other."""
+    found = cost_over_time(HELD, one_charge((0, 1, 1, 10), (-1, 0, 4, 10)), points=5)
+    assert found is not None
+    assert found.money["idle"] == [0, 2.5, 5, 7.5, 10]
 
 
 def test_what_has_no_time_is_told_apart() -> None:

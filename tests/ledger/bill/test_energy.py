@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from taut.core.prices import Embodied, HostFacts, Network, Prices
 from taut.core.tables import Table
 from taut.ledger.bill.categories import CATEGORIES
-from taut.ledger.bill.energy import POWER, bill_energy, held_energy, host_energy, network_energy, sci
+from taut.ledger.bill.energy import bill_energy, held_energy, host_energy, network_energy, sci
+from taut.ledger.bill.fate_power import POWER
 from taut.ledger.bill.meters import Metered, counter_meter, sample_meter
 from taut.ledger.bill.rows import Held
 
@@ -141,13 +142,31 @@ def test_any_cut_of_what_was_held_adds_up_to_the_meters(cuts: list[int], power: 
     assert found.joules[: len(edges) - 1].sum() == pytest.approx(whole.joules[0])
 
 
+def test_a_board_without_a_meter_is_not_covered_and_takes_the_power_of_the_others() -> None:
+    rows = held(("n1", 0, 100, 8, "kept"))
+    found = held_energy(rows, Prices(), host("n1", *[100.0] * 7))
+    assert found.joules.tolist() == pytest.approx([8 * 100 * 100])
+    assert [one.coverage for one in found.sources] == pytest.approx([7 / 8])
+    few = held_energy(rows, Prices(), host("n1", *[100.0] * 3))
+    assert few.total is None
+
+
+def test_time_without_readings_goes_by_states_where_watts_are_given() -> None:
+    rows = held(("n1", 0, 200, 1, "kept"))
+    found = held_energy(rows, GIVEN, host("n1", 500.0))
+    assert found.joules.tolist() == pytest.approx([500 * 100 + 700 * 100])
+    assert found.sources[0].coverage == pytest.approx(0.5)
+    bare = held_energy(rows, Prices(), host("n1", 500.0))
+    assert bare.joules.tolist() == pytest.approx([500 * 200])
+    assert bare.sources[0].coverage == pytest.approx(0.5)
+
+
 def test_stall_energy_and_bloat_are_told_apart() -> None:
     fates = ("kept", "jitter wait", "structural wait", "fault wait", "idle")
     rows = held(*(("n1", 10 * i, 10 * i + 10, 1, fate) for i, fate in enumerate(fates)))
-    told = bill_energy(rows, held_energy(rows, GIVEN), network_joules=500.0)
+    told = bill_energy(rows, held_energy(rows, GIVEN))
     assert told.stall_joules == pytest.approx(10 * (3 * 300 + 100))
     assert (told.intrinsic_bloat_joules, told.extrinsic_bloat_joules) == pytest.approx((6000, 3000))
-    assert told.data_movement_share == pytest.approx(500 / (500 + 10 * (700 + 900 + 100)))
 
 
 def test_the_network_draws_by_ports_and_by_bits() -> None:

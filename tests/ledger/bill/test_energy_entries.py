@@ -14,6 +14,7 @@ from taut.core.prices import Embodied, Network, Prices
 from taut.core.tables import Table
 from taut.ledger.bill.categories import category_of
 from taut.ledger.bill.energy_entries import Energy, energy_of
+from taut.ledger.bill.moved_bytes import MovedBytes
 from taut.ledger.bill.period import DAY_NS
 from taut.ledger.bill.rows import Held
 
@@ -59,6 +60,23 @@ def test_what_a_run_measured_counts_before_the_model() -> None:
     assert [kwh for item, _, kwh, *_ in lines(found) if item == "electricity"] == [2.0, 2.0]
     assert found.told.source == "counter"
     assert set(found.entries.source[found.entries.item == "electricity"].tolist()) == {"measured"}
+
+
+def test_the_network_has_a_share_of_all_energy_of_the_bill() -> None:
+    prices = replace(WATTS, host_w=100.0, network=Network(ports=10, port_w=20.0, pj_per_bit=15.0))
+    found = energy_of(held(), prices, (), 3600.0, 0, moved=MovedBytes(3e15))
+    assert found.told.network_joules == pytest.approx(0.2 * 3.6e6 + 8 * 3e15 * 15e-12)
+    assert found.told.moved_bytes == 3e15
+    # 1.7 kWh of accelerators and hosts, half as much again for cooling, and the network.
+    assert found.told.data_movement_share == pytest.approx(0.3 / (1.7 * 1.5 + 0.3))
+    assert found.notes == []
+
+
+def test_bytes_that_nobody_tells_are_said_to_be_missing() -> None:
+    prices = replace(WATTS, network=Network(ports=10, port_w=20.0, pj_per_bit=15.0))
+    found = energy_of(held(), prices, (), 3600.0, 0, moved=MovedBytes(None, "run: no collective and no message was traced"))
+    assert (found.told.network_joules, found.told.moved_bytes) == (pytest.approx(0.2 * 3.6e6), None)
+    assert found.notes == ["network energy: run: no collective and no message was traced: that of bytes is not in it"]
 
 
 def test_hosts_and_the_network() -> None:

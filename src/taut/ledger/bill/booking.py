@@ -12,6 +12,8 @@ import numpy as np
 from msgspec import Struct
 
 from taut.core.array_types import Ints
+from taut.core.errors import InputRefused
+from taut.core.exact_parts import ManyShares
 from taut.core.prices import HostFacts, Prices
 from taut.core.tables import Table, concat
 from taut.ledger.bill.capacity import SOURCES, Capacity, capacity_of
@@ -22,7 +24,6 @@ from taut.ledger.bill.defects.all_kinds import of_currencies, of_hosts, of_rows
 from taut.ledger.bill.defects.cluster import like_ours
 from taut.ledger.bill.defects.found import Found
 from taut.ledger.bill.divided_charges import HOUR_NS, book_rows
-from taut.ledger.bill.exact_parts import parted
 from taut.ledger.bill.holdings import Holdings, host_codes
 from taut.ledger.bill.hosts import Hosts, Met, meet
 from taut.ledger.bill.open_period import is_open, mark_open
@@ -57,6 +58,8 @@ class Booking(Struct, frozen=True, kw_only=True):
     unmatched: list[Unmatched]
     defects: list[Defect]
     notes: list[str]
+    charges: int = 0
+    """Charges of the period."""
 
 
 def book(
@@ -69,6 +72,10 @@ def book(
     charges are a defect.
     """
     chosen, wanted = of_currency(charges, currency)
+    given = prices.currency if prices is not None and _has_money(prices) else None
+    if given and chosen and given.upper() != chosen and charges.table.num_rows:
+        why = f"prices in {given} beside a bill in {chosen}: no currency is added to another"
+        raise InputRefused(prices.origin if prices else "the prices", why, f"give them in {chosen}, or leave the bill out")
     checked = _check(held, charges, prices, period, chosen, np.flatnonzero(wanted))
     rows, whole = checked.rows, checked.period
     booked = book_rows(rows, checked.holdings, checked.capacity.count)
@@ -78,7 +85,8 @@ def book(
     uncharged = mark_open(lost, rows, still_open)
     effective, billed, removed, removed_billed = _totals(rows, checked.effective, checked.billed)
     return Booking(
-        booked=concat(Booked, [booked, rounded]), uncharged=uncharged, period=whole if whole != (0, 0) else None,
+        booked=concat(Booked, [booked, rounded]), charges=int(rows.in_period.sum()), uncharged=uncharged,
+        period=whole if whole != (0, 0) else None,
         open=still_open, currency=chosen or None, unit=rows.unit, effective=effective + int(rounded.effective.sum()),
         billed=billed + int(rounded.billed.sum()), removed=removed, removed_billed=removed_billed,
         invoices=invoices(rows, booked, rounded_billed, checked.billed), unmatched=unmatched(rows, checked.known_hosts),
@@ -88,6 +96,12 @@ def book(
         ],
         notes=[*rows.notes, *_notes(rows, checked.capacity, checked.empty)],
     )  # fmt: skip
+
+
+def _has_money(prices: Prices) -> bool:
+    """Whether prices have any amount of money; watts, hosts and teams have none."""
+    told = (prices.base_rate, prices.kwh, prices.tariff, prices.triage, prices.delay_per_day, prices.budget)
+    return any(one is not None for one in told) or bool(prices.rates or prices.sla or prices.fixes)
 
 
 class _Checked(Struct):
@@ -188,7 +202,7 @@ def _at_rate(rank_ns: Ints, rate: Ints, host: Ints) -> Ints:
     total, hour = np.add.reduceat(rank_ns, first), int(HOUR_NS)
     pairs = zip(rate[first].tolist(), total.tolist(), strict=True)
     whole = np.array([(2 * r * t + hour) // (2 * hour) for r, t in pairs], dtype=np.int64)
-    return parted(whole, rank_ns, first)
+    return ManyShares(rank_ns, first).of_units(whole)
 
 
 def _rates(held: Table, prices: Prices | None, start: Ints, end: Ints, rank_ns: Ints) -> tuple[Ints, Ints]:

@@ -12,8 +12,8 @@ from taut.core.array_types import Floats, Ints, Mask
 from taut.core.errors import InputRefused
 from taut.core.ids import numbered
 from taut.ledger.bill.charge_items import CODE, charged_hours, item_codes
-from taut.ledger.bill.exact_parts import sums, unit_for, units
 from taut.ledger.bill.hosts import NONE, Met
+from taut.ledger.bill.money_units import sums, unit_for, units
 from taut.ledger.bill.overlap import Spans
 from taut.ledger.bill.period import Period
 from taut.read.focus.focus_charged import Charged
@@ -42,7 +42,16 @@ def of_currency(charges: Charges, wanted: str | None = None) -> tuple[str, Mask]
     if not wanted and len(names) > 1:
         said = " and ".join(f"{amount:,.2f} {name}" for name, amount in currency_sums(v).items() if name)
         raise InputRefused("the bill", f"charges in {len(names)} currencies: {said}", f"choose one: --currency {names[0]}")
-    return chosen, v.where("BillingCurrency", lambda text: not text or not text.strip() or text.strip().upper() == chosen)
+    mine = v.where("BillingCurrency", lambda text: not text or not text.strip() or text.strip().upper() == chosen)
+    return chosen, mine & ~no_charge(v) if names else mine
+
+
+def no_charge(v: Charged) -> Mask:
+    """Rows that name neither currency nor category nor any time: totals of a spreadsheet, or what is left of a row."""
+    found: Mask = v.null("BillingCurrency") & v.null("ChargeCategory")
+    for column in ("ChargePeriodStart", "ChargePeriodEnd", "BillingPeriodStart"):
+        found &= v.time(column) == NO_TIME
+    return found
 
 
 def currency_sums(v: Charged) -> dict[str, Decimal]:
@@ -80,17 +89,22 @@ class ChargeRows:
     def _read_money(self) -> None:
         billed, effective = self.table["BilledCost"], self.table["EffectiveCost"]
         self.exact = _filled(effective, billed), _filled(billed, effective)
-        for name, column in (("EffectiveCost", effective), ("BilledCost", billed)):
-            if column.null_count:
-                other = "BilledCost" if name == "EffectiveCost" else "EffectiveCost"
-                self.notes.append(f"{column.null_count:,} charges have no {name}: their {other} was taken")
+        no_effective, no_billed = self.v.null("EffectiveCost"), self.v.null("BilledCost")
+        covered = self.v.is_("CommitmentDiscountStatus", "Used") & no_effective & _zero(billed)
+        self.unknown: Mask = (no_effective & no_billed) | covered
+        for name, other, some in (("EffectiveCost", "BilledCost", no_effective), ("BilledCost", "EffectiveCost", no_billed)):
+            taken = int((some & ~self.unknown).sum())
+            if taken:
+                self.notes.append(f"{taken:,} charges have no {name}: their {other} was taken")
         self.unit = unit_for(list(self.exact))
         self.in_units = units(self.exact[0], self.unit), units(self.exact[1], self.unit)
         self.effective, self.billed = self.in_units[0].copy(), self.in_units[1].copy()
 
     def _read_times(self) -> None:
-        start, end = self._time("ChargePeriodStart"), self._time("ChargePeriodEnd")
-        end = np.where((end == NO_TIME) | (end < start), start, end)
+        first, last = self._time("ChargePeriodStart"), self._time("ChargePeriodEnd")
+        self.backwards: Mask = (last != NO_TIME) & (first != NO_TIME) & (last < first)
+        start, end = np.where(self.backwards, last, first), np.where(self.backwards, first, last)
+        end = np.where((end == NO_TIME) | (start == NO_TIME), start, end)
         self.spans = Spans(self.host, start, end)
         self.billing = Spans(self.host, self._time("BillingPeriodStart"), self._time("BillingPeriodEnd"))
 
@@ -103,17 +117,23 @@ class ChargeRows:
         return np.isin(self.item, [CODE[item] for item in items])
 
     def moved(self, by_ns: int) -> bool:
-        """Put all charges for less than a day at another time; whether billing periods move with them.
+        """Put all charges at another time; whether billing periods move with them. The clock of a bill is one clock.
 
-        They do unless that puts more charges outside: most who write local times mean a local month.
+        They do if more charges for less than a day lie outside else: most who write local times mean a local month. If they do
+        not, charges that would leave their billing period stay.
         """
         short = (self.spans.start != NO_TIME) & (self.spans.length < DAY_NS)
         before = int((self._outside() & short).sum())
-        self.spans = Spans(self.host, self.spans.start + np.where(short, by_ns, 0), self.spans.end + np.where(short, by_ns, 0))
+        away = self._outside()
+        known = self.spans.start != NO_TIME
+        self.spans = Spans(self.host, self.spans.start + np.where(known, by_ns, 0), self.spans.end + np.where(known, by_ns, 0))
         local = before < int((self._outside() & short).sum())
         if local:
             by = np.where(self.billing.start != NO_TIME, by_ns, 0)
             self.billing = Spans(self.host, self.billing.start + by, self.billing.end + by)
+            return local
+        back = np.where(known & ~short & self._outside() & ~away, by_ns, 0)
+        self.spans = Spans(self.host, self.spans.start - back, self.spans.end - back)
         return local
 
     def _outside(self) -> Mask:
@@ -205,6 +225,14 @@ class ChargeRows:
         """Charges for some time of accelerators of a host that is known."""
         found: Mask = self.is_item("accelerator time") & (self.host != NONE) & self.inside & self.in_period & self.kept
         return found
+
+
+def _zero(column: pa.ChunkedArray) -> Mask:
+    """Where a cost is 0, and there."""
+    import pyarrow.compute as pc
+
+    found: Mask = pc.fill_null(pc.equal(column, 0), False).to_numpy()
+    return found
 
 
 def _filled(column: pa.ChunkedArray, other: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -9,7 +9,7 @@ from taut.core.ids import numbered
 from taut.core.tables import Table
 from taut.ledger.bill.charge_items import CODE
 from taut.ledger.bill.charge_rows import ChargeRows
-from taut.ledger.bill.exact_parts import amount
+from taut.ledger.bill.money_units import amount
 from taut.ledger.bill.rows import Booked
 from taut.result.types import Invoice, Unmatched
 

@@ -1,10 +1,14 @@
-"""What a bill had cost by when: money of booked rows, spread evenly over their time, by what it was spent on."""
+"""What a bill had cost by when: money of booked rows, spread evenly over their time, by what it was spent on.
+
+A charge for a host costs the same in every moment: what is idle of it accumulates while nobody holds its accelerators.
+"""
 
 from __future__ import annotations
 
 import numpy as np
+from msgspec import Struct
 
-from taut.core.array_types import Floats, Ints, Texts
+from taut.core.array_types import Floats, Ints, Mask, Texts
 from taut.core.tables import Table
 from taut.ledger.bill.rows import UNIT
 from taut.result.types import CostOverTime
@@ -19,7 +23,10 @@ KINDS: dict[str, tuple[str, ...]] = {
     "idle": ("idle", "spare"),
 }  # fmt: skip
 """What people ask about, and the fates that it holds."""
-IDLE_ITEMS = ("idle accelerators", "unused commitment")
+IDLE = "idle accelerators"
+IDLE_ITEMS = (IDLE, "unused commitment")
+SLACK = 1 + 1e-6
+"""What parts that were held may cost more than their charge in a moment, by rounding."""
 OTHER = "everything else"
 POINTS = 121
 
@@ -33,7 +40,7 @@ def cost_over_time(held: Table, booked: Table, points: int = POINTS, unit: int =
     first, last = int(timed.start_ns.min()), int((np.maximum(timed.end_ns, timed.start_ns + 1)).max())
     moments = np.linspace(0.0, float(last - first), points)
     names, kind = (*KINDS, OTHER), _kinds(held.fate, timed)
-    cost = _so_far(timed, kind, len(names), first, moments) / unit
+    cost = _so_far(_when_idle(timed, kind), len(names), first, moments) / unit
     return CostOverTime(
         time_ns=[first + int(moment) for moment in moments], undated=undated,
         money={name: cost[:, code].tolist() for code, name in enumerate(names) if (kind == code).any()},
@@ -49,9 +56,58 @@ def _kinds(fates: Texts, booked: Table) -> Ints:
     return kinds
 
 
-def _so_far(booked: Table, kind: Ints, kinds: int, first: int, moments: Floats) -> Floats:
+class _Spread(Struct, frozen=True):
+    """Money that accumulates evenly over some time."""
+
+    kind: Ints
+    start_ns: Ints
+    end_ns: Ints
+    money: Floats
+
+
+def _when_idle(booked: Table, kind: Ints) -> _Spread:
+    """Booked rows; idle parts of charges as the whole charge less the parts that were held, where these are no more than it
+    at any time. Else the host was on for a part of the time only, and when is not known: evenly.
+    """
+    money = booked.effective.astype(np.float64)
+    usual = _Spread(kind, booked.start_ns, booked.end_ns, money)
+    place = np.full(int(booked.charge.max(initial=-1)) + 2, -1, dtype=np.int64)  # the last is that of no charge
+    idle = np.flatnonzero((booked.item == IDLE) & (booked.charge >= 0) & (money > 0) & (booked.end_ns > booked.start_ns))
+    place[booked.charge[idle]] = idle
+    of = place[booked.charge]
+    used = np.flatnonzero((booked.held >= 0) & (of >= 0) & (booked.end_ns > booked.start_ns))
+    whole = money + np.bincount(of[used], money[used], minlength=len(money))
+    used = used[_fits(usual, used, of[used], whole)[of[used]]]
+    money = money.copy()
+    money[of[used]] = whole[of[used]]
+    return _Spread(
+        np.concatenate([kind, kind[of[used]]]), np.concatenate([booked.start_ns, booked.start_ns[used]]),
+        np.concatenate([booked.end_ns, booked.end_ns[used]]), np.concatenate([money, -booked.effective[used]]),
+    )  # fmt: skip
+
+
+def _fits(rows: _Spread, used: Ints, of: Ints, whole: Floats) -> Mask:
+    """Idle rows whose charge costs at least as much in every moment as the parts of it that were held then."""
+    length = np.maximum(rows.end_ns - rows.start_ns, 1)
+    # Parts are rounded to whole units: of a short one that is much.
+    rate = np.maximum(rows.money[used] - 1, 0) / length[used]
+    time, change = np.concatenate([rows.start_ns[used], rows.end_ns[used]]), np.concatenate([rate, -rate])
+    charge = np.concatenate([of, of])
+    order = np.lexsort((change, time, charge))
+    most = np.zeros(len(whole))
+    np.maximum.at(most, charge[order], np.cumsum(change[order]))
+    # Nobody costs less than nothing, and what begins before its charge does is none of it.
+    inside = np.ones(len(whole), dtype=np.bool_)
+    inside[of[(rows.start_ns[used] < rows.start_ns[of]) | (rows.end_ns[used] > rows.end_ns[of]) | (rows.money[used] < 0)]] = (
+        False
+    )
+    found: Mask = inside & (most <= whole / length * SLACK)
+    return found
+
+
+def _so_far(rows: _Spread, kinds: int, first: int, moments: Floats) -> Floats:
     """Of every moment and kind the cost so far, in units of money."""
-    start, money = (booked.start_ns - first).astype(np.float64), booked.effective.astype(np.float64)
-    length = np.maximum(booked.end_ns - booked.start_ns, 1)
+    start = (rows.start_ns - first).astype(np.float64)
+    length = np.maximum(rows.end_ns - rows.start_ns, 1)
     done = (np.clip((moment - start) / length, 0, 1) for moment in moments)
-    return np.array([np.bincount(kind, weights=money * share, minlength=kinds) for share in done])
+    return np.array([np.bincount(rows.kind, weights=rows.money * share, minlength=kinds) for share in done])

@@ -8,9 +8,9 @@ from __future__ import annotations
 import numpy as np
 
 from taut.core.array_types import Ints
+from taut.core.exact_parts import ManyShares
 from taut.core.ids import numbered, word_ids
 from taut.core.tables import Table, concat
-from taut.ledger.bill.exact_parts import parted
 from taut.ledger.bill.period import DAY_NS
 
 MOST_DAYS = 400
@@ -51,6 +51,7 @@ def _parts(whole: Table, start: Ints, end: Ints) -> Table:
     day = first[row] + np.arange(len(row)) - begin[row]
     length = np.minimum(end[row], (day + 1) * DAY_NS) - np.maximum(start[row], day * DAY_NS)
     inside = whole.rank_ns >= 0
-    amounts = {name: parted(whole.columns[name], length, begin) for name in ("money", "billed")}
-    time = np.where(inside[row], parted(np.where(inside, whole.rank_ns, 0), length, begin), whole.rank_ns[row])
+    shares = ManyShares(length, begin)
+    amounts = {name: shares.of_units(whole.columns[name]) for name in ("money", "billed")}
+    time = np.where(inside[row], shares.of_units(np.where(inside, whole.rank_ns, 0)), whole.rank_ns[row])
     return whole.take(row).replace(day=day, rank_ns=time, **amounts)

@@ -6,11 +6,11 @@ import numpy as np
 from msgspec import Struct
 
 from taut.core.array_types import Floats, Ints, Mask, Texts
+from taut.core.exact_parts import MOST, ManyShares
 from taut.core.ids import numbered
 from taut.core.tables import Table
 from taut.ledger.bill.charge_items import CODE, EACH, HOST, ITEM_WORDS, UNKNOWN
 from taut.ledger.bill.charge_rows import ChargeRows
-from taut.ledger.bill.exact_parts import parted
 from taut.ledger.bill.holdings import Holdings
 from taut.ledger.bill.hosts import NONE
 from taut.ledger.bill.overlap import Spans, pairs, reached
@@ -42,7 +42,8 @@ def book_rows(rows: ChargeRows, holdings: Holdings, capacity: Ints) -> Table:
     other = np.flatnonzero(rows.in_period & rows.kept & ~accelerators)
     parts = _parts(rows, holdings, capacity, np.flatnonzero(accelerators))
     charges, first = np.unique(parts.charge, return_index=True)
-    effective, billed = (parted(money[charges], parts.weight, first) for money in (rows.effective, rows.billed))
+    shares = ManyShares(parts.weight, first)
+    effective, billed = (shares.of_units(money[charges]) for money in (rows.effective, rows.billed))
     kept = (effective != 0) | (billed != 0) | (parts.rank_ns > 0)
     split = _booked_parts(rows, holdings, parts, effective, billed, kept)
     alone = _booked_alone(rows, other)
@@ -60,7 +61,7 @@ def _parts(rows: ChargeRows, holdings: Holdings, capacity: Ints, charges: Ints) 
     own = counted_once(spans)
     rank_ns = holdings.rank_ns(holding, np.maximum(low, own.start[among]), np.minimum(high, own.end[among]))
     used = _sum(weight, among, len(charges))
-    idle = np.maximum(np.rint(charged_ns(rows, capacity, charges)) - used, 0).astype(np.int64)
+    idle = np.clip(np.rint(charged_ns(rows, capacity, charges)) - used, 0, MOST / 4).astype(np.int64)
     idle_ns = np.where(own.length > 0, np.rint(idle * (own.length / np.maximum(spans.length, 1))), 0).astype(np.int64)
     alone = np.flatnonzero((idle > 0) | (np.bincount(among, minlength=len(charges)) == 0))
     return _with_idle(charges, Parts(among, holding, weight, rank_ns), alone, idle[alone], idle_ns[alone])

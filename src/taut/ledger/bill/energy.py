@@ -7,7 +7,7 @@ accelerators; accelerators that nobody holds take their part as idle ones. So ro
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -16,36 +16,36 @@ from taut.core.ids import weighed
 from taut.core.prices import Prices
 from taut.core.tables import Table
 from taut.ledger.bill.categories import category_of
+from taut.ledger.bill.fate_power import POWER, by_fate
+from taut.ledger.bill.lent_watts import Lent
 from taut.ledger.bill.meters import SOURCES, Meter, Metered, Source
-from taut.ledger.bill.sources import KNOWN, STATES, Joules, best, filled
-from taut.ledger.charge import CATEGORIES
+from taut.ledger.bill.sources import STATES, Joules, best, filled
 from taut.ledger.state_power import split_watts
 from taut.read.metrics.rank_metrics import host_in
 from taut.result.types import BillEnergy
 
-POWER = {one.fate: one.power for one in CATEGORIES} | {
-    "kept": "load", "discarded at most": "load", "unfinished": "load", "recompute": "load",
-    "checkpoint save": "stall", "restore": "idle", "hold/init": "idle", "detect+recover": "idle", "down": "idle",
-    "spare": "idle",
-}  # fmt: skip
-"""Class of power by fate, those of job logs too."""
 INTRINSIC, EXTRINSIC = ("jitter wait", "structural wait"), ("fault wait",)
 """Waits that the job's structure makes, and waits for somebody at fault."""
 
 
 def held_energy(
-    held: Table, prices: Prices, meters: Sequence[Metered] = (), told: Mapping[str, Floats] | None = None
+    held: Table,
+    prices: Prices,
+    meters: Sequence[Metered] = (),
+    told: Mapping[str, Floats] | None = None,
+    lent: Lent | None = None,
 ) -> Joules:
     """Joules of every row of Held by its best source.
 
     ``meters`` are of hosts, by name; ``told`` is what runs say of their cells already: source → joules of each row, NaN where
-    a run does not tell.
+    a run does not tell; ``lent`` what their watts make of time that nobody measured.
     """
     watts, given = split_watts(prices)
     seconds = held.rank_ns.astype(np.float64) * 1e-9
     drawn = by_fate(held, {fate: watts[power] for fate, power in POWER.items()})
     measured = _by_host(held, drawn, watts["idle"], meters, prices)
-    states = drawn * seconds if given else np.where(seconds > 0, np.nan, 0.0)
+    unknown = np.where(seconds > 0, np.nan if lent is None else lent.joules, 0.0)
+    states = drawn * seconds if given else unknown
     for name, joules in (told or {}).items():
         known = np.isfinite(joules)
         if name == STATES:
@@ -54,14 +54,10 @@ def held_energy(
             if source == name:
                 before = measured.get(source, (np.zeros(len(held)), np.zeros(len(held))))
                 measured[source] = np.where(known, joules, before[0]), np.where(known, seconds, before[1])
-    found = best(seconds, measured, states)
+    found = best(seconds, measured, states, rest_by_states=True)
+    if lent is not None and found.total is not None:
+        return replace(found, total=lent.widened(found.total, ~found.measured))
     return found if given else filled(found, seconds, drawn * seconds)
-
-
-def by_fate(held: Table, value: Mapping[str, float]) -> Floats:
-    """A number for each row, by its fate."""
-    fates, code = np.unique(held.fate.astype(np.str_), return_inverse=True)
-    return np.array([value[fate] for fate in fates.tolist()], np.float64)[code] if len(held) else np.zeros(0)
 
 
 def _by_host(
@@ -77,7 +73,10 @@ def _by_host(
                 node = source.startswith("node")
                 count = _accelerators(held, rows, prices, host) if node else float(len(known))
                 beside_w = (prices.host_w or 0.0) * count if node else 0.0
-                whole[0][rows], whole[1][rows] = _divided(held, rows, drawn[rows], idle_w, known, count, beside_w)
+                joules, seconds = _divided(held, rows, drawn[rows], idle_w, known, count, beside_w)
+                # Of accelerators that were held at once and have no meter nothing is known.
+                told = 1.0 if node else min(count / max(_at_once(held, rows), 1e-9), 1.0)
+                whole[0][rows], whole[1][rows] = joules, seconds * told
     return out
 
 
@@ -102,8 +101,11 @@ def host_energy(held: Table, prices: Prices, meters: Sequence[Metered] = ()) -> 
 def _accelerators(held: Table, rows: Ints, prices: Prices, host: str) -> float:
     """Accelerators of a host: as given, else the most that were held at once."""
     given = prices.hosts.accelerators_of.get(host, prices.hosts.accelerators)
-    if given is not None:
-        return float(given)
+    return float(given) if given is not None else _at_once(held, rows)
+
+
+def _at_once(held: Table, rows: Ints) -> float:
+    """The most accelerators that some rows held at once."""
     cut = _cut(held.start_ns[rows], held.end_ns[rows])
     at_once = held.rank_ns[rows] / (held.end_ns[rows] - held.start_ns[rows])
     return float(weighed(cut.piece, at_once[cut.row], len(cut.edges) - 1).max())
@@ -156,33 +158,31 @@ def _divided(
     """
     start, end = held.start_ns[rows], held.end_ns[rows]
     cut = _cut(start, end)
-    pieces, length = len(cut.edges) - 1, np.diff(cut.edges) / 1e9
+    pieces = len(cut.edges) - 1
     at_once = held.rank_ns[rows] / (end - start)
-    power, enough = _power(meters, cut.edges)
+    power, known_s = _power(meters, cut.edges)
     weight = (drawn * at_once)[cut.row]
     free = np.maximum(count - weighed(cut.piece, at_once[cut.row], pieces), 0)
     whole = weighed(cut.piece, weight, pieces) + idle_w * free
     share = weight / np.where(whole > 0, whole, 1.0)[cut.piece]
-    part_s = (length * enough)[cut.piece]
+    part_s = known_s[cut.piece]
     joules = np.maximum(power - beside_w, 0.0)[cut.piece] * part_s * share
     return weighed(cut.row, joules, len(rows)), weighed(cut.row, part_s * at_once[cut.row], len(rows))
 
 
-def _power(meters: Sequence[Meter], edges: Ints) -> tuple[Floats, Mask]:
-    """Mean power of all meters together between edges, and whether enough of it is known."""
+def _power(meters: Sequence[Meter], edges: Ints) -> tuple[Floats, Floats]:
+    """Mean power of all meters together between edges while they tell, and for how many seconds they do, on average."""
     joules, known = np.zeros(len(edges) - 1), np.zeros(len(edges) - 1)
     for meter in meters:
         some = meter.between(edges[:-1], edges[1:])
         joules, known = joules + some[0], known + some[1]
-    enough = known >= KNOWN * (np.diff(edges) / 1e9) * len(meters) * (1 - 1e-9)
-    return np.where(enough, joules / np.where(enough, known, 1.0), 0.0) * len(meters), enough
+    power = np.where(known > 0, joules / np.where(known > 0, known, 1.0), 0.0) * len(meters)
+    return power, known / max(len(meters), 1)
 
 
-def bill_energy(held: Table, found: Joules, network_joules: float | None = None) -> BillEnergy:
-    """What the bill says of energy: the sum with its interval, the part that did nothing useful, and the network's."""
+def bill_energy(held: Table, found: Joules) -> BillEnergy:
+    """What the bill says of energy: the sum with its interval, and the part that did nothing useful."""
     useful = by_fate(held, {fate: float(category_of("accelerator time", fate).kind == "useful") for fate in POWER}) > 0
-    total = None if found.total is None else found.total.value
-    moved = None if network_joules is None or total is None else network_joules / max(network_joules + float(total), 1e-300)
     return BillEnergy(
         joules=found.total,
         source=found.source,
@@ -190,8 +190,8 @@ def bill_energy(held: Table, found: Joules, network_joules: float | None = None)
         stall_joules=_sum(found, ~useful),
         intrinsic_bloat_joules=_sum(found, np.isin(held.fate.astype(np.str_), INTRINSIC)),
         extrinsic_bloat_joules=_sum(found, np.isin(held.fate.astype(np.str_), EXTRINSIC)),
-        network_joules=network_joules,
-        data_movement_share=moved,
+        network_joules=None,
+        data_movement_share=None,
     )
 
 

@@ -17,7 +17,9 @@ from taut.core.tables import Table, concat
 from taut.ledger.bill.electricity import Site, site
 from taut.ledger.bill.energy import bill_energy, held_energy, host_energy, network_energy, sci
 from taut.ledger.bill.entries import Entry, days_of
+from taut.ledger.bill.lent_watts import Lender, Lent, lent
 from taut.ledger.bill.meters import SOURCES, Metered
+from taut.ledger.bill.moved_bytes import MovedBytes
 from taut.ledger.bill.rows import UNIT
 from taut.ledger.bill.sources import FILLED, Joules, between
 from taut.ledger.state_power import SPLIT_W, split_watts
@@ -45,17 +47,23 @@ def energy_of(
     steps: float,
     unit: int = UNIT,
     places: Texts | None = None,
+    moved: MovedBytes | None = None,
+    lenders: Sequence[Lender] = (),
 ) -> Energy:
     """Energy of all held time; ``period_s`` is how long the network was on, ``steps`` the work that carbon is shared over.
 
-    ``places`` are hosts as the meters call them, where that is not as the rows do.
+    ``places`` are hosts as the meters call them, where that is not as the rows do; ``moved`` are bytes that jobs moved, where
+    moving them has a price in energy; ``lenders`` are runs whose watts count for time that nobody measured.
     """
     there = held if places is None else held.replace(host=places)
-    found = held_energy(there, prices, meters, _told(held))
-    network = network_energy(prices, period_s, None)
-    parts, notes = [], list[str]()
+    borrowed = lent(held, lenders, prices)
+    found = held_energy(there, prices, meters, _told(held), borrowed)
+    network = network_energy(prices, period_s, None if moved is None else moved.count)
+    parts, notes = [], _told_of_bytes(moved)
+    if meters and found.total is None and len(held):
+        notes.append("energy: meters tell too little of what was held for a sum ([power] of the prices would fill the rest)")
     if np.isfinite(found.joules).any() and found.sources:
-        drawn = [(found.joules, _how(found), _from(found, prices))]
+        drawn = [(found.joules, _how(found), _from(found, prices, borrowed))]
         beside = host_energy(there, prices, meters)
         # A node that was measured whole has its host in it already.
         if np.isfinite(beside.joules).any() and (prices.host_w is not None or all(one.kind != "node" for one in meters)):
@@ -67,9 +75,25 @@ def energy_of(
     if network is not None:
         parts.append(_network(network, prices))
     entries = concat(Entry, [one for one in parts if len(one)])
-    return Energy(
-        entries, _with_sci(bill_energy(held, found, network), entries, held, prices, steps), notes, _defaults(found, prices)
-    )
+    told = _with_network(bill_energy(held, found), network, moved, entries)
+    return Energy(entries, _with_sci(told, entries, held, prices, steps), notes, _defaults(found, prices))
+
+
+def _told_of_bytes(moved: MovedBytes | None) -> list[str]:
+    """Why the network's energy lacks that of bytes, or of some."""
+    if moved is None or not moved.why:
+        return []
+    return [f"network energy: {moved.why}" + (": that of bytes is not in it" if moved.count is None else "")]
+
+
+def _with_network(told: BillEnergy, joules: float | None, moved: MovedBytes | None, entries: Table) -> BillEnergy:
+    """With what the network takes, and its share of all energy of the bill: accelerators, hosts, cooling and network."""
+    if joules is None:
+        return told
+    whole = float(entries.joules[np.isfinite(entries.joules)].sum())
+    share = joules / max(whole, 1e-300) if told.joules is not None else None
+    count = None if moved is None else moved.count
+    return replace(told, network_joules=joules, moved_bytes=count, data_movement_share=share)
 
 
 def beside(told: BillEnergy, runs: Sequence[tuple[LedgerEnergy, float]]) -> BillEnergy:
@@ -106,9 +130,10 @@ def _how(found: Joules) -> Texts:
     return np.where(found.measured, "measured", "modelled").astype(object)
 
 
-def _from(found: Joules, prices: Prices) -> Texts:
-    best = found.source or "nobody"
-    return np.where(found.measured, f"power: {best}", f"{prices.origin}: power by state").astype(object)
+def _from(found: Joules, prices: Prices, borrowed: Lent | None) -> Texts:
+    best = found.source or next((one.name for one in found.sources if one.name in SOURCES), "nobody")
+    model = f"{prices.origin}: power by state" if borrowed is None else borrowed.origin
+    return np.where(found.measured, f"power: {best}", model).astype(object)
 
 
 def _of_hosts(found: Joules, prices: Prices) -> Texts:

@@ -73,9 +73,7 @@ def _by_day(booked: Table) -> Table:
     known = booked.start_ns[row] >= 0
     start, end = np.where(known, start, booked.start_ns[row]), np.where(known, end, booked.end_ns[row])
     shares = ManyShares(np.where(known, np.maximum(end - start, 0), 1), begin)
-    amounts = {
-        name: shares.of(booked.columns[name].astype(object)).astype(np.int64) for name in ("rank_ns", "effective", "billed")
-    }
+    amounts = {name: shares.of_units(booked.columns[name]) for name in ("rank_ns", "effective", "billed")}
     return booked.take(row).replace(start_ns=start, end_ns=end, **amounts)
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from taut.core.tables import Table
-from taut.ledger.bill.charge_rows import NO_TIME, ChargeRows
+from taut.ledger.bill.charge_rows import NO_TIME, US, ChargeRows
 from taut.ledger.bill.period import Period
+from taut.read.focus.focus_charged import Charged
+from taut.read.focus.focus_reader import Charges
 
 MONTHLY_NS = 27 * 86_400 * 10**9
 """Charges as long as this are of the month as a whole and say nothing of how far the bill has come."""
@@ -20,6 +22,15 @@ def last_charge_ns(rows: ChargeRows) -> int | None:
     some = rows.v.is_("ChargeCategory", "Usage") & ~rows.v.correction() & (span.start != NO_TIME) & (span.length < MONTHLY_NS)
     some &= (span.length > 0) & rows.in_period
     return int(span.end[some].max()) if some.any() else None
+
+
+def last_usage_ns(charges: Charges) -> int | None:
+    """The same of a bill before its charges meet anything."""
+    v = Charged(charges.table, charges.version, [], {})
+    start, end = v.time("ChargePeriodStart"), v.time("ChargePeriodEnd")
+    some = v.is_("ChargeCategory", "Usage") & (start != NO_TIME) & (end > start)
+    some &= np.where(some, end - start, 0) * US < MONTHLY_NS
+    return int(end[some].max()) * US if some.any() else None
 
 
 def is_open(rows: ChargeRows, period: Period) -> bool:

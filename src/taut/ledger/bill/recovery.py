@@ -11,9 +11,9 @@ from fnmatch import fnmatchcase
 
 from msgspec import Struct
 
-from taut.core.prices import Fix, Prices
+from taut.core.prices import Fix, Prices, amount
 from taut.ledger.bill.traced_time import STRUCTURE, Traced
-from taut.replay.whatif import MEASURED
+from taut.replay.saving_interval import lab_error, replayed_saving
 from taut.result.types import Estimate, Finding, Recovery
 
 HOURS_A_DAY, DAYS_A_MONTH = 24, 30
@@ -39,13 +39,39 @@ def _of(run: Hourly, finding: Finding, prices: Prices) -> Recovery | None:
     share = finding.recoverable_wall_ns / max(run.wall_ns, 1)
     if share <= 0:
         return None
-    saved = _interval(finding, share)
-    hour = None if run.per_hour is None else _scaled(saved, float(run.per_hour))
+    kind = "policy" if finding.policy is not None else "repair"
+    return recovered(finding.id, _remedy(finding), _interval(finding, share), run.per_hour, _fix(finding, prices),
+                     f'[[fix]] kind = "{kind}"')  # fmt: skip
+
+
+class Cost(Struct, frozen=True):
+    """What it takes to have something, once and every month."""
+
+    price: Decimal = Decimal(0)
+    per_month: Decimal = Decimal(0)
+
+
+def recovered(
+    cause: str, remedy: str, saved: Estimate, per_hour: Decimal | None, cost: Fix | Cost | None, ask: str
+) -> Recovery:
+    """What a share of jobs that cost so much an hour comes to; ``ask`` says how the prices tell what saving it costs."""
+    hour = None if per_hour is None else _scaled(saved, float(per_hour))
     day, month = (None if hour is None else _scaled(hour, times) for times in (HOURS_A_DAY, HOURS_A_DAY * DAYS_A_MONTH))
+    payback = None if day is None or cost is None else _payback(day, cost)
     return Recovery(
-        cause=finding.id, remedy=_remedy(finding), saved_share=saved, per_hour=hour, per_day=day, per_month=month,
-        payback_days=_payback(day, _fix(finding, prices)),
+        cause=cause, remedy=remedy, saved_share=saved, per_hour=hour, per_day=day, per_month=month, payback_days=payback,
+        cost=None if cost is None else amount(cost.price), cost_per_month=None if cost is None else amount(cost.per_month),
+        no_payback=None if payback is not None else _why(month, cost, ask),
     )  # fmt: skip
+
+
+def _why(month: Estimate | None, cost: Fix | Cost | None, ask: str) -> str:
+    """Why nothing is paid back."""
+    if cost is None:
+        return f"what it costs is not given ({ask})"
+    if month is None:
+        return "an hour of the job has no price (gpu_hour, [[rate]], [owned] or a bill)"
+    return f"never: it saves {month.value:,.2f} a month, and costs {cost.per_month:,.2f}"
 
 
 def _interval(finding: Finding, share: float) -> Estimate:
@@ -53,11 +79,10 @@ def _interval(finding: Finding, share: float) -> Estimate:
     loss = finding.loss_share
     if finding.mode == STRUCTURE and loss is not None and loss.value and loss.lo is not None and loss.hi is not None:
         return Estimate(value=share, lo=share * loss.lo / loss.value, hi=min(share * loss.hi / loss.value, 1.0))
-    key = "link" if finding.links else "rank"
-    if finding.mode == STRUCTURE or not (finding.links or finding.ranks):
-        return Estimate(value=share)
-    low, high = MEASURED[key]
-    return Estimate(value=share, lo=share * (1 + low), hi=min(share * (1 + high), 1.0))  # no repair saves more than all
+    error = lab_error(finding)
+    return (
+        Estimate(value=share) if error is None else replayed_saving(finding.recoverable_share or Estimate(value=share), error)
+    )
 
 
 def _scaled(one: Estimate, by: float) -> Estimate:
@@ -91,18 +116,21 @@ def _fix(finding: Finding, prices: Prices) -> Fix | None:
     names = [finding.id, finding.mode, *(f"rank {rank}" for rank in finding.ranks), *(host for host in finding.hosts if host)]
     names += [f"link {link}" for link in finding.links]
     names += [finding.policy.name, finding.policy.name.partition("=")[0]] if finding.policy is not None else []
+    return fix_of(kind, names, prices)
+
+
+def fix_of(kind: str, names: Sequence[str], prices: Prices) -> Fix | None:
+    """The first of its kind that names something."""
     fits = (one for one in prices.fixes if one.kind == kind and any(fnmatchcase(name, one.name) for name in names))
     return next(fits, None)
 
 
-def _payback(day: Estimate | None, fix: Fix | None) -> Estimate | None:
-    """Days until a repair is earned; None where its price, or what it saves, is not known, or it never pays."""
-    if day is None or fix is None:
-        return None
-    value, low, high = (None if gain is None else _days(fix, gain) for gain in (day.value, day.hi, day.lo))
+def _payback(day: Estimate, cost: Fix | Cost) -> Estimate | None:
+    """Days until what something costs is earned; None where it never is."""
+    value, low, high = (None if gain is None else _days(cost, gain) for gain in (day.value, day.hi, day.lo))
     return None if value is None else Estimate(value=value, lo=low, hi=high)
 
 
-def _days(fix: Fix, gain: float) -> float | None:
-    net = gain - float(fix.per_month) / DAYS_A_MONTH
-    return float(fix.price) / net if net > 0 else None
+def _days(cost: Fix | Cost, gain: float) -> float | None:
+    net = gain - float(cost.per_month) / DAYS_A_MONTH
+    return float(cost.price) / net if net > 0 else None

@@ -17,6 +17,8 @@ from taut.result.types import EnergySource, Estimate
 
 KNOWN = 0.5
 """Share of a piece's time that a source must know: the rest of the piece is taken at the same power."""
+NEARLY = 0.99
+"""Share of a piece's time from which on the rest is no matter of states: clocks and edges of samples."""
 FILLED = 0.9
 """Share of all time that must be measured for the rest to be taken at the same power, where no watts were given."""
 STATES = "states"
@@ -49,22 +51,26 @@ class Joules:
         return next((one.name for one in self.sources if one.name != STATES), STATES)
 
 
-def best(seconds: Floats, measured: Mapping[Source, tuple[Floats, Floats]], modelled: Floats) -> Joules:
+def best(
+    seconds: Floats, measured: Mapping[Source, tuple[Floats, Floats]], modelled: Floats, *, rest_by_states: bool = False
+) -> Joules:
     """Pieces by the best source: a counter, else samples, else states.
 
     ``measured``: joules and known seconds of each piece, by source; ``modelled``: joules by states, NaN where no watts are
-    given (pieces without time have 0).
+    given (pieces without time have 0). ``rest_by_states``: what of a piece was not measured goes by states, where there are
+    watts: for pieces that last for hours. Else it is taken at the power of the rest.
     """
-    told = {name: _whole(seconds, *found) for name, found in measured.items()}
+    rest = modelled if rest_by_states else np.full(len(seconds), np.nan)
+    told = {name: _whole(seconds, *found, rest) for name, found in measured.items()}
     chosen = np.full(len(seconds), np.nan)
     for name in reversed(SOURCES):  # the best is put in last
         if name in told:
             chosen = np.where(np.isfinite(told[name]), told[name], chosen)
     known = np.isfinite(chosen)
     out = np.where(known, chosen, modelled)
-    sources = [_entry(name, told[name], seconds) for name in SOURCES if name in told]
+    sources = [_entry(name, told[name], np.minimum(measured[name][1], seconds), seconds) for name in SOURCES if name in told]
     if np.isfinite(modelled).any():
-        sources.append(_entry(STATES, modelled, seconds))
+        sources.append(_entry(STATES, modelled, seconds, seconds))
     return Joules(out, known, tuple(one for one in sources if one.coverage > 0), _total(out, told, known, modelled))
 
 
@@ -79,15 +85,20 @@ def filled(found: Joules, seconds: Floats, ratios: Floats) -> Joules:
     return Joules(joules, known, found.sources, Estimate(value=float(joules.sum())))
 
 
-def _whole(seconds: Floats, joules: Floats, known_s: Floats) -> Floats:
-    """Joules of all of a piece from those of its known part, at the same power; NaN where too little is known."""
+def _whole(seconds: Floats, joules: Floats, known_s: Floats, modelled: Floats) -> Floats:
+    """Joules of all of a piece from those of its known part: the rest by states, else at the same power; NaN where too little
+    is known.
+    """
     enough = (known_s > 0) & (known_s >= KNOWN * seconds * (1 - 1e-9))
-    return np.where(enough, joules * seconds / np.where(enough, known_s, 1.0), np.nan)
+    alike = np.where(enough, joules * seconds / np.where(enough, known_s, 1.0), np.nan)
+    share = np.clip(known_s / np.where(seconds > 0, seconds, 1.0), 0.0, 1.0)
+    by_states = (known_s > 0) & np.isfinite(modelled) & (share < NEARLY)
+    return np.where(by_states, joules + modelled * (1 - share), alike)
 
 
-def _entry(name: str, joules: Floats, seconds: Floats) -> EnergySource:
+def _entry(name: str, joules: Floats, known_s: Floats, seconds: Floats) -> EnergySource:
     known = np.isfinite(joules)
-    coverage = float(seconds[known].sum() / max(seconds.sum(), 1e-300))
+    coverage = float(known_s[known].sum() / max(seconds.sum(), 1e-300))
     return EnergySource(name=name, joules=float(joules[known].sum()), coverage=min(coverage, 1.0))
 
 

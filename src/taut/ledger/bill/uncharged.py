@@ -6,12 +6,12 @@ import numpy as np
 from msgspec import Struct
 
 from taut.core.array_types import Floats, Ints, Mask, Texts
+from taut.core.exact_parts import ManyShares
 from taut.core.ids import numbered
 from taut.core.tables import Table
 from taut.ledger.bill.capacity import Capacity
 from taut.ledger.bill.charge_rows import ChargeRows
 from taut.ledger.bill.divided_charges import HOUR_NS
-from taut.ledger.bill.exact_parts import parted
 from taut.ledger.bill.holdings import Holdings
 from taut.ledger.bill.overlap import Spans, merged, pairs, uncovered
 from taut.ledger.bill.period import Period
@@ -147,7 +147,7 @@ def _priced(gaps: Gaps, holdings: Holdings, capacity: Ints, rate: Floats) -> Tab
     return Table(Uncharged, {
         "held": held, "host": np.array(spans.host[span], dtype=object),
         "start_ns": np.concatenate((low, spans.start[alone]))[back], "end_ns": np.concatenate((high, spans.end[alone]))[back],
-        "rank_ns": weight, "effective": parted(money[found], weight, first), "why": why[span],
+        "rank_ns": weight, "effective": ManyShares(weight, first).of_units(money[found]), "why": why[span],
     }, len(span))  # fmt: skip
 
 

@@ -143,6 +143,8 @@ def _one_by_one(cells: pa.Array, place: Place, lost: Rounded) -> pa.Array:
         exact = _decimal(text)
         if exact is None and text.strip().lower() not in NO_NUMBER and text.strip():
             index = int(np.argmax(coded.indices.fill_null(-1).to_numpy(zero_copy_only=False) == code))
+            if text.strip().lower() == place.column.lower():
+                raise InputRefused(place.row(index), "is a header again: files were put together", "take that row out")
             why = f"column {place.column[:80]} holds {text[:40]!r}, which is no number"
             raise InputRefused(place.row(index), why, "write numbers like -1234.5 or 1.5E-7, without currency and separators")
         kept = None if exact is None else _kept(exact)

@@ -6,6 +6,7 @@ metadata. Unknown stays null: a missing column, an empty cell, ``NULL``. Costs a
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -96,7 +97,7 @@ def read_focus(paths: Paths) -> Charges:
     broken: list[list[Broken]] = []
     disputed: list[list[Broken]] = []
     names: set[str] = set()
-    for path in expand(asked):
+    for path in _expanded(asked):
         with Source(path) as source:
             here: list[tuple[str, str, int]] = []
             for file in _files(source, path in asked, notes):
@@ -118,6 +119,14 @@ def read_focus(paths: Paths) -> Charges:
     return Charges(
         table, version, tuple(files), tuple(absent), merged(broken), merged(disputed), _said(notes, files)
     )  # fmt: skip
+
+
+def _expanded(asked: Sequence[str]) -> list[str]:
+    """The files that are named; an empty folder is refused in the words of bills."""
+    empty = next((path for path in asked if os.path.isdir(path) and not os.listdir(path)), None)
+    if empty is not None:
+        raise NotATrace(empty, "an empty folder", "name a folder with FOCUS files")
+    return expand(asked)
 
 
 def sniff(head: bytes) -> bool:

@@ -26,7 +26,7 @@ from taut.read.jobs.job_words import (
     check_attempts,
     count_or_null,
     cut,
-    held,
+    held_of_table,
     outcome,
     table,
     table_of,
@@ -266,7 +266,7 @@ def _counts(values: list[Json]) -> tuple[Ints, Texts]:
     except TypeError:  # lists and objects
         codes = Codes()
         of = codes.of(value if isinstance(value, (int, float, str)) else NULL for value in values)
-    found = [held(int(value) if isinstance(value, float) and value.is_integer() else value) for value in codes]
+    found = [held_of_table(int(value) if isinstance(value, float) and value.is_integer() else value) for value in codes]
     number, unit = np.array([count for count, _ in found], dtype=np.int64), np.array([unit for _, unit in found], dtype=object)
     return number[of], unit[of]
 
@@ -308,7 +308,7 @@ def _csv_rows(raw: bytes, label: str) -> Iterator[dict[str, Json]]:
     for _, cells in csv_rows(raw.decode("utf-8", "replace"), label):
         row = {key: cells.get(_first(cells, spelled), "").strip() for key, spelled in CSV.items()}
         if row["job"]:
-            count, unit = held(row["held"])
+            count, unit = held_of_table(row["held"])
             yield {
                 "job": cut(row["job"]),
                 "submit_ns": row["submit"],

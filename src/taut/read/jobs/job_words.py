@@ -201,6 +201,11 @@ def held(gpus: Json, cpus: Json = None, nodes: Json = None) -> tuple[int, str]:
     return NULL, ""
 
 
+def held_of_table(gpus: Json) -> tuple[int, str]:
+    """The same of a column of accelerators alone, in which 0 is none of them."""
+    return (0, "accelerator") if count_or_null(gpus) == 0 else held(gpus)
+
+
 def gpus_in(tres: str) -> int:
     """Accelerators in ``billing=8,cpu=8,gres/gpu:h100=8``: 0 if it lists other things, NULL if nothing.
 

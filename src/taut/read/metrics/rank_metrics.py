@@ -80,8 +80,13 @@ def _in_zone(one: Metrics, window: tuple[int, int] | None, notes: list[str]) -> 
 
 
 def _unambiguous(found: Sequence[Metrics], hosts: set[str]) -> list[Series]:
-    """All series; where two files name the same component, with the name of their host or file."""
+    """All series; where two files name the same component, with the name of their host or file.
+
+    A component that names its host is the same in both, unless both tell the same of it.
+    """
     files = Counter(component for one in found for component in {s.component for s in one.series})
+    twice = Counter(key for one in found for key in {(s.component, s.metric) for s in one.series})
+    same = {component for (component, _), count in twice.items() if count > 1}
     out = []
     for one in found:
         parts = [part.split(".")[0] for part in re.split(r"[/\\:]", one.label) if part]
@@ -89,7 +94,7 @@ def _unambiguous(found: Sequence[Metrics], hosts: set[str]) -> list[Series]:
         whose = one.label.partition("://")[2] or whose
         for series in one.series:
             at = series.place
-            if files[at.component] > 1 and at.rank is None:
+            if files[at.component] > 1 and at.rank is None and (not at.host or at.component in same):
                 at = at._replace(component=f"{whose} {at.component}", host=at.host or whose)
             out.append(replace(series, place=at))
     return out

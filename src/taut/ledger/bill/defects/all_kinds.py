@@ -9,8 +9,19 @@ import numpy as np
 
 from taut.core.array_types import Mask
 from taut.ledger.bill.capacity import Capacity
-from taut.ledger.bill.charge_rows import ChargeRows
-from taut.ledger.bill.defects import cluster, commitment, count, duplicated, negative, outside, overlapping, price
+from taut.ledger.bill.charge_rows import ChargeRows, no_charge
+from taut.ledger.bill.defects import (
+    cluster,
+    commitment,
+    count,
+    duplicated,
+    negative,
+    no_time,
+    outside,
+    overlapping,
+    price,
+    unknown_cost,
+)
 from taut.ledger.bill.defects.found import Found, take_out
 from taut.read.focus.focus_charged import Charged
 from taut.read.focus.focus_reader import Charges
@@ -19,10 +30,11 @@ from taut.result.types import Defect
 if TYPE_CHECKING:
     import pyarrow as pa
 
-CURRENCY = "another currency"
+CURRENCY, NO_CHARGE = "another currency", "no charge"
 KINDS = (
-    CURRENCY, "time zone", duplicated.KIND, negative.KIND, outside.KIND, cluster.KIND, count.KIND, price.KIND, overlapping.KIND,
-    commitment.KIND, "missing period", "host not in the bill",
+    CURRENCY, NO_CHARGE, "time zone", unknown_cost.KIND, duplicated.KIND, negative.KIND, negative.CREDIT, outside.KIND,
+    cluster.KIND, no_time.KIND, no_time.BACKWARDS, count.KIND, price.KIND, overlapping.KIND, commitment.KIND, "missing period",
+    "host not in the bill",
 )  # fmt: skip
 """Words of all kinds; they stay the same."""
 
@@ -30,7 +42,7 @@ KINDS = (
 def of_rows(rows: ChargeRows) -> list[Found]:
     """What charges show by themselves; it is taken out of them."""
     found: list[Found] = []
-    for one in (duplicated, negative, outside, cluster):
+    for one in (unknown_cost, duplicated, negative, outside, cluster, no_time):
         found += take_out(rows, one.find(rows))
     return found
 
@@ -49,8 +61,14 @@ def of_currencies(charges: Charges, chosen: Mask) -> list[Defect]:
     v = Charged(charges.table, charges.version, [], {})
     texts, code = v.words("BillingCurrency")
     found = []
-    for one in np.unique(code[~chosen]).tolist():
-        some = ~chosen & (code == one)
+    nothing = ~chosen & no_charge(v)
+    if nothing.any():
+        money = _sum(v.table["EffectiveCost"], v.table["BilledCost"], nothing)
+        because = "neither currency nor category nor period is named: a total, or what is left of a row; not in the bill"
+        found.append(Defect(kind=NO_CHARGE, rows=int(nothing.sum()), places=list(v.places(nothing)), money=f"{money:f}",
+                            currency=None, because=because))  # fmt: skip
+    for one in np.unique(code[~chosen & ~nothing]).tolist():
+        some = ~chosen & ~nothing & (code == one)
         money = _sum(v.table["EffectiveCost"], v.table["BilledCost"], some)
         because = f"{int(some.sum()):,} charges over {money:f} {texts[one]} were left out: no currency is added to another"
         found.append(Defect(

@@ -10,8 +10,8 @@ from taut.core.array_types import Ints, Mask
 from taut.core.ids import numbered
 from taut.ledger.bill.charge_rows import ChargeRows
 from taut.ledger.bill.defects.found import Found, by_code, said, whole
-from taut.ledger.bill.exact_parts import amount
 from taut.ledger.bill.hosts import NONE, host_tags, stem, tags_of
+from taut.ledger.bill.money_units import amount
 
 KIND = "another cluster"
 BORDERS = ("BillingAccountId", "SubAccountId", "RegionId")

@@ -7,7 +7,7 @@ import numpy as np
 from taut.core.array_types import Floats, Ints, Mask
 from taut.ledger.bill.charge_rows import NO_TIME, ChargeRows
 from taut.ledger.bill.defects.found import Found, said
-from taut.ledger.bill.exact_parts import amount
+from taut.ledger.bill.money_units import amount
 
 KIND = "commitment exceeded"
 # Quantities of many rows are rounded each.

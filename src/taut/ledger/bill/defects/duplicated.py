@@ -6,7 +6,7 @@ import numpy as np
 
 from taut.core.array_types import Ints, Mask
 from taut.core.ids import numbered
-from taut.ledger.bill.charge_items import EACH
+from taut.ledger.bill.charge_items import CODE, EACH
 from taut.ledger.bill.charge_rows import ChargeRows
 from taut.ledger.bill.defects.found import Found, whole
 from taut.read.focus.focus_columns import KINDS
@@ -21,11 +21,37 @@ _STIR, _MIX = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9)
 def find(rows: ChargeRows) -> list[Found]:
     """Charges that repeat others, by the file that they are in."""
     repeats = np.flatnonzero(repeated(rows))
+    back = _corrected(rows, repeats)
+    if back.any():  # both stand beside what was used, and come to nothing
+        rows.item[repeats[back]] = CODE["correction"]
+        rows.notes.append(f"{int(back.sum()):,} charges stand in the bill twice, and corrections take them back again")
+    repeats = repeats[~back]
     files, file = rows.v.words("file")
     found = []
     for one in np.unique(file[repeats]).tolist():
         some = repeats[file[repeats] == one]
         found.append(whole(KIND, rows, some, f"{len(some):,} charges of {files[one]} are the same as others in every column"))
+    return found
+
+
+def _corrected(rows: ChargeRows, repeats: Ints) -> Mask:
+    """Copies that the provider took back: a correction of the same resource and time, of as much below 0, for each."""
+    taken = np.flatnonzero(rows.v.correction() & rows.kept & (rows.effective < 0))
+    if not len(taken) or not len(repeats):
+        return np.zeros(len(repeats), dtype=np.bool_)
+    # A correction that was itself delivered again corrects the charge, and its copy the copy.
+    content = fingerprints(rows)
+    taken = taken[~np.isin(content[taken], content[repeats])]
+    both = np.concatenate([taken, repeats])
+    resource = rows.v.words("ResourceId")[1][both]
+    money = np.abs(rows.effective[both])
+    group, count = numbered(resource, rows.spans.start[both], rows.spans.end[both], money)
+    left = np.bincount(group[: len(taken)], minlength=count)
+    mine = group[len(taken) :]
+    order = np.argsort(mine, kind="stable")
+    place = np.empty(len(mine), dtype=np.int64)
+    place[order] = np.arange(len(mine)) - np.searchsorted(mine[order], mine[order])
+    found: Mask = place < left[mine]
     return found
 
 

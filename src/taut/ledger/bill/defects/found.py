@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from taut.core.array_types import Ints
 from taut.ledger.bill.charge_rows import ChargeRows
-from taut.ledger.bill.exact_parts import amount
 from taut.ledger.bill.hosts import NONE
+from taut.ledger.bill.money_units import amount
 from taut.result.types import Defect
 
 MOST = 20
@@ -30,16 +30,22 @@ class Found(Struct, frozen=True):
     """What it moves in units, where that is not what is taken out."""
     gone: bool = False
     """Whether the charges are taken out wholly: nothing else is wrong with them then."""
+    unknown: bool = False
+    """Whether nobody can tell what it moves."""
 
     def worth(self) -> int:
-        """What it moves, in units; above 0: charged too much."""
-        return int(self.effective.sum()) if self.money is None else self.money
+        """What it moves, in units; above 0: charged too much. Of what has no effective cost (a purchase), what is billed."""
+        return (int(self.effective.sum()) or int(self.billed.sum())) if self.money is None else self.money
+
+    def _of_what(self) -> str:
+        only = self.money is None and not int(self.effective.sum()) and int(self.billed.sum())
+        return ": billed, their effective cost is 0" if only else ""
 
     def defect(self, rows: ChargeRows, currency: str | None) -> Defect:
         """As it is printed."""
         return Defect(
-            kind=self.kind, rows=len(self.rows), places=rows.places(self.rows), money=amount(self.worth(), rows.unit),
-            currency=currency, because=self.because,
+            kind=self.kind, rows=len(self.rows), places=rows.places(self.rows), currency=currency,
+            money=None if self.unknown else amount(self.worth(), rows.unit), because=self.because + self._of_what(),
         )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from taut.core.array_types import Floats, Ints, Mask
 from taut.ledger.bill.charge_rows import ChargeRows
 from taut.ledger.bill.defects.found import Found
-from taut.ledger.bill.exact_parts import amount
+from taut.ledger.bill.money_units import amount
 from taut.read.focus.focus_rules import CENTS, COMPUTED
 
 KIND = "price times quantity"

@@ -1,4 +1,4 @@
-"""Money as whole units, and wholes shared out without a remainder, many at once."""
+"""Money as whole units: columns of a bill, their sums, and amounts as text."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from taut.core.array_types import Floats, Ints
+from taut.core.array_types import Ints
 from taut.core.errors import InputRefused
 from taut.ledger.bill.rows import UNIT
 
@@ -62,41 +62,3 @@ def amount(money: int, unit: int) -> str:
     kept = text.rstrip("0")
     whole, _, rest = kept.partition(".")
     return ("-" if money < 0 else "") + f"{whole}.{rest:0<2}"
-
-
-def parted(whole: Ints, weight: Ints, first: Ints) -> Ints:
-    """Wholes in parts by weight: part ``first[i]`` and those up to the next first are of whole ``i`` and add up to it.
-
-    Each begin and end of a part is rounded, not its size, so that parts next to each other leave nothing over. Weights that are
-    all 0 count as equal; a whole without parts must be 0.
-    """
-    count = np.diff(first, append=len(weight))
-    group = np.repeat(np.arange(len(whole)), count)
-    reached, total = _running(weight, first, count)
-    even = (total == 0)[group]
-    if even.any():
-        place, sizes = _running(np.ones_like(weight), first, count)
-        reached, total = np.where(even, place, reached), np.where(total == 0, sizes, total)
-    edge = _rounded(whole[group], reached / np.maximum(total[group], 1), reached == total[group])
-    before = np.empty_like(edge)
-    before[1:] = edge[:-1]
-    before[first[count > 0]] = 0
-    return edge - before
-
-
-def _running(weight: Ints, first: Ints, count: Ints) -> tuple[Ints, Ints]:
-    """Sums of weights inside each group up to and with each part, and of whole groups; sums over groups may wrap."""
-    reached = np.cumsum(weight)
-    before = np.where(first > 0, reached[np.maximum(first - 1, 0)], 0) if len(weight) else np.zeros(len(first), dtype=np.int64)
-    reached -= np.repeat(before, count)
-    total = np.zeros(len(first), dtype=np.int64)
-    some = count > 0
-    total[some] = reached[(first + count - 1)[some]]
-    return reached, total
-
-
-def _rounded(whole: Ints, share: Floats, all_of_it: Ints) -> Ints:
-    """Shares of wholes as whole units, never beyond the whole; exactly the whole where it is all of it."""
-    size = np.abs(whole)
-    found = np.minimum(np.rint(size * share), 2.0**62).astype(np.int64)
-    return np.sign(whole) * np.where(all_of_it, size, np.minimum(found, size))
