@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from decimal import Decimal
 
-from taut.briefing.answers import own
+from taut.briefing.answers import own, units_per_s
 from taut.briefing.inputs import Opened
 from taut.replay.saving_interval import lab_error, replayed_saving
 from taut.result.brief_types import BriefedBill, BriefedControl, BriefedScenario
@@ -64,8 +64,9 @@ def costs(found: Opened) -> BriefCosts | None:
             return cost
     for scenario in found.scenarios:
         forecast = own(scenario)
-        if forecast.cost_per_unit is not None and forecast.tokens_per_s and forecast.currency:
-            month = forecast.cost_per_unit * forecast.tokens_per_s / 1e6 * 3600 * HOURS_A_MONTH
+        rate = units_per_s(forecast)
+        if forecast.cost_per_unit is not None and rate and forecast.currency:
+            month = forecast.cost_per_unit * rate * 3600 * HOURS_A_MONTH
             useful = forecast.groups["compute"] if forecast.groups else None
             return BriefCosts(
                 per_month=month, useful_per_month=None if useful is None else month * useful, currency=forecast.currency,
