@@ -189,3 +189,11 @@ def test_a_file_in_the_way_of_the_folder_is_one_line(tmp_path: Path) -> None:
         open_log(tmp_path / "taut-runs" / "audit.db", create=True),
     ):
         pass
+
+
+def test_two_open_logs_of_one_file_go_on_from_each_other(tmp_path: Path) -> None:
+    path = written(tmp_path / "audit.db", 1)
+    with open_log(path, "1") as one, open_log(path, "1") as other:
+        numbers = [log.append(VERB, details(k)).index for k in range(3) for log in (one, one, other)]
+    assert numbers == list(range(2, 11))
+    assert verify(path).ok

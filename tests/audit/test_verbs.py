@@ -6,14 +6,17 @@ import hashlib
 import json
 import os
 import shutil
+import sqlite3
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
+from taut.audit.log import open_log
+from taut.audit.record import OUTCOME, Detail, Text
 from taut.cli import main
-from taut.core.folder import changed_files, manifest_of
+from taut.core.folder import changed_files, manifest_of, sealed
 
 
 def taut_(*args: object, **env: str) -> Result:
@@ -99,7 +102,8 @@ def test_a_run_and_its_log_verify_and_are_anchored_by_the_key(run: Path) -> None
     told = answer("audit", "verify", run, "--key", key)
     assert {**told, "root": "", "log": ""} == {
         "ok": True, "anchored": True, "anchor": "key", "records": 2, "root": "", "first_bad": None, "kept": 2,
-        "anchored_records": 2, "log": "", "redacted": 0, "pruned": 0, "run": str(run), "says": None,
+        "anchored_records": 2, "log": "", "redacted": 0, "pruned": 0, "run": str(run), "alone": None,
+        "says": None,
     }  # fmt: skip
 
 
@@ -110,6 +114,13 @@ def test_a_changed_file_of_a_run_is_found(run: Path) -> None:
     done = taut_("audit", "verify", run)
     assert done.exit_code == 5
     assert "ledger.parquet is not the file that its manifest lists" in " ".join(done.stdout.split())
+
+
+def test_what_is_no_run_is_not_answered_by_the_log_beside_it(run: Path) -> None:
+    (run / "run.json").unlink()
+    for place, why in ((run, "is no run folder (no run.json)"), ("taut-runs/another", "is not there")):
+        done = taut_("audit", "verify", place)
+        assert (done.exit_code, f"{place}: {why}" in done.stderr) == (1, True)
 
 
 def test_a_result_changed_together_with_its_manifest_is_found(run: Path) -> None:
@@ -234,10 +245,70 @@ def test_an_expectation_that_is_none_is_refused(run: Path, text: str) -> None:
     assert (done.exit_code, "28 % ± 5" in done.stderr) == (2, True)
 
 
+def analysed_as(folder: str, slow_ms: float) -> str:
+    """A run of the same job, slower by so much."""
+    Path(f"{folder}.csv").write_text(ops(slow_ms))
+    assert taut_("analyze", f"{folder}.csv", "-q", "-o", folder).exit_code == 0
+    return folder
+
+
 def test_a_job_that_is_as_slow_as_before_missed_what_was_expected(run: Path) -> None:
     decision = decided(run, "--expect", "60 % ± 15")
-    assert taut_("analyze", "ops.csv", "-q", "-o", "later", "--pays", "0.4").exit_code == 0
-    assert answer("audit", "outcome", decision, "later")["says"] == "missed"
+    assert answer("audit", "outcome", decision, analysed_as("later", 30.5))["says"] == "missed"
+
+
+def test_several_runs_tell_how_much_runs_differ(run: Path) -> None:
+    decision = decided(run)
+    one = answer("audit", "outcome", decision, analysed_as("first", 0.5))
+    several = ["first", analysed_as("second", 0.6), analysed_as("third", 0.4)]
+    told = answer("audit", "outcome", decision, *several, "--before", analysed_as("earlier", 29.5))
+    assert (one["run_spread_from"], one["run_spread"]) == ("assumed", pytest.approx(0.02))
+    assert (told["run_spread_from"], told["runs_before"], told["runs_after"]) == ("runs", 2, 3)
+    assert told["run_spread"] < 0.02
+    assert (
+        told["measured_saving"]["hi"] - told["measured_saving"]["lo"]
+        < one["measured_saving"]["hi"] - one["measured_saving"]["lo"]
+    )
+    assert "2 runs before, 3 after" in taut_("audit", "outcome", decision, *several, "--before", "earlier").stdout
+    rests = [link["record"]["index"] for link in answer("audit", "why", told["record"])["chain"]]
+    assert len(rests) == 7  # the outcome, its decision, and five runs
+
+
+def test_a_decision_rests_on_its_run_also_when_the_same_run_is_written_again(run: Path) -> None:
+    decision = decided(run)
+    assert taut_("analyze", "ops.csv", "-q", "-o", "again").exit_code == 0
+    assert [link["record"]["index"] for link in answer("audit", "why", decision)["chain"]] == [2, 1]
+    assert answer("audit", "why", "again")["chain"][0]["record"]["index"] == 3
+
+
+def test_an_outcome_of_an_older_version_is_read(run: Path) -> None:
+    decision, later = decided(run), analysed_as("later", 0.5)
+    saved: dict[str, Detail] = {"value": 0.7, "lo": 0.6, "hi": 0.8}
+    digest = sealed(Path(later))["run.json"]
+    with open_log(run.parent / "audit.db", "0.0.9") as log:
+        log.append(
+            OUTCOME, {"decision": int(decision), "run": digest, "run_name": Text(later), "says": "kept", "measured": saved}
+        )
+    assert [link["record"]["index"] for link in answer("audit", "why", 4)["chain"]] == [4, 2, 1, 3]
+    assert "measured: 70.0 % (60.0 % to 80.0 %)" in taut_("audit", "why", 4).stdout
+
+
+def test_a_run_counts_once(run: Path) -> None:
+    decision, later = decided(run), analysed_as("later", 0.5)
+    for words in ([later, later], [run], [later, "--before", run]):
+        done = taut_("audit", "outcome", decision, *words)
+        assert (done.exit_code, "is the same run as" in done.stderr) == (2, True)
+
+
+def test_a_run_that_was_moved_or_replaced_is_asked_for(run: Path) -> None:
+    decision, later = decided(run), analysed_as("later", 0.5)
+    shutil.move(run, "moved")
+    done = taut_("audit", "outcome", decision, later)
+    assert (done.exit_code, f"its run was {run}, and is not there any more" in done.stderr) == (2, True)
+    shutil.copytree(later, run)
+    done = taut_("audit", "outcome", decision, later)
+    assert (done.exit_code, "is another run now; give the run with --before RUN" in done.stderr) == (2, True)
+    assert answer("audit", "outcome", decision, later, "--before", "moved")["says"] == "kept"
 
 
 def test_what_is_left_in_every_fourth_step_counts_as_well(run: Path) -> None:
@@ -276,6 +347,15 @@ def test_old_records_are_pruned_and_their_runs_still_verify(run: Path) -> None:
     assert (told["ok"], told["pruned"]) == (True, 1)
 
 
+def test_of_a_pruned_record_the_run_still_tells_by_its_proof(run: Path) -> None:
+    assert taut_("audit", "prune", "--before", "2200-01-01").exit_code == 0
+    (link,) = answer("audit", "why", run)["chain"]
+    assert (link["record"]["index"], link["record"]["details"]["verb"]) == (1, "analyze")
+    assert taut_("audit", "proof", run).exit_code == 0  # the log has the record no more: it stays in the proof
+    assert answer("audit", "verify", run)["ok"]
+    assert answer("audit", "why", run)["chain"][0]["record"]["kind"] == "verb"
+
+
 def test_a_checkpoint_kept_elsewhere_anchors(run: Path, tmp_path: Path) -> None:
     (tmp_path / "kept.txt").write_text(taut_("audit", "proof").stdout)
     assert answer("audit", "verify", "--checkpoint", tmp_path / "kept.txt")["anchor"] == "checkpoint"
@@ -302,3 +382,85 @@ def test_a_key_that_others_may_read_signs_nothing(run: Path) -> None:
     key.chmod(0o644)
     done = taut_("audit", "proof")
     assert (done.exit_code, "chmod 600" in done.stderr) == (1, True)
+
+
+def recorded_but_warned(*more: str, **env: str) -> str:
+    """The one line that a verb says when its answer stands and its record does not."""
+    done = taut_("export", "--to", "schema", "-o", "schema.json", *more, **env)
+    assert (done.exit_code, Path("schema.json").stat().st_size > 0) == (0, True)
+    _, line = done.stderr.splitlines()
+    return line
+
+
+def test_a_log_of_a_later_version_stops_no_verb(run: Path) -> None:
+    with sqlite3.connect(run.parent / "audit.db") as connection:
+        connection.execute("PRAGMA user_version=99")
+    connection.close()
+    assert "was written by a later version of taut (layout 99, here 1); update taut" in recorded_but_warned()
+
+
+def test_a_log_that_another_process_holds_stops_no_verb(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("taut.audit.database.PATIENCE_S", 0.05)
+    other = sqlite3.connect(run.parent / "audit.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    assert "another process has been writing to it for too long; try again" in recorded_but_warned()
+    other.close()
+    assert answer("audit", "verify", run)["records"] == 2
+
+
+@pytest.mark.parametrize("home", [None, "", "relative", "/proc/nobody"])
+def test_without_a_place_for_the_key_a_run_is_recorded_and_not_signed(
+    run: Path, monkeypatch: pytest.MonkeyPatch, home: str | None
+) -> None:
+    monkeypatch.delenv("XDG_CONFIG_HOME")
+    monkeypatch.setattr("pwd.getpwuid", {}.__getitem__)
+    monkeypatch.delenv("HOME", raising=False)
+    if home is not None:
+        monkeypatch.setenv("HOME", home)
+    done = taut_("analyze", "ops.csv", "-q", "-o", "again")
+    assert done.exit_code == 0
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("taut: recorded, but not signed: ")
+    assert not Path("again/proof.txt").exists()
+    assert answer("audit", "log")["size"] == 3
+
+
+@pytest.fixture
+def taken_away(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, str]:
+    """The run in a folder where its log is not, and the key that was published."""
+    key = taut_("audit", "proof", "--key").stdout.strip()
+    (tmp_path / "far").mkdir()
+    shutil.copytree(run, tmp_path / "far" / "run")
+    monkeypatch.chdir(tmp_path / "far")
+    return Path("run"), key
+
+
+@pytest.mark.parametrize("place", ["run", "run/proof.txt"])
+def test_a_run_or_a_proof_far_from_its_log_is_held_by_the_key_alone(taken_away: tuple[Path, str], place: str) -> None:
+    _, key = taken_away
+    told = answer("audit", "verify", place, "--key", key)
+    assert (told["ok"], told["anchor"], told["alone"], told["records"], told["anchored_records"]) == (True, "key", 1, 2, 1)
+    assert "its log is not here" in taut_("audit", "verify", place, "--key", key).stdout
+    done = taut_("audit", "verify", place)
+    assert (done.exit_code, "--key" in done.stderr) == (1, True)
+
+
+def test_a_changed_run_far_from_its_log_is_found(taken_away: tuple[Path, str]) -> None:
+    run, key = taken_away
+    data = bytearray((run / "ledger.parquet").read_bytes())
+    data[100] ^= 1
+    (run / "ledger.parquet").write_bytes(data)
+    assert taut_("audit", "verify", run, "--key", key).exit_code == 5
+
+
+def test_a_proof_that_another_key_signed_is_not_held(taken_away: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    run, key = taken_away
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(Path("another").absolute()))
+    assert taut_("export", "--to", "schema", "-o", "schema.json").exit_code == 0
+    other = taut_("audit", "proof", "--key").stdout.strip()
+    done = taut_("audit", "verify", run, "--key", other)
+    assert (done.exit_code, "is not signed by" in " ".join(done.stdout.split())) == (5, True)
+    # Beside it lies a log that is not its own: that is said, and the key still holds it.
+    assert "its proof is of another log" in " ".join(taut_("audit", "verify", run).stdout.split())
+    assert taut_("audit", "verify", run).exit_code == 5
+    assert answer("audit", "verify", run, "--key", key)["alone"] == 1

@@ -10,9 +10,11 @@ from click.testing import CliRunner
 
 from taut.cli import main
 from taut.core.errors import RunError, UsageError
+from taut.lab.case import Spec
 from taut.lab.decision_lab import chains
 from taut.lab.run_case import missing
 
+ABOUT = Spec(job="ddp", fault="none", seed=1, steps=30, folder="")
 ABSENT = missing()
 real = pytest.mark.skipif(ABSENT is not None, reason=f"a real lab cannot run here: {ABSENT}")
 
@@ -27,8 +29,22 @@ def own_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @real
 def test_a_fault_is_found_decided_on_mended_and_measured() -> None:
     for again in range(2):  # whatever else runs on the machine may hide the fault of one run
-        words = ["lab", "decide", "--faults", "checkpoint", "--seed", "1", "--steps", "16", "-o", f"lab{again}", "--json"]
-        done = CliRunner().invoke(main, words)
+        words = [
+            "lab",
+            "decide",
+            "--faults",
+            "checkpoint",
+            "--seed",
+            "1",
+            "--steps",
+            "16",
+            "--runs",
+            "1",
+            "-o",
+            f"lab{again}",
+            "--json",
+        ]
+        done = CliRunner().invoke(main, [*words, "-o", f"lab{again}"])
         assert done.exit_code == 0, done.stderr
         (row,) = json.loads(done.stdout)["rows"]
         if row["record"] is not None:
@@ -47,7 +63,7 @@ def test_a_fault_is_found_decided_on_mended_and_measured() -> None:
 @pytest.mark.parametrize("fault", ["none", "hang", "hiccups", "no-such"])
 def test_what_cannot_be_mended_is_refused_before_anything_runs(fault: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=f"--faults? {fault}: no"):
-        chains(tmp_path / "lab", ["slow", fault], "ddp", 1, 30)
+        chains(tmp_path / "lab", ["slow", fault], ABOUT, 1)
     assert not (tmp_path / "lab").exists()
 
 
@@ -55,10 +71,10 @@ def test_decisions_of_an_earlier_run_are_kept(tmp_path: Path) -> None:
     (tmp_path / "lab" / "taut-runs").mkdir(parents=True)
     (tmp_path / "lab" / "taut-runs" / "audit.db").write_bytes(b"kept")
     with pytest.raises(RunError, match="give another -o"):
-        chains(tmp_path / "lab", ["slow"], "ddp", 1, 30)
+        chains(tmp_path / "lab", ["slow"], ABOUT, 1)
 
 
 def test_without_records_there_is_nothing_to_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TAUT_AUDIT", "off")
     with pytest.raises(UsageError, match="unset it"):
-        chains(tmp_path / "lab", ["slow"], "ddp", 1, 30)
+        chains(tmp_path / "lab", ["slow"], ABOUT, 1)

@@ -22,7 +22,15 @@ MOST_BYTES = 4096
 def config_folder() -> Path:
     """Where this user's configuration lies."""
     base = os.environ.get("XDG_CONFIG_HOME", "")
-    return (Path(base) if os.path.isabs(base) else Path.home() / ".config") / "taut"
+    if os.path.isabs(base):
+        return Path(base) / "taut"
+    try:
+        home = Path.home() if os.environ.get("HOME") != "" else Path()
+    except RuntimeError:  # no HOME, and nobody knows the user
+        home = Path()
+    if not home.is_absolute():
+        raise AuditError("where your configuration lies is not known, and the key with it; set HOME or XDG_CONFIG_HOME")
+    return home / ".config" / "taut"
 
 
 def signing_key() -> Ed25519PrivateKey:

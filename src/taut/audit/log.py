@@ -14,7 +14,7 @@ from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -39,6 +39,11 @@ if TYPE_CHECKING:
 
 ORIGIN = "taut/audit/"
 """How the names of logs begin; 16 random bytes follow."""
+Ends: TypeAlias = tuple[int, bytes, bytes, int, bytes]
+ENDS = (
+    """SELECT size, root, peaks, (SELECT max(id) FROM records), (SELECT leaf FROM records ORDER BY id DESC LIMIT 1) FROM head"""
+)
+"""The head, and the last record with its hash."""
 GROW = "UPDATE head SET size = ?, root = ?, peaks = ? WHERE id = 0"
 SIGNED = "SELECT note FROM checkpoints"
 SET_BACK = (
@@ -85,6 +90,9 @@ class Log:
     def __init__(self, path: Path, connection: sqlite3.Connection, version: str) -> None:
         self.path, self._connection, self._version = path, connection, version
         self._written = False
+        self._tree: Frontier | None = None
+        """As this log was when it was last written to from here, with what its ends then hold."""
+        self._ends: Ends | None = None
 
     def append(
         self, kind: str, details: Mapping[str, Detail], *, key: Ed25519PrivateKey | None = None, at_ns: int | None = None,
@@ -102,7 +110,7 @@ class Log:
             if also is not None:
                 also(index)
             note, unsigned = self._try_to_sign(tree, key)
-        self._written = True
+        self._written, self._tree = True, tree
         if note is None:
             return Appended(index, body, None, unsigned)
         # What only signing needs is loaded here: most verbs sign nothing, and recording them is to take no time.
@@ -134,14 +142,15 @@ class Log:
         beside = msgspec.json.encode(texts) if texts else None
         self._connection.execute("INSERT INTO records VALUES (?, ?, ?, ?)", (index, leaf, body, beside))
         head = (tree.size, tree.root(), b"".join(tree.peaks))
-        change = (
-            "UPDATE head SET size = ?, root = ?, peaks = ? WHERE id = 0" if index else "INSERT INTO head VALUES (0, ?, ?, ?)"
-        )
-        self._connection.execute(change, head)
+        self._connection.execute(GROW if index else "INSERT INTO head VALUES (0, ?, ?, ?)", head)
+        self._ends = (*head, index, leaf)
         return index, body
 
     def frontier(self) -> Frontier:
         """The right edge of the tree; refused where the head does not fit the last record."""
+        known, self._tree = self._tree, None  # it is changed by whoever gets it
+        if known is not None and self._connection.execute(ENDS).fetchall() == [self._ends]:
+            return known
         tree = self.head()
         last = rows(self._connection, "SELECT id, leaf FROM records ORDER BY id DESC LIMIT 1", tuple[int, bytes])
         ends_well = not tree.size & 1 or (bool(last) and tree.peaks[-1] == last[0][1])
@@ -208,7 +217,7 @@ class Log:
         question = "SELECT id, leaf, body, texts FROM records WHERE id = ?"
         found = rows(self._connection, question, Row, index)
         if not found:
-            raise UsageError(f"{self.path}: has no record {index}; taut audit log {self.path} lists them")
+            raise UsageError(f"{self.path}: has no record {index}; taut audit log --audit {self.path} lists them")
         return self._entry(found[0])
 
     def entries(self) -> list[Entry]:

@@ -31,6 +31,7 @@ class Frontier:
         if size < 0 or size.bit_count() != len(peaks) or any(len(peak) != HASH_BYTES for peak in peaks):
             raise ValueError(f"{len(peaks)} peaks do not make a tree of {size} leaves")
         self.size, self.peaks = size, list(peaks)
+        self._root: bytes | None = None
 
     def append(self, leaf: bytes) -> None:
         """Add a leaf by its hash: complete subtrees of equal size become one."""
@@ -39,9 +40,15 @@ class Frontier:
             node, size = node_hash(self.peaks.pop(), node), size >> 1
         self.peaks.append(node)
         self.size += 1
+        self._root = None
 
     def root(self) -> bytes:
         """The root of the tree."""
+        if self._root is None:
+            self._root = self._made_root()
+        return self._root
+
+    def _made_root(self) -> bytes:
         if not self.peaks:
             return EMPTY
         node = self.peaks[-1]

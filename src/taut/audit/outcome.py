@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import hypot
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
@@ -9,7 +10,7 @@ import msgspec
 from taut.audit.log import Entry
 from taut.audit.record import DECISION
 from taut.core.errors import UsageError
-from taut.result.types import AuditOutcome, Estimate
+from taut.result.types import Estimate
 
 if TYPE_CHECKING:
     from taut.core.array_types import Json
@@ -17,14 +18,27 @@ if TYPE_CHECKING:
 Source = Literal["given", "finding"] | None
 
 
-def told(entry: Entry) -> tuple[Estimate | None, Source, str]:
-    """(expected saving, who expected it, the run that was decided on) of a decision."""
+class Told(msgspec.Struct, frozen=True):
+    """What a decision says that its outcome is held against."""
+
+    expected: Estimate | None
+    source: Source
+    """Who expected it."""
+    run: str
+    """Digest of the run that was decided on."""
+    place: str | None
+    """Where it lay; None once that was redacted."""
+
+
+def told(entry: Entry) -> Told:
+    """What a decision expects, and of which run."""
     if entry.record is None or entry.record.kind != DECISION:
-        raise UsageError(f"record {entry.index} is no decision; taut audit log lists them")
-    run = entry.texts.get("/run_name")
-    if run is None:
-        raise UsageError(f"record {entry.index}: where the run of this decision lies was redacted; decide again on the run")
-    return _estimate(entry.record.details.get("expected")), _source(entry.record.details.get("expected_from")), run.text
+        raise UsageError(f"record {entry.index} is no decision, or was pruned; taut audit log lists them")
+    details, place = entry.record.details, entry.texts.get("/run_name")
+    return Told(
+        _estimate(details.get("expected")), _source(details.get("expected_from")), str(details.get("run")),
+        None if place is None else place.text,
+    )  # fmt: skip
 
 
 def _estimate(value: Json) -> Estimate | None:
@@ -38,17 +52,20 @@ def _source(value: Json) -> Source:
     return "given" if value == "given" else "finding" if value == "finding" else None
 
 
-def judged(decision: int, expected: Estimate | None, source: Source, measured: Estimate | None) -> AuditOutcome:
-    """What was measured against what was expected. Its record has no number yet."""
-    return AuditOutcome(
-        record=-1, decision=decision, expected_saving=expected, expected_from=source, measured_saving=measured,
-        says=_says(expected, measured),
-    )  # fmt: skip
-
-
-def _says(expected: Estimate | None, measured: Estimate | None) -> Literal["kept", "missed", "unclear"]:
-    """The interval of what was measured against the least that was expected."""
+def judged(expected: Estimate | None, source: Source, measured: Estimate | None) -> Literal["kept", "missed", "unclear"]:
+    """What was measured against what was expected: *missed* where it is surely less, by the interval of the difference;
+    *kept* where it is not, and surely more than nothing; *unclear* where the intervals are too wide to tell."""
     if expected is None or measured is None or measured.lo is None or measured.hi is None:
         return "unclear"
-    least = expected.value if expected.lo is None else expected.lo
-    return "kept" if measured.lo >= least else "missed" if measured.hi < least else "unclear"
+    short = expected.value - measured.value
+    # The ends of a difference from those of its parts, whatever their shapes (Zou and Donner's MOVER).
+    if short > hypot(expected.value - _least(expected, source), measured.hi - measured.value):
+        return "missed"
+    none = 0.0 if expected.value > 0 else _least(expected, source)
+    return "kept" if measured.lo > none else "unclear"
+
+
+def _least(expected: Estimate, source: Source) -> float:
+    """The lower end of what was expected. Who names a share without an end means it; a finding without one may be wrong
+    by all of it."""
+    return expected.lo if expected.lo is not None else expected.value if source == "given" else min(0.0, expected.value)

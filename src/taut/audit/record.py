@@ -73,36 +73,65 @@ class Record(msgspec.Struct, frozen=True):
 
 def made(kind: str, details: Mapping[str, Detail], *, index: int, before: str, version: str, at_ns: int) -> tuple[bytes, Texts]:
     """The bytes of a new record, and the texts that it commits to."""
-    import rfc8785
-
-    texts: Texts = {}
+    aside = _Aside()
     body: dict[str, Json] = {
         "kind": kind, "at": stamp(at_ns), "index": index, "before": before, "version": version, "format": FORMAT,
-        "details": {key: _committed(value, f"/{key}", texts) for key, value in details.items()},
+        "details": _all_committed(details, "", aside),
     }  # fmt: skip
-    return rfc8785.dumps(body), texts
+    return canonical(body, aside.fractions), aside.texts
+
+
+class _Aside:
+    """What is put aside while a record is made."""
+
+    def __init__(self) -> None:
+        self.texts: Texts = {}
+        self.fractions = False
+        """Whether there are numbers that are not whole."""
+
+
+_SORTED = msgspec.json.Encoder(order="sorted")
+
+
+def canonical(body: Json, fractions: bool = True) -> bytes:
+    """Canonical JSON. msgspec writes the same bytes in a tenth of the time, but for fractions, which RFC 8785 writes in
+    another form, and for the order of keys, which may differ beyond ASCII."""
+    data = b"" if fractions else _SORTED.encode(body)
+    if data and data.isascii():
+        return data
+    import rfc8785
+
+    return rfc8785.dumps(body)
 
 
 def stamp(at_ns: int) -> str:
     """Nanoseconds since 1970 as a time of the calendar, UTC; clocks beyond it are taken for its last day."""
     try:
-        return datetime.fromtimestamp(at_ns / 1e9, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ").zfill(27)
+        return f"{datetime.fromtimestamp(at_ns / 1e9, UTC).isoformat(timespec='microseconds')[:26]}Z"
     except (OverflowError, ValueError, OSError):
         return "9999-12-31T23:59:59.999999Z" if at_ns > 0 else "0001-01-01T00:00:00.000000Z"
 
 
-def _committed(value: Detail, place: str, texts: Texts) -> Json:
+def _committed(value: Detail, place: str, aside: _Aside) -> Json:
     """A value with hashes for its texts, which are put aside, and numbers that canonical JSON can hold."""
-    if isinstance(value, Text):
-        texts[place] = Kept(os.urandom(SALT_BYTES).hex(), value.text.encode("utf-8", "replace").decode())
-        return {SALTED: texts[place].hash}
-    if isinstance(value, Mapping):
-        return {key: _committed(each, f"{place}/{key}", texts) for key, each in value.items()}
-    if isinstance(value, (str, bool)) or value is None:
+    if isinstance(value, str) or value is None or isinstance(value, bool):
         return value
+    if isinstance(value, Text):
+        salt, text = os.urandom(SALT_BYTES), value.text.encode("utf-8", "replace")
+        aside.texts[place] = Kept(salt.hex(), text.decode())
+        return {SALTED: sha256(salt + text).hexdigest()}
     if isinstance(value, (int, float, Decimal)):
+        aside.fractions |= isinstance(value, float)
         return _number(value)
-    return [_committed(each, f"{place}/{k}", texts) for k, each in enumerate(value)]
+    if isinstance(value, (dict, Mapping)):  # dict first: asking an abstract class takes far longer
+        return _all_committed(value, place, aside)
+    return [_committed(each, f"{place}/{k}", aside) for k, each in enumerate(value)]
+
+
+def _all_committed(values: Mapping[str, Detail], place: str, aside: _Aside) -> dict[str, Json]:
+    return {
+        key: each if isinstance(each, str) else _committed(each, f"{place}/{key}", aside) for key, each in values.items()
+    }  # fmt: skip
 
 
 def _number(value: float | Decimal) -> Json:

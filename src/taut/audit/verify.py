@@ -7,18 +7,18 @@ a checkpoint that somebody kept, or with a witness's signature, each given from 
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from taut.audit.checkpoint import Checkpoint, checkpoint_of
+from taut.audit.checkpoint import Checkpoint, Proof, checkpoint_of
 from taut.audit.log import Log, Row, open_log
 from taut.audit.merkle import EMPTY, Frontier, leaf_hash
 from taut.audit.note import COSIGNATURE, BadNote, Key, is_signed_by
 from taut.audit.record import PRUNE, REDACTION, Record, decoded_record, decoded_texts, hashes
 from taut.audit.salvage import salvaged
-from taut.core.errors import DamagedLog
+from taut.core.errors import AuditError, DamagedLog
 from taut.result.types import AuditVerification
 
 
@@ -235,6 +235,34 @@ def _by_checkpoint(walk: _Walk, note: str) -> _Anchor:
     if not _fits(walk, top):
         return _Anchor("checkpoint", 0, f"the first {top.size} records are not those of the checkpoint")
     return _Anchor("checkpoint", top.size)
+
+
+def by_proof(proof: Proof, given: Anchors | None, place: str, why: str = "") -> AuditVerification:
+    """What the proof of a record is worth by itself, away from its log: nothing without an anchor."""
+    if given is None:
+        raise AuditError(f"{place}: a proof by itself shows nothing; give --key, --checkpoint or --witness, or --audit FILE")
+    top = proof.checkpoint
+    anchors = [_Anchor(kind, 0 if unfit else 1, unfit) for kind, unfit in _held(proof.note, top, given)]
+    bad = why or ("" if proof.holds() else f"{place}: the proof does not lead to the root that it names")
+    bad = bad or next((one.why for one in anchors if one.why), "")
+    return AuditVerification(
+        ok=not bad, anchored=not bad, anchor=None if bad else anchors[-1].kind, records=top.size,
+        root=b64encode(top.root).decode(), first_bad=None, kept=0 if bad else 1, anchored_records=0 if bad else 1,
+        log=top.origin, alone=proof.index, says=bad or None,
+    )  # fmt: skip
+
+
+def _held(note: str, top: Checkpoint, given: Anchors) -> Iterator[tuple[AnchorKind, str]]:
+    """(anchor, why it does not hold the checkpoint of a proof; nothing where it does), weakest first."""
+    if given.key is not None:
+        held = given.key.kind != COSIGNATURE and is_signed_by(note, given.key)
+        yield "key", "" if held else f"the proof is not signed by {given.key.name}"
+    if given.checkpoint is not None:
+        same = _checkpoint(given.checkpoint) == top
+        yield "checkpoint", "" if same else f"the proof is of another checkpoint, of {top.size} records: only the log tells"
+    if given.witness is not None:
+        held = given.witness.kind == COSIGNATURE and is_signed_by(note, given.witness)
+        yield "witness", "" if held else f"the proof is not cosigned by {given.witness.name}"
 
 
 def _fits(walk: _Walk, top: Checkpoint) -> bool:

@@ -104,14 +104,14 @@ def economic_scenario(scenario: BriefedScenario) -> Said | None:
     found = scenario.result.threshold
     if found is not None and found.ranks is not None:
         return Said(Estimate(value=found.ranks, lo=found.lo, hi=found.hi), _limit(found, own(scenario)), "threshold", "ranks")
-    cost = own(scenario).cost_per_unit_interval
-    price = own(scenario).cost_per_unit
-    known = cost if cost else None if price is None else Estimate(value=price)
-    if found is None or known is None:
-        return None if known is None else Said(known, f"cost of a unit of delivered work at {own(scenario).ranks} ranks",
-                                               "cost_per_unit", "money")  # fmt: skip
-    says = f"every accelerator pays up to the {found.tried:,} ranks that were tried; a unit of delivered work costs so much"
-    return Said(known, says, "cost_per_unit", "money")
+    if found is not None:
+        says = f"accelerators up to which every one pays: no limit was found up to the {found.tried:,} that were tried"
+        return Said(Estimate(value=found.tried, lo=found.tried), says, "threshold.tried", "ranks")
+    forecast = own(scenario)
+    price = None if forecast.cost_per_unit is None else Estimate(value=forecast.cost_per_unit)
+    known = forecast.cost_per_unit_interval or price
+    says = f"what a unit of delivered work costs on {forecast.ranks:,} accelerators"
+    return Said(known, says, "cost_per_unit", "money") if known else None
 
 
 def _limit(found: Threshold, own: Forecast) -> str:

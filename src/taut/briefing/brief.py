@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from taut import __version__
+from taut.briefing.answers import CONTROLLED
 from taut.briefing.causes import causes, costs, savings
 from taut.briefing.course import course_of
 from taut.briefing.decisions import Trail, trail_of
@@ -112,7 +113,8 @@ def make_brief(paths: Sequence[str], asked: Asked, log: Path | None) -> Brief:
         version=__version__, title=_title(found), verdict=_verdict(found), inputs=found.inputs, runs=runs,
         comparisons=found.comparisons,
         scenarios=found.scenarios, controls=found.controls, bills=found.bills, decisions=trail.decisions, costs=cost,
-        causes=causes(found, cost), notes=found.notes, questions=questions(sources),
+        causes=causes(found, cost), notes=[*found.notes, *([f"The audit log: {trail.fault}"] if trail.fault else [])],
+        questions=questions(sources),
         demands=demands(runs, cost, savings(found), found.scenarios), audit_root=trail.root, audit_log=trail.log,
     ))  # fmt: skip
 
@@ -174,7 +176,10 @@ def _verdict(found: Opened) -> str:
         regime, threshold = scenario.result.regime, scenario.result.threshold
         kind = regime.kind if regime is not None and regime.kind else "not classed"
         limit = f"; the next accelerator stops paying at {threshold.ranks:,}" if threshold and threshold.ranks else ""
-        return f"{scenario.source.name} is {kind} at {scenario.result.ranks:,} {'ranks'}{limit}."
+        means = f": {CONTROLLED[kind]}" if kind in CONTROLLED else ""
+        ratio = scenario.result.indices.get("effective_throughput_ratio")
+        does = "" if ratio is None else f" It does {100 * ratio.value:.0f} % of what it could if nothing held it up."
+        return f"{scenario.source.name} is {kind} on {scenario.result.ranks:,} accelerators{means}{limit}.{does}"
     for control in found.controls:
         first = next(iter(control.result.relations), None)
         kind = control.result.regime.kind or "not classed"

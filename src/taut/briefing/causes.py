@@ -7,16 +7,32 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from decimal import Decimal
 
 from taut.briefing.answers import own
 from taut.briefing.inputs import Opened
+from taut.replay.saving_interval import lab_error, replayed_saving
 from taut.result.brief_types import BriefedBill, BriefedControl, BriefedScenario
-from taut.result.types import AnalysisResult, BillResult, BriefCause, BriefCosts, BriefInput, Estimate, Finding, Recovery
+from taut.result.types import (
+    Advice,
+    AnalysisResult,
+    AttemptsResult,
+    BillPeriod,
+    BillResult,
+    BriefCause,
+    BriefCosts,
+    BriefInput,
+    Estimate,
+    Finding,
+    Recovery,
+)
 
 MOST = 3
-HOURS_A_MONTH = 24 * 30
+DAYS_A_MONTH = 30
+HOURS_A_MONTH = 24 * DAYS_A_MONTH
 USEFUL = "useful work"
+UNTRIED = "no policy against it was tried: taut project SCENARIO --policy …"
 FATE_WORDS = {
     "exposed transfer": ("moving data between accelerators while nothing else runs", "overlap it with work, or buy bandwidth"),
     "communication undivided": ("communication, of which one side was traced", "trace all ranks, to see who is waited for"),
@@ -27,6 +43,17 @@ FATE_WORDS = {
     "exposed copy": ("copies between host and accelerator while nothing else runs", "copy ahead of need, from pinned memory"),
 }  # fmt: skip
 """Fate of the ledger → what it is in plain words, and what is done about it."""
+ATTEMPT_WORDS = {
+    "discarded": ("work that was done and thrown away", "save checkpoints more often, and find what ends attempts"),
+    "discarded at most": (
+        "work of ended attempts, thrown away at most", "log the step of each checkpoint, and find what ends attempts",
+    ),
+    "checkpoint save": ("accelerators that wait for checkpoints", "save in the background, or less often"),
+    "restore": ("accelerators that wait while a job is restored", "keep checkpoints near, and restore in parallel"),
+    "hold/init": ("accelerators held before the first step", "start hosts and load data before accelerators are taken"),
+    "detect+recover": ("accelerators that wait until a failure is noticed", "shorten timeouts, and keep a spare"),
+}  # fmt: skip
+"""Fate of attempts → the same."""
 
 
 def costs(found: Opened) -> BriefCosts | None:
@@ -60,11 +87,20 @@ def _of_bill(bill: BriefedBill, found: Opened) -> BriefCosts | None:
         )  # fmt: skip
     if result.accrual.ledger is None or result.currency is None:
         return None
-    total = float(result.accrual.ledger)
+    days = _days(result.period)
+    month = float(result.accrual.ledger) * (DAYS_A_MONTH / days if days else 1)
+    told = f"the bill of {str(result.period.start)[:10]} to {str(result.period.end)[:10]}" if days else "the bill as it stands"
     return BriefCosts(
-        per_month=total, useful_per_month=None if useful is None else total * useful, currency=result.currency,
-        basis=f"the bill of {str(result.period.start)[:10]} to {str(result.period.end)[:10]}, as it stands",
-    )  # fmt: skip
+        per_month=month, useful_per_month=None if useful is None else month * useful, currency=result.currency, basis=told
+    )
+
+
+def _days(period: BillPeriod) -> float | None:
+    """Length of a period; None where logs tell lengths only."""
+    if period.start is None or period.end is None:
+        return None
+    first, last = (datetime.fromisoformat(end) for end in (period.start, period.end))
+    return (last - first).total_seconds() / 86_400 or None
 
 
 def _job_hour(result: BillResult) -> float | None:
@@ -111,6 +147,8 @@ def _of_runs(found: Opened, cost: BriefCosts | None) -> Iterator[BriefCause]:
             yield _of_finding(source, result, finding, saved.get(finding.id), cost)
         if len(result.findings) < MOST:
             yield from _of_fates(source, result, cost)
+        if result.attempts is not None:
+            yield from _of_attempts(source, result.attempts, None if result.whatif is not None else cost)
 
 
 def _of_finding(
@@ -118,7 +156,9 @@ def _of_finding(
 ) -> BriefCause:
     wall = result.job.wall_ns or 0
     known = Estimate(value=finding.recoverable_wall_ns / wall) if wall else None
-    share = saved.saved_share if saved is not None else finding.recoverable_share or known
+    error = lab_error(finding)
+    alone = replayed_saving(finding.recoverable_share, error) if finding.recoverable_share and error else known
+    share = saved.saved_share if saved is not None else alone
     lost = finding.loss_share is not None and finding.policy is None
     share = finding.loss_share if lost else share
     named = shlex.quote(source.name)
@@ -175,6 +215,21 @@ def _of_fates(source: BriefInput, result: AnalysisResult, cost: BriefCosts | Non
         )  # fmt: skip
 
 
+def _of_attempts(source: BriefInput, attempts: AttemptsResult, cost: BriefCosts | None) -> Iterator[BriefCause]:
+    """What was lost between and with attempts, from 3 % of what was held on; priced where all held time is."""
+    held = attempts.held_rank_ns or 0
+    for entry in attempts.entries:
+        words = ATTEMPT_WORDS.get(entry.fate)
+        share = Estimate(value=entry.held_rank_ns / held if held else 0.0)
+        if words is not None and share.value >= 0.03:
+            yield BriefCause(
+                what=words[0], share=share, share_is="lost", money_per_month=_priced(share, cost),
+                currency=None if cost is None else cost.currency, source="measured", confidence=None,
+                because=f"{attempts.restarted_jobs:,} of {attempts.jobs:,} jobs were restarted", do=words[1],
+                command=source.command,
+            )  # fmt: skip
+
+
 def _priced(share: Estimate | None, cost: BriefCosts | None) -> Estimate | None:
     if share is None or cost is None:
         return None
@@ -196,7 +251,7 @@ def _of_mechanisms(scenario: BriefedScenario, cost: BriefCosts | None) -> Iterat
             yield BriefCause(
                 what=f"{one.mechanism} at {one.ranks:,} accelerators", share=one.loss_share, share_is="lost",
                 money_per_month=_priced(one.loss_share, cost), currency=None if cost is None else cost.currency,
-                source="modelled", confidence=None, do=helps.get(one.mechanism, helps[""]), command=scenario.source.command,
+                source="modelled", confidence=None, do=helps.get(one.mechanism, UNTRIED), command=scenario.source.command,
             )  # fmt: skip
 
 
@@ -210,28 +265,33 @@ HELPS: Mapping[str, tuple[str, ...]] = {
 
 
 def _helping(scenario: BriefedScenario) -> dict[str, str]:
-    """Mechanism → the policy against it that was tried and gives most; ``""`` → the best of all."""
+    """Mechanism → the policy against it that was tried and gives most."""
     tried = [one for one in scenario.result.gains or () if not one.together and (one.rate_change or 0) > 0]
     tried.sort(key=lambda one: -(one.rate_change or 0))
-    words = {"": "try policies against it: taut project SCENARIO --policy …"}
+    words: dict[str, str] = {}
     for one in tried:
-        said = f"{one.name}: {100 * (one.rate_change or 0):.1f} % more throughput"
-        words.setdefault("best", said)
         for mechanism, names in HELPS.items():
             if one.name.split("=")[0] in names:
-                words.setdefault(mechanism, said)
-    return {**words, "": words.get("best", words[""])}
+                words.setdefault(mechanism, f"take policy {one.name}: {100 * (one.rate_change or 0):.1f} % more throughput")
+    return words
 
 
 def _of_loops(scenario: BriefedScenario) -> Iterator[BriefCause]:
     for advice in scenario.result.advice or ():
-        do = advice.says or "none of the separations that were tried removes it"
+        named = f"{advice.separation}" + ("" if advice.value is None else f"={advice.value:g}")
+        do = f"separate them by {named}: {advice.says}" if advice.separation else "no separation that was tried removes it"
         yield BriefCause(
-            what=f"{advice.kind} of control loops{f' on {advice.target}' if advice.target else ''}", share=None,
-            share_is="lost", money_per_month=None, currency=None,
-            source="modelled", confidence=advice.shows / advice.runs if advice.runs else None, do=do,
-            command=scenario.source.command,
+            what=f"{advice.kind} of control loops{f' on {advice.target}' if advice.target else ''}", share=_gained(advice),
+            share_is="recoverable", money_per_month=None, currency=None, source="modelled",
+            confidence=advice.shows / advice.runs if advice.runs else None, do=do, command=scenario.source.command,
         )  # fmt: skip
+
+
+def _gained(advice: Advice) -> Estimate | None:
+    """What a separation adds to the effective throughput, where that is sure."""
+    effect = advice.effect.get("effective_throughput_ratio")
+    change = None if effect is None else effect.change
+    return change if change is not None and change.lo is not None and change.lo > 0 else None
 
 
 def _of_controls(controls: list[BriefedControl]) -> Iterator[BriefCause]:
@@ -253,6 +313,11 @@ def _of_categories(bill: BriefedBill) -> Iterator[BriefCause]:
         if lost and total and Decimal(total):
             yield BriefCause(
                 what=one.name or "without a name", share=Estimate(value=float(lost / Decimal(total))), share_is="lost",
-                money_per_month=Estimate(value=float(lost)), currency=bill.result.currency, source="measured", confidence=None,
+                money_per_month=_month(bill.result.period, lost), currency=bill.result.currency, source="measured",
+                confidence=None,
                 do="see who holds it: taut bill … --by team, --by job", command=bill.source.command,
             )  # fmt: skip
+
+
+def _month(period: BillPeriod, money: Decimal) -> Estimate:
+    return Estimate(value=float(money) * DAYS_A_MONTH / (_days(period) or DAYS_A_MONTH))

@@ -10,13 +10,14 @@ import shlex
 from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence, Set
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
 from taut.audit.log import Entry, open_log
 from taut.audit.merkle import root_of
 from taut.audit.record import DECISION, OUTCOME, VERB
-from taut.audit.trail import outputs, shown
+from taut.audit.trail import outputs, runs_of, shown
 from taut.core.array_types import Json
 from taut.core.errors import AuditError
 from taut.core.folder import RUN, is_run_folder, sealed
@@ -95,16 +96,13 @@ def _decisions(entries: Sequence[Entry], runs: Set[str]) -> list[BriefedDecision
     return [
         BriefedDecision(record=shown(entry), outcome=_outcome(entry, last.get(entry.index)))
         for entry in entries
-        if entry.record is not None
-        and entry.record.kind == DECISION
-        and (_run(entry) in runs or _run(last.get(entry.index)) in runs)
+        if entry.record is not None and entry.record.kind == DECISION and runs & {*_runs(entry), *_runs(last.get(entry.index))}
     ]
 
 
-def _run(entry: Entry | None) -> str | None:
-    """The run that a decision or an outcome is of."""
-    found = None if entry is None or entry.record is None else entry.record.details.get("run")
-    return found if isinstance(found, str) else None
+def _runs(entry: Entry | None) -> list[str]:
+    """The runs that a decision or an outcome is of."""
+    return [] if entry is None or entry.record is None else runs_of(entry.record.details)
 
 
 class _Told(msgspec.Struct):
@@ -113,6 +111,10 @@ class _Told(msgspec.Struct):
     says: str
     measured: Estimate | None = None
     expected: Estimate | None = None
+    before: list[Json] = []
+    after: list[Json] = []
+    run_spread: float | None = None
+    run_spread_from: Literal["assumed", "runs"] | None = None
 
 
 def _outcome(decision: Entry, entry: Entry | None) -> AuditOutcome | None:
@@ -126,7 +128,8 @@ def _outcome(decision: Entry, entry: Entry | None) -> AuditOutcome | None:
     return AuditOutcome(
         record=entry.index, decision=decision.index, expected_saving=told.expected,
         expected_from="given" if source == "given" else "finding" if source == "finding" else None,
-        measured_saving=told.measured,
+        measured_saving=told.measured, runs_before=max(len(told.before), 1), runs_after=max(len(told.after), 1),
+        run_spread=told.run_spread, run_spread_from=told.run_spread_from,
         says="kept" if told.says == "kept" else "missed" if told.says == "missed" else "unclear",
     )  # fmt: skip
 

@@ -30,7 +30,6 @@ PUBLISHED: Mapping[str, Mapping[str, Published]] = {
         "tflops_per_device": Published(400, f"{LLAMA}, table 4"),
         "mfu": Published(0.41, f"{LLAMA}, table 4"),
         "availability": Published(0.9, f"{LLAMA}, section 3.3.4: more than 90 % of the time", 0.9),
-        "interruptions_per_day": Published(419 / 54, f"{LLAMA}, table 5: 419 unexpected ones in 54 days"),
     },
     "gpt-175b": {"tflops_per_device": Published(141, "Narayanan et al. (SC21), table 2")},
 }

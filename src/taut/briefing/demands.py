@@ -19,6 +19,7 @@ WORSE, LEAST_OF_KNOB = 0.10, 0.001
 BETTER_IF_MORE = ("bandwidth", "peak", "efficiency")
 DAYS_A_YEAR, DAYS_A_MONTH = 365, 30
 SECONDS_PER_YEAR = HOURS_PER_YEAR * 3600
+KNOBS = {"peak": "the peak FLOP/s of the accelerators", "jitter": "variation between steps", "failure rates": "interruptions"}
 TESTS = {
     "bandwidth": ("all-reduce bandwidth over this tier (nccl-tests), all nodes at once, with the job's message sizes",
                   "the bandwidth that the scenario assumes, on every link, in 99 of 100 repetitions"),
@@ -125,7 +126,7 @@ def _knob(scenario: BriefedScenario, forecast: Forecast, knob: str, worse: Estim
     direction = "less" if any(word in knob for word in BETTER_IF_MORE) else "more"
     money = _a_year(forecast)
     return Demand(
-        what=knob, worth=f"10 % {direction} of it makes a unit of work dearer by {_interval(worse)}",
+        what=KNOBS.get(knob, knob), worth=f"10 % {direction} of it makes a unit of work dearer by {_interval(worse)}",
         money_per_year=None if money is None else str(round(money * Decimal(worse.value))),
         currency=forecast.currency or None, test=test, reach=reach, command=scenario.source.command,
     )  # fmt: skip

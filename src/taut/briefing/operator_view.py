@@ -7,7 +7,7 @@ time are those of the ledger, so that what hides under other work counts nowhere
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Literal
 
@@ -15,7 +15,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from taut.briefing.cells import cells_of
-from taut.core.array_types import Floats, Ints, Mask
+from taut.core.array_types import Floats, Ints
 from taut.core.ids import weighed
 from taut.core.tables import NULL, Kind, Table
 from taut.graph import Graph
@@ -123,23 +123,27 @@ class _Classes:
         return np.bincount(self.of[self.graph.gate >= 0], minlength=self.count)
 
     @cached_property
+    def held(self) -> Floats:
+        """Of all rank time, what each class holds by fate: classes × fates."""
+        cells, fates = self.cells, len(FATES)
+        code = np.append(self.of_name, self.count)[cells.name] * fates + cells.fate  # what has no class comes last
+        sums = weighed(code, cells.rank_ns, (self.count + 1) * fates).reshape(-1, fates)
+        return sums[:-1] / max(float(sums.sum()), 1.0)
+
+    @cached_property
     def rank_share(self) -> Floats:
         """Of all rank time, what ops of each class hold."""
         host = self.kinds.argmax(axis=1) == Kind.COORDINATE
-        named = self._share(np.isin(self.cells.fate, [FATES.index(fate) for fate in WORK]))
-        return named + np.where(host, self._share(self.cells.fate == FATES.index("gap")), 0.0)
+        return self._of_fates(WORK) + np.where(host, self._of_fates(("gap",)), 0.0)
 
     @cached_property
     def wait_share(self) -> Floats:
         """Of all rank time, what is waited at the gates of each class."""
-        return self._share(np.isin(self.cells.fate, [FATES.index(fate) for fate in WAITS]))
+        return self._of_fates(WAITS)
 
-    def _share(self, some: Mask) -> Floats:
-        """Of all rank time, that of some cells, by class."""
-        whole = int(self.cells.rank_ns.sum()) if len(self.cells) else 0
-        rows = np.flatnonzero(some & (self.cells.name >= 0)) if len(self.cells) else np.zeros(0, dtype=np.int64)
-        held = np.bincount(self.of_name[self.cells.name[rows]], weights=self.cells.rank_ns[rows], minlength=self.count)
-        return held / max(whole, 1)
+    def _of_fates(self, some: Sequence[str]) -> Floats:
+        found: Floats = self.held[:, [FATES.index(fate) for fate in some]].sum(axis=1)
+        return found
 
     @cached_property
     def path(self) -> Ints:

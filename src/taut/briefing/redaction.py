@@ -67,14 +67,17 @@ def _stand_ins(briefing: Briefing) -> dict[str, str]:
         if name and len(name) >= LEAST_LENGTH and name not in found:
             counts[kind] = counts.get(kind, 0) + 1
             found[name] = f"{kind}-{counts[kind]}"
+            if kind == "host":  # screens leave the domain out
+                found.setdefault(name.split(".")[0], found[name])
     return found
 
 
 def _names(briefing: Briefing) -> Iterator[tuple[str, str | None]]:
     """(kind, name) of everything that names somebody's machine, job or person."""
     for one in briefing.inputs:
-        if one.kind != "scenario" or Path(one.name).suffix:
-            for word in one.name.split(" "):
+        # What is no path (a scenario that ships, a bill made here) names nobody.
+        for word in one.name.split(" "):
+            if "/" in word or Path(word).suffix or Path(word).exists():
                 yield "input", word
                 yield "input", Path(word).name
     for run in briefing.runs:

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 import click
 
 from taut import __version__
-from taut.cli.audit_verb import audit
 from taut.cli.bill_verb import bill
 from taut.cli.brief_verb import brief
 from taut.cli.common import FAILED, FINDINGS, announce_stdin, kept, print_object, progress, say, show, shown
 from taut.cli.control_verb import control
+from taut.cli.decision_verb import audit
 from taut.cli.export_verb import export
 from taut.cli.failures import Commands
 from taut.cli.options import FIX_KEYS, MOST_STALENESS, Real, Target, delays, fixes, price, token_price, watts

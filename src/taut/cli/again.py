@@ -1,7 +1,8 @@
 """``taut audit why --again``: run a recorded command again in a scratch folder, and compare the bytes of what it gives.
 
-Inputs must have their recorded digests, or nothing is run. They are linked into the scratch folder under the names that the
-command used, so that names in results are the same; what it wrote elsewhere is written into the scratch folder too.
+Inputs must have their recorded digests, or nothing is run; of very many files there is one digest of all, which is held
+against that of what was read this time. Inputs are linked into the scratch folder under the names that the command used, so
+that names in results are the same; what it wrote elsewhere is written into the scratch folder too, and so is its record.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from taut import __version__
-from taut.cli.recording import SWITCH, file_digest
+from taut.cli.recording import MOST_FILES, STDIN, SWITCH, file_digest
 from taut.core.errors import AuditError, UsageError
 from taut.core.folder import RUN, is_run_folder, sealed
 from taut.result.types import AuditAgain, AuditRecord
@@ -32,37 +33,85 @@ def run_again(record: AuditRecord) -> AuditAgain:
     told = record.details
     words = [word for word in _list(told, "arguments") if isinstance(word, str)]
     if record.kind != "verb" or not words or len(words) != len(_list(told, "arguments")):
-        raise UsageError(f"record {record.index}: has no command to run again: it is no verb's, is older, or was redacted")
+        raise UsageError(
+            f"record {record.index}: has no command to run again: it is no verb's, is older, or was redacted or pruned"
+        )
     if record.version != __version__:
         raise UsageError(f"record {record.index}: was written by taut {record.version}; run it again with that version")
     inputs, outputs = [*_parts(told, "inputs")], [*_parts(told, "outputs")]
     if not outputs and told.get("printed") is None:
         raise UsageError(f"record {record.index}: holds no digest of anything written, or printed with --json, to compare")
-    _check_inputs(record.index, inputs, [*_parts(told, "read")])
+    _check_inputs(record, inputs)
     _check_apart(record.index, inputs, outputs)
+    piped = [one for one in _parts(told, "read") if one.get("name") in (STDIN, "")]
+    given = _standard_input(record.index, piped) if piped else b""
     with tempfile.TemporaryDirectory(prefix="taut-again-") as scratch:
-        return _compared(record, words, [_name(one) for one in inputs], outputs, Path(scratch))
+        return _compared(record, words, given, Path(scratch))
 
 
-def _compared(
-    record: AuditRecord, words: list[str], inputs: Sequence[str], outputs: Sequence[Mapping[str, Json]], scratch: Path
-) -> AuditAgain:
+def _standard_input(index: int, read: Sequence[Mapping[str, Json]]) -> bytes:
+    """What the command read on standard input, given once more."""
+    how = f"give it once more: taut audit why {index} --again < FILE"
+    if sys.stdin is None or sys.stdin.isatty():
+        raise UsageError(f"record {index}: read standard input, which is not kept; {how}")
+    given = sys.stdin.buffer.read()
+    if hashlib.sha256(given).hexdigest() not in [one.get("sha256") for one in read]:
+        raise UsageError(f"record {index}: standard input is not what was read then; {how}")
+    return given
+
+
+def _compared(record: AuditRecord, words: list[str], given: bytes, scratch: Path) -> AuditAgain:
+    inputs, outputs = ([*_parts(record.details, key)] for key in ("inputs", "outputs"))
     moved = {name: str(scratch / "absolute" / f"{k}") for k, name in enumerate(map(_name, outputs)) if os.path.isabs(name)}
     (scratch / "absolute").mkdir()
     words = [_moved(word, moved) for word in words]
     if any(place not in " ".join(words) for place in moved.values()):
         raise UsageError(f"record {record.index}: writes to a place that its arguments do not name; run it again by hand")
-    here = _linked(inputs, [_name(one) for one in outputs], scratch)
-    done = subprocess.run(
-        [sys.executable, "-m", "taut", *words], cwd=here, env={**os.environ, SWITCH: "off"}, capture_output=True, check=False,
-        stdin=subprocess.DEVNULL,
-    )  # fmt: skip
+    here = _linked([_name(one) for one in inputs], [_name(one) for one in outputs], scratch)
+    log = scratch / "again.db"
+    done = ran(["--audit", str(log), *_without_log(words)], here, {SWITCH: "on", "XDG_CONFIG_HOME": str(scratch)}, given)
     if done.returncode != record.details.get("code"):
         last = (done.stderr.decode("utf-8", "replace").strip().splitlines() or ["it said nothing"])[-1]
         raise AuditError(f"record {record.index}: run again it ends with exit code {done.returncode}: {last}")
+    if _is_many(record):
+        _check_many(record, log)
     before, now = dict(_before(record, outputs)), dict(_now(record, outputs, moved, here, done.stdout))
     differs = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
     return AuditAgain(record=record.index, same=not differs, compared=sorted(before), differs=differs)
+
+
+def ran(words: list[str], here: Path, env: Mapping[str, str], given: bytes) -> subprocess.CompletedProcess[bytes]:
+    """A command of taut's in a process of its own."""
+    command = [sys.executable, "-m", "taut", *words]
+    return subprocess.run(command, cwd=here, env={**os.environ, **env}, input=given, capture_output=True, check=False)
+
+
+def _without_log(words: Sequence[str]) -> list[str]:
+    """Words without ``--audit FILE``: what is run again is not to be recorded there once more."""
+    kept: list[str] = []
+    for k, word in enumerate(words):
+        if word != "--audit" and not word.startswith("--audit=") and (k == 0 or words[k - 1] != "--audit"):
+            kept.append(word)
+    return kept
+
+
+def _is_many(record: AuditRecord) -> bool:
+    """Whether a record holds one digest of all files that were read."""
+    files = record.details.get("files_read")
+    return isinstance(files, int) and files > MOST_FILES
+
+
+def _check_many(record: AuditRecord, log: Path) -> None:
+    """Refuse where other files were read this time; a digest of all of them does not say which."""
+    from taut.audit.log import open_log
+    from taut.audit.trail import shown
+
+    with open_log(log) as opened:
+        last = shown(opened.entries()[-1]).details
+    now, then = ([one.get("sha256") for one in _parts(told, "read")] for told in (last, record.details))
+    if now != then:
+        files = f"{record.details.get('files_read')} files were read then, {last.get('files_read')} now"
+        raise UsageError(f"record {record.index}: what lies in its folders is not what was read then ({files}); bring it back")
 
 
 def _before(record: AuditRecord, outputs: Sequence[Mapping[str, Json]]) -> Iterator[tuple[str, Json]]:
@@ -117,24 +166,24 @@ def _check_apart(index: int, inputs: Sequence[Mapping[str, Json]], outputs: Sequ
         raise UsageError(f"record {index}: reads the current folder; run taut audit why --again from outside it")
 
 
-def _check_inputs(index: int, inputs: Sequence[Mapping[str, Json]], read: Sequence[Mapping[str, Json]]) -> None:
+def _check_inputs(record: AuditRecord, inputs: Sequence[Mapping[str, Json]]) -> None:
     """Refuse inputs that are not what was read then, and name them."""
     for one in inputs:
         path, digest = Path(_name(one)), one.get("sha256")
         now = sealed(path)[RUN] if is_run_folder(path) else file_digest(path)
         if one.get("what") in ("run", "file") and (digest is None or now != digest):
-            why = "its digest was not recorded" if digest is None else "is not what was read then, or not there"
-            raise UsageError(f"record {index}: {path}: {why}; bring it back, and ask from the folder of the command")
+            why = "its digest was not recorded (over 64 MiB)" if digest is None else "is not what was read then, or not there"
+            raise UsageError(f"record {record.index}: {path}: {why}; bring it back, and ask from the folder of the command")
     folders = [Path(_name(one)) for one in inputs if one.get("what") == "folder"]
-    if folders:
-        _check_folders(index, folders, read)
+    if folders and not _is_many(record):
+        _check_folders(record.index, folders, [*_parts(record.details, "read")])
 
 
 def _check_folders(index: int, folders: Sequence[Path], read: Sequence[Mapping[str, Json]]) -> None:
     """Refuse folders that lack a file that was read in them, by name and digest."""
     there = {(path.name, file_digest(path)) for folder in folders for path in folder.rglob("*") if path.is_file()}
     for one in read:
-        if (Path(_name(one)).name, one.get("sha256")) not in there:
+        if _name(one) != STDIN and (Path(_name(one)).name, one.get("sha256")) not in there:
             raise UsageError(f"record {index}: {_name(one)}: is not what was read then, or not there; bring it back")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,12 +15,7 @@ from taut.core.errors import UsageError
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from taut.audit.record import Detail
-    from taut.result.types import AnalysisResult, Estimate, Finding
-    from taut.stored import Run
-
 NOT_OK = 5
-EXPECTED = re.compile(r"(-?[0-9]{1,3}(?:\.[0-9]{1,6})?)\s?%?(?:\s?(?:±|\+-|\+/-)\s?([0-9]{1,3}(?:\.[0-9]{1,6})?)\s?%?)?")
 
 where_option = click.option(
     "--audit", metavar="FILE", type=click.Path(dir_okay=False), expose_value=False, callback=audit_file,
@@ -40,7 +34,7 @@ def audit() -> None:
 
 
 @audit.command(short_help="Check that nothing recorded was changed, dropped or reordered.")
-@click.argument("place", metavar="[RUN|FOLDER]", default=str(LOG.parent), type=click.Path())
+@click.argument("place", metavar="[RUN|FOLDER|PROOF]", default=str(LOG.parent), type=click.Path())
 @where_option
 @click.option("--key", metavar="KEY", help="Anchor: the key that must have signed (NAME+ID+DATA, as audit proof --key prints).")
 @click.option("--checkpoint", metavar="FILE", type=click.Path(), help="Anchor: a checkpoint that was kept elsewhere.")
@@ -50,7 +44,8 @@ def verify(place: str, key: str | None, checkpoint: str | None, witness: str | N
     """Check that nothing recorded was changed, dropped or reordered; of a run also its files and its proof.
 
     Consistent is what fits together. Anchored is what also fits something that the keeper of the log cannot change: a key,
-    a checkpoint kept elsewhere, a witness. Exit 5 where anything does not fit.
+    a checkpoint kept elsewhere, a witness. Exit 5 where anything does not fit. With an anchor, a run or a proof.txt that was
+    taken away from its log is checked by itself.
 
     \b
       taut audit verify
@@ -67,7 +62,7 @@ def verify(place: str, key: str | None, checkpoint: str | None, witness: str | N
         checkpoint=None if checkpoint is None else _text(checkpoint),
         witness=None if witness is None else key_of(witness),
     )
-    found = verify_place(Path(place), _given(), anchors)
+    found = verify_place(Path(place), _given(), anchors if key or checkpoint or witness else None)
     print_object(found) if as_json else show(render_verification, found)
     if not found.ok:
         click.get_current_context().exit(NOT_OK)
@@ -172,16 +167,18 @@ def proof(target: str | None, only_key: bool) -> None:
 
 
 def _proof_of_run(run: Path) -> str:
-    """A new proof of a run's record, which also replaces the one in its folder."""
+    """A new proof of a run's record, which also replaces the one in its folder; a record that was pruned stays in it."""
+    from dataclasses import replace
+
     from taut.audit.key import signing_key
     from taut.audit.log import open_log
-    from taut.audit.trail import found_log
-    from taut.audit.trail import why as chain
+    from taut.audit.trail import found_log, proven
     from taut.core.folder import PROOF
     from taut.core.whole_file import whole_file
 
     with open_log(found_log(run, _given()), __version__) as log:
-        text = str(log.proof(chain(log, run).chain[0].record.index, signing_key()))
+        entry = proven(log, run)
+        text = str(replace(log.proof(entry.index, signing_key()), record=entry.body or b""))
     with whole_file(run / PROOF) as out:
         out.write(text.encode())
     return text
@@ -226,133 +223,3 @@ def prune(before: datetime, quiet: bool) -> None:
         done = take_out(log, f"{before:%Y-%m-%d}")
     if not quiet:
         say("pruned: nothing is that old" if done is None else f"pruned: as record {done.index} tells")
-
-
-@audit.command(short_help="Record a decision on a finding.")
-@click.argument("run", metavar="RUN", type=click.Path())
-@click.option("--finding", metavar="ID", required=True, help="The finding that it answers.")
-@click.option("--do", "action", metavar="TEXT", required=True, help="What is to be done.")
-@click.option("--because", metavar="TEXT", default="", help="Why.")
-@click.option("--expect", metavar="SHARE", help="Saving of step time, such as '28 % ± 5'  [default: what the finding says]")
-@click.option("--by", metavar="NAME", required=True, help="Who decides.")
-@where_option
-@quiet_option
-def decide(run: str, finding: str, action: str, because: str, expect: str | None, by: str, quiet: bool) -> None:
-    """Record what was decided on a finding, by whom, and what it is expected to save.
-
-    \b
-      taut audit decide taut-runs/job-1a2b3c4d --finding slow-link-1 --do "replace the NIC of gpu-17" \\
-          --because "third time this month" --expect "28 % ± 5" --by "on-call"
-    """
-    from taut.audit.log import open_log
-    from taut.audit.record import DECISION, Text
-    from taut.core.folder import RUN, sealed
-    from taut.run import open_run
-
-    expected = None if expect is None else _expected(expect)
-    result = open_run(run).result
-    found = _finding(result, finding, run)
-    given = "given" if expected is not None else "finding"
-    value = expected or _from_finding(result, found)
-    details: dict[str, Detail] = {
-        "run": sealed(Path(run))[RUN], "run_name": Text(run), "finding": found.id, "mode": found.mode, "do": Text(action),
-        "because": Text(because) if because else None, "by": Text(by), "expected": value,
-        "expected_from": given if value else None,
-    }  # fmt: skip
-    with open_log(log_path(click.get_current_context()), __version__, create=True) as log:
-        index = log.append(DECISION, details).index
-    click.echo(index)
-    if not quiet:
-        say(f"decided: record {index}")
-        say(f"next: once it is done, analyze the job again, then: taut audit outcome {index} RUN")
-
-
-def _expected(text: str) -> dict[str, Detail]:
-    """``28 % ± 5`` → a share with its ends."""
-    found = EXPECTED.fullmatch(text.strip())
-    if found is None:
-        raise UsageError(f"--expect {text!r}: give a share of the step time in percent, such as '28 % ± 5'")
-    value, around = float(found[1]) / 100, None if found[2] is None else float(found[2]) / 100
-    return {"value": value, "lo": None if around is None else value - around, "hi": None if around is None else value + around}
-
-
-def _finding(result: AnalysisResult, asked: str, run: str) -> Finding:
-    found = [one for one in result.findings if one.id == asked]
-    if not found:
-        have = ", ".join(one.id for one in result.findings) or "none"
-        raise UsageError(f"--finding {asked}: {run} has {have}")
-    return found[0]
-
-
-def _from_finding(result: AnalysisResult, finding: Finding) -> dict[str, Detail] | None:
-    """What a finding says that its repair saves, with the interval of its steps if it has one; None without a wall."""
-    share = finding.recoverable_share
-    if share is not None:
-        return _plain(share)
-    if not result.job.wall_ns:
-        return None
-    return {"value": finding.recoverable_wall_ns / result.job.wall_ns, "lo": None, "hi": None}
-
-
-@audit.command(short_help="Record what came of a decision, measured.")
-@click.argument("decision", metavar="DECISION", type=click.IntRange(min=0))
-@click.argument("run", metavar="RUN", type=click.Path())
-@where_option
-@json_option
-@quiet_option
-def outcome(decision: int, run: str, as_json: bool, quiet: bool) -> None:
-    """Measure what came of a decision, in a run of the same job from after it, against what was expected.
-
-    DECISION is the number of its record, RUN the later run. Runs that are not of the same job are refused.
-    """
-    from msgspec.structs import replace
-
-    from taut.audit.log import open_log
-    from taut.audit.outcome import judged, told
-    from taut.audit.record import OUTCOME, Text
-    from taut.core.folder import RUN, sealed
-    from taut.render.audit_screen import render_outcome
-
-    with open_log(log_path(click.get_current_context()), __version__) as log:
-        expected, source, before = told(log.entry(decision))
-        result = judged(decision, expected, source, _saving(before, run))
-        details: dict[str, Detail] = {
-            "decision": decision, "run": sealed(Path(run))[RUN], "run_name": Text(run), "says": result.says,
-            "measured": _plain(result.measured_saving), "expected": _plain(result.expected_saving),
-        }  # fmt: skip
-        result = replace(result, record=log.append(OUTCOME, details).index)
-    print_object(result) if as_json else show(render_outcome, result)
-    if not quiet:
-        say(f"next: taut audit why {result.record}")
-
-
-def _plain(estimate: Estimate | None) -> dict[str, Detail] | None:
-    return None if estimate is None else {"value": estimate.value, "lo": estimate.lo, "hi": estimate.hi}
-
-
-def _saving(before: str, after: str) -> Estimate | None:
-    """Share of the step time that a later run saves, with its interval; refused if the two are not the same job."""
-    from taut.graph.joined import difference
-    from taut.result.types import Estimate
-    from taut.run import open_run
-
-    first, second = open_run(before), open_run(after)
-    apart = difference(first.graph, second.graph)
-    if apart is not None:
-        raise UsageError(f"{after}: cannot be compared with {before}: {apart}; give a run of the same job")
-    found = _ratio(first, second)
-    if found is None:
-        return None
-    ends = [None if end is None else 1 - end for end in (found.hi, found.lo)]
-    return Estimate(value=1 - found.value, lo=ends[0], hi=ends[1])
-
-
-def _ratio(first: Run, second: Run) -> Estimate | None:
-    """Mean step time after over before. What was expected is a share of the wall, which long steps make up as well: a
-    trimmed mean would not see what comes in every fourth step only."""
-    import numpy as np
-
-    from taut.result.baseline_result import step_ratio
-
-    before, after = ([window.wall_ns for window in run.result.windows] for run in (first, second))
-    return step_ratio(before, np.array(after), trimmed=0.0)

@@ -34,6 +34,7 @@ ANSWERED = (0, FAILED, FINDINGS)
 """Exit codes of a verb that has answered; FAILED, where only keeping the answer failed."""
 UNRECORDED = ("audit",)
 """Verbs that write records of their own, or only read them."""
+STDIN = "standard input"
 MOST_FILES = 256
 """Files of one input that are recorded one by one."""
 MOST_BYTES = 64 << 20
@@ -195,7 +196,7 @@ def _read(seen: Sequence[seen_inputs.Seen]) -> list[Detail]:
     from taut.audit.record import Text
 
     if len(seen) <= MOST_FILES:
-        return [{"name": Text(one.name), "sha256": one.sha256} for one in seen]
+        return [{"name": Text(one.name or STDIN), "sha256": one.sha256} for one in seen]
     lines = "".join(sorted(f"{one.sha256}  {one.name}\n" for one in seen))
     return [{"name": Text(f"{len(seen)} files"), "sha256": hashlib.sha256(lines.encode("utf-8", "replace")).hexdigest()}]
 

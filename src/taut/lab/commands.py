@@ -193,17 +193,20 @@ def control(output: str, experiments: tuple[str, ...], seed: int, short: bool) -
 @click.option("--job", default="ddp", show_default=True, help="ddp, fsdp, tp-fsdp, pipeline or hsdp.")
 @_SEED
 @click.option("--steps", type=click.IntRange(1, 1_000_000), default=30, show_default=True, help="Steps of each recorded part.")
+@click.option("--runs", type=click.IntRange(1, 9), default=3, show_default=True, help="Runs of each mended job.")
 @_JSON
-def decide(output: str, faults: str, job: str, seed: int, steps: int, as_json: bool) -> None:
+def decide(output: str, faults: str, job: str, seed: int, steps: int, runs: int, as_json: bool) -> None:
     """Run a job with a fault, decide on its first finding, run the job mended, and say whether the expected saving came true.
 
     The decision expects what the finding says that its repair saves. Everything is recorded in DIR/taut-runs/audit.db as
     taut analyze, audit decide and audit outcome record it; taut audit log and why show it, and audit verify checks it.
     """
+    from taut.lab.case import Spec
     from taut.lab.decision_lab import chains, decide_all, show
 
     rows = []
-    for row in decide_all(chains(Path(output), faults.split(","), job, seed, steps)):
+    about = Spec(job=job, fault="none", seed=seed, steps=steps, folder="")
+    for row in decide_all(chains(Path(output), faults.split(","), about, runs)):
         rows.append(row)
         click.echo(f"{row.fault}: {row.says}", err=True)
     if as_json:

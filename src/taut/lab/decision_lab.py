@@ -46,24 +46,26 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     """Whether that names what was done, and where (``taut lab score``)."""
     expected: Estimate | None = None
     measured: Estimate | None = None
+    run_spread: float | None = None
+    """By how much runs were taken to differ."""
     says: str = NOTHING
     """kept, missed or unclear; *nothing found* where there was nothing to decide on."""
     record: int | None = None
     """Number of the outcome in the log."""
     verified: bool | None = None
-    """Whether log, both runs and their proofs verify afterwards."""
+    """Whether log, all runs and their proofs verify afterwards."""
 
 
 @dataclass(frozen=True)
 class Chain:
-    """One fault: the job that has it, the same job without it, and where their runs are kept."""
+    """One fault: the job that has it, the same job without it, once or several times, and where their runs are kept."""
 
     faulted: Spec
-    mended: Spec
+    mended: Sequence[Spec]
     runs: Path
 
     def run(self, part: str) -> str:
-        """Folder of a run: ``past``, ``faulted`` or ``mended``."""
+        """Folder of a run: ``past``, ``faulted``, ``mended-1`` and so on."""
         return str(self.runs / f"{self.faulted.fault}-{part}")
 
     def taut(self, *words: str, may_end: Sequence[int] = (0,)) -> bytes:
@@ -71,23 +73,24 @@ class Chain:
         return _printed(["--audit", str(self.runs / FILE), *words], may_end)
 
 
-def chains(folder: Path, faults: Sequence[str], job: str, seed: int, steps: int) -> list[Chain]:
-    """What is going to be run; refused, in one line, where that cannot be."""
+def chains(folder: Path, faults: Sequence[str], about: Spec, after: int) -> list[Chain]:
+    """What is going to be run, ``after`` times without its fault; refused, in one line, where that cannot be."""
     runs = folder.resolve() / FOLDER
     if os.environ.get("TAUT_AUDIT", "").lower() in ("off", "0", "no"):
         raise UsageError("TAUT_AUDIT is off, and decisions are nothing without their record; unset it")
     if (runs / FILE).exists():
         raise RunError(f"{folder}: holds the decisions of an earlier run; give another -o")
-    return [_chain(runs, Spec(job=job, fault=fault, seed=seed, steps=steps, folder="")) for fault in faults]
+    return [_chain(runs, replace(about, fault=fault), after) for fault in faults]
 
 
-def _chain(runs: Path, about: Spec) -> Chain:
+def _chain(runs: Path, about: Spec, after: int) -> Chain:
     if about.fault in (*HEALTHY, *FATAL, *ON_ALL) or about.job == PLAIN_JOB:
         raise UsageError(f"--faults {about.fault}: no fault of {about.job} that can be mended; docs/lab.md lists them")
     jobs, always = runs.parent / "jobs", about.fault in TOUCHED
     faulted = replace(about, from_start=always, folder=str(jobs / about.fault))
     faulted.check()
-    return Chain(faulted, replace(about, fault="none", folder=str(jobs / f"{about.fault}-mended")), runs)
+    folders = [str(jobs / f"{about.fault}-mended-{k + 1}") for k in range(after)]
+    return Chain(faulted, [replace(about, fault="none", folder=folder) for folder in folders], runs)
 
 
 def decide_all(some: Sequence[Chain]) -> Iterator[Row]:
@@ -107,13 +110,15 @@ def _decided(chain: Chain, runner: Runner) -> Row:
     if not result.findings:
         return row
     decision = _decision(chain, result.findings[0])
-    runner.run(chain.mended)
-    _analyzed(chain, Path(chain.mended.folder, TRACES), "mended")
-    printed = chain.taut("audit", "outcome", decision, chain.run("mended"), "--json", "-q")
+    mended = [f"mended-{k + 1}" for k in range(len(chain.mended))]
+    for part, again in zip(mended, chain.mended, strict=True):
+        runner.run(again)
+        _analyzed(chain, Path(again.folder, TRACES), part)
+    printed = chain.taut("audit", "outcome", decision, *map(chain.run, mended), "--json", "-q")
     told = msgspec.json.decode(printed, type=AuditOutcome)
     return replace(
-        row, expected=told.expected_saving, measured=told.measured_saving, says=told.says, record=told.record,
-        verified=all(_verified(chain, run) for run in ("faulted", "mended")),
+        row, expected=told.expected_saving, measured=told.measured_saving, run_spread=told.run_spread, says=told.says,
+        record=told.record, verified=all(_verified(chain, run) for run in ("faulted", *mended)),
     )  # fmt: skip
 
 
@@ -148,19 +153,23 @@ def _printed(words: Sequence[str], may_end: Sequence[int]) -> bytes:
 
 
 def show(rows: Sequence[Row]) -> None:
-    """Print the table."""
-    header = ["fault", "first finding", "expected saving", "measured saving", "outcome", "verified"]
+    """Print the table, narrow enough for a terminal, and what was found where that was not what was done."""
+    header = ["fault", "found", "expected %", "measured %", "outcome", "verified"]
     body = [
-        [row.fault, "none" if row.found is None else "right" if row.right else f"wrong: {row.found}", _share(row.expected),
+        [row.fault, "none" if row.found is None else "right" if row.right else "wrong", _share(row.expected),
          _share(row.measured), row.says, "" if row.verified is None else "yes" if row.verified else "no"]
         for row in rows
     ]  # fmt: skip
-    Grid(header, body).show(Console())
+    console = Console()
+    Grid(header, body).show(console)
+    for row in rows:
+        if row.found is not None and not row.right:
+            console.print(f"{row.fault}: found {row.found}", markup=False, highlight=False)
 
 
 def _share(share: Estimate | None) -> str:
     """A share with its interval, in percent; unknown is a dash."""
     if share is None:
         return "–"
-    ends = "" if share.lo is None or share.hi is None else f" ({100 * share.lo:.1f} to {100 * share.hi:.1f})"
-    return f"{100 * share.value:.1f} %{ends}"
+    ends = "" if share.lo is None or share.hi is None else f" ({100 * share.lo:.0f} to {100 * share.hi:.0f})"
+    return f"{100 * share.value:.0f}{ends}"

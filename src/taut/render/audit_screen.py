@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from rich.padding import Padding
+from rich.table import Table
 from rich.text import Text
 
 from taut.render.analysis_screen import Screen, _print
@@ -12,29 +14,46 @@ from taut.render.text import UNKNOWN, count, middle, percent, safe
 from taut.result.types import AuditAgain, AuditLogResult, AuditOutcome, AuditRecord, AuditVerification, AuditWhyResult, Estimate
 
 if TYPE_CHECKING:
+    from rich.console import ConsoleRenderable
+
     from taut.core.array_types import Json
 
 SHORT = 12
 """Characters of a hash that are shown."""
 MOST = 8
 """Files of a record that are shown one by one."""
+DEEPEST = 8
+"""Levels of a chain that are shown further in than the one above."""
+LONGEST = 600
+"""Characters of a reason that are shown."""
 
 
 def render_log(result: AuditLogResult, screen: Screen) -> str:
     """The whole screen of ``taut audit log``."""
-    head = Text(f"{safe(result.log)}: {count(result.size, 'record')}, root {safe(result.root)}", style="bold")
-    return _print([head, *(Text(f"{one.index:>6}  {_when(one)}  {_line(one)}") for one in result.records)], screen)
+    head = Text(f"{safe(result.log)}: {count(result.size, 'record')}", style="bold")
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, show_header=False)
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for one in result.records:
+        table.add_row(str(one.index), _when(one), Text(_line(one)))
+    return _print([head, Text(f"root {safe(result.root)}", style="dim"), table], screen)
 
 
 def render_why(result: AuditWhyResult, screen: Screen) -> str:
     """The whole screen of ``taut audit why``: each record, and what it rests on below it."""
-    parts: list[Text] = []
+    parts: list[ConsoleRenderable] = []
     for link in result.chain:
-        indent = "  " * link.depth
         rests = "because of " if link.depth else ""
-        parts.append(Text(f"{indent}{rests}record {link.record.index}: {_line(link.record)}", style="bold"))
-        parts += [Text(f"{indent}  {line}") for line in _body(link.record)]
+        head = Text(f"{rests}record {link.record.index}: {_line(link.record)}", style="bold")
+        parts.append(_indented(head, link.depth))
+        parts += [_indented(Text(line), link.depth + 1) for line in _body(link.record)]
     return _print([*parts, *_again(result.again)], screen)
+
+
+def _indented(text: Text, depth: int) -> ConsoleRenderable:
+    """A text all of whose lines stand as far in as it lies deep."""
+    return Padding(text, (0, 0, 0, 2 * min(depth, DEEPEST)))
 
 
 def _again(found: AuditAgain | None) -> list[Text]:
@@ -48,6 +67,8 @@ def _again(found: AuditAgain | None) -> list[Text]:
 
 def render_verification(result: AuditVerification, screen: Screen) -> str:
     """The whole screen of ``taut audit verify``."""
+    if result.alone is not None:
+        return _print(_alone(result), screen)
     if not result.ok:
         first = f", the first that is not as it was written is {result.first_bad}" if result.first_bad is not None else ""
         lines = [
@@ -55,29 +76,40 @@ def render_verification(result: AuditVerification, screen: Screen) -> str:
             f"{count(result.kept, 'record')} of {result.records} kept{first}",
         ]
         return _print([Text(lines[0], style="bold red"), Text(lines[1])], screen)
-    held = "consistent, not anchored: give --key, --checkpoint or --witness to hold it against something kept elsewhere"
+    held = "not anchored: --key, --checkpoint or --witness hold it against something kept elsewhere"
     if result.anchored:
         rest = result.records - result.anchored_records
         later = f"; {count(rest, 'later record')} consistent with it" if rest else ""
-        held = f"consistent, and anchored by a {result.anchor} up to {count(result.anchored_records, 'record')}{later}"
+        held = f"anchored by a {result.anchor} up to {count(result.anchored_records, 'record')}{later}"
     gone = [(result.redacted, "redacted text"), (result.pruned, "pruned record")]
     what = "the run's files and proof, and " if result.run else ""
-    head = Text(f"{what}{count(result.records, 'record')} of {safe(result.log)}: {held}", style="bold")
-    return _print([head, *(Text(count(number, noun)) for number, noun in gone if number)], screen)
+    head = Text(f"consistent: {what}{count(result.records, 'record')} of {safe(result.log)}", style="bold")
+    return _print([head, Text(held), *(Text(count(number, noun)) for number, noun in gone if number)], screen)
+
+
+def _alone(result: AuditVerification) -> list[Text]:
+    """What a proof shows without its log."""
+    if not result.ok:
+        return [Text(f"not as it was recorded: {safe(result.says)}", style="bold red")]
+    what = "the run's files, and the proof of " if result.run else "the proof of "
+    log = f"its log is not here: {safe(result.log)}, {count(result.records, 'record')} then"
+    return [Text(f"consistent: {what}record {result.alone}", style="bold"), Text(f"anchored by a {result.anchor}"), Text(log)]
 
 
 def render_outcome(result: AuditOutcome, screen: Screen) -> str:
     """The whole screen of ``taut audit outcome``."""
     who = {"given": "expected by the decision", "finding": "expected from the finding", None: "expected"}[result.expected_from]
-    lines = [
-        f"{who}: {_share(result.expected_saving)} of the step time",
-        f"measured: {_share(result.measured_saving)}",
-    ]
+    runs = f"{count(result.runs_before, 'run')} before, {result.runs_after} after"
+    lines = [f"{who}: {saving(result.expected_saving)} of the step time", f"measured: {saving(result.measured_saving)}, {runs}"]
+    if result.run_spread is not None:
+        told = "which is assumed" if result.run_spread_from == "assumed" else "as they tell themselves"
+        lines.append(f"runs of one job were taken to differ by {percent(result.run_spread)}, {told}")
     head = f"decision {result.decision}: {result.says}"
     return _print([Text(head, style="bold"), *map(Text, lines)], screen)
 
 
-def _share(estimate: Estimate | None) -> str:
+def saving(estimate: Estimate | None) -> str:
+    """A share of the step time with its ends."""
     if estimate is None:
         return UNKNOWN
     ends = "" if estimate.lo is None or estimate.hi is None else f" ({percent(estimate.lo)} to {percent(estimate.hi)})"
@@ -88,7 +120,7 @@ def _saving(value: Json) -> str:
     """A recorded share of the step time with its ends."""
     numbers = [value.get(key) for key in ("value", "lo", "hi")] if isinstance(value, dict) else []
     found, lo, hi = [each if isinstance(each, (int, float)) else None for each in numbers] or (None, None, None)
-    return _share(None if found is None else Estimate(value=found, lo=lo, hi=hi))
+    return saving(None if found is None else Estimate(value=found, lo=lo, hi=hi))
 
 
 def _when(record: AuditRecord) -> str:
@@ -131,9 +163,11 @@ def _word(value: Json) -> str:
 def _body(record: AuditRecord) -> Sequence[str]:
     """What a record says, as far as it fits a screen: who decided why, options, digests, version and seed."""
     told = record.details
-    lines = [f"{_when(record)} UTC, taut {safe(record.version)}, seed {_word(told['seed'])}" if told.get("seed") else
-             f"{_when(record)} UTC, taut {safe(record.version)}"]  # fmt: skip
-    lines += [f"because: {_word(told['because'])}"] if told.get("because") is not None else []
+    if record.at is None:
+        return [f"sha256 {safe(record.sha256)}"]
+    seed = f", seed {_word(told['seed'])}" if told.get("seed") else ""
+    lines = [f"{_when(record)} UTC, taut {safe(record.version)}{seed}"]
+    lines += [f"because: {middle(safe(told['because']), LONGEST)}"] if told.get("because") is not None else []
     lines += [f"{key}: {_saving(told[key])}" for key in ("expected", "measured") if told.get(key) is not None]
     options = told.get("options")
     if isinstance(options, dict) and (given := {key: value for key, value in options.items() if value is not False}):

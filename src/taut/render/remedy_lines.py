@@ -17,7 +17,7 @@ def remedy_lines(result: AnalysisResult, where: str, before: str) -> list[str]:
     if not named:
         return []
     number, finding = named[0]
-    return [*_drains(finding, number), f"next: {before}taut audit decide {where} {_decision(finding, result)}"]
+    return [*_drains(finding, number), f"next: {before}taut audit decide {where} {_decision(finding)}"]
 
 
 def _drains(finding: Finding, number: int) -> list[str]:
@@ -27,11 +27,9 @@ def _drains(finding: Finding, number: int) -> list[str]:
         return [f"now: text for a ticket: {place}"]
     if max(len(drain.slurm), len(drain.kubernetes)) > LONGEST:
         return [f"now: commands that drain its hosts, and text for a ticket: {place}"]
-    return [f"now: {safe(drain.slurm)}", f"or:  {safe(drain.kubernetes)}  # text for a ticket: {place}"]
+    return [f"now: {safe(drain.slurm)}", f"or:  {safe(drain.kubernetes)}", f"text for a ticket: {place}"]
 
 
-def _decision(finding: Finding, result: AnalysisResult) -> str:
-    """What the decision says: what the finding expects has no interval, and is left out where the wall is not known."""
-    share = finding.recoverable_wall_ns / result.job.wall_ns if result.job.wall_ns else 0.0
-    expect = f' --expect "{100 * share:.1f} %"' if share > 0 else ""
-    return f'--finding {shlex.quote(finding.id)} --do "drain the host"{expect} --by NAME'
+def _decision(finding: Finding) -> str:
+    """What the decision says; what it expects is taken from the finding, with its interval."""
+    return f'--finding {shlex.quote(finding.id)} --do "drain the host" --by NAME'

@@ -2456,6 +2456,8 @@ class AuditVerification(Part, frozen=True, kw_only=True):
     """Records whose time was over: their hashes are kept."""
     run: str | None = None
     """The run folder whose files and proof were checked too."""
+    alone: int | None = None
+    """Index of the one record that was checked, by its proof, away from its log; null where the whole log was."""
     says: str | None = None
     """What is wrong; null where nothing is."""
 
@@ -2539,9 +2541,16 @@ class AuditOutcome(Part, frozen=True, kw_only=True):
     expected_from: Literal["given", "finding"] | None
     """Who expected it: the decision itself, or the finding that it answers."""
     measured_saving: Estimate | None
-    """Share of the step time, 0–1, negative where steps took longer; null where steps are too few to tell."""
+    """Share of the mean step time, 0–1, negative where steps took longer; null where steps are too few to tell."""
+    runs_before: int
+    runs_after: int
+    run_spread: float | None
+    """By how much runs of the job were taken to differ, as a share of the mean step time; part of the interval above."""
+    run_spread_from: Literal["assumed", "runs"] | None
+    """Where that is from: assumed with one run before and one after, otherwise corrected by the runs themselves."""
     says: Literal["kept", "missed", "unclear"]
-    """Kept: at least the least that was expected, with 95 % confidence; missed: less, likewise; else unclear."""
+    """Missed: surely less than was expected, by the 95 % interval of the difference. Kept: not missed, and surely more
+    than nothing. Else unclear."""
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from taut.core.prices import Fix, Prices, amount
 from taut.ledger.bill.traced_time import STRUCTURE, Traced
-from taut.replay.whatif import MEASURED
+from taut.replay.saving_interval import lab_error, replayed_saving
 from taut.result.types import Estimate, Finding, Recovery
 
 HOURS_A_DAY, DAYS_A_MONTH = 24, 30
@@ -79,11 +79,10 @@ def _interval(finding: Finding, share: float) -> Estimate:
     loss = finding.loss_share
     if finding.mode == STRUCTURE and loss is not None and loss.value and loss.lo is not None and loss.hi is not None:
         return Estimate(value=share, lo=share * loss.lo / loss.value, hi=min(share * loss.hi / loss.value, 1.0))
-    key = "link" if finding.links else "rank"
-    if finding.mode == STRUCTURE or not (finding.links or finding.ranks):
-        return Estimate(value=share)
-    low, high = MEASURED[key]
-    return Estimate(value=share, lo=share * (1 + low), hi=min(share * (1 + high), 1.0))  # no repair saves more than all
+    error = lab_error(finding)
+    return (
+        Estimate(value=share) if error is None else replayed_saving(finding.recoverable_share or Estimate(value=share), error)
+    )
 
 
 def _scaled(one: Estimate, by: float) -> Estimate:

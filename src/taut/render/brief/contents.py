@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from taut.render.brief.document import Document, Section
+from taut.render.brief.document import Cell, Column, Document, Empty, Grid, Section, Terms
 from taut.render.brief.sections.comparison import comparison
 from taut.render.brief.sections.control import control
 from taut.render.brief.sections.coupling import coupling
@@ -45,9 +45,29 @@ SECTIONS: tuple[Callable[[Briefing], Section | None], ...] = (
 )
 
 
+def _is_empty(section: Section) -> bool:
+    """Whether a section tells nothing but what would fill it."""
+    return all(isinstance(block, (Empty, Terms)) for block in section.blocks)
+
+
+def _not_told(sections: list[Section]) -> list[Section]:
+    """What these inputs do not tell, in one place at the end, with what to record."""
+    rows: list[list[Cell | str]] = [
+        [Cell(section.title, "strong"), block.says, block.needs, block.command or ""]
+        for section in sections
+        for block in section.blocks
+        if isinstance(block, Empty)
+    ]
+    if not rows:
+        return []
+    columns = [Column("Would show"), Column("Today"), Column("Needs"), Column("Command")]
+    return [Section("not-told", "What these inputs do not tell", [Grid("What to record", columns, rows)])]
+
+
 def document_of(briefing: Briefing) -> Document:
     """The document, section by section."""
     made = [section for make in SECTIONS if (section := make(briefing)) is not None]
+    made = [*(one for one in made if not _is_empty(one)), *_not_told([one for one in made if _is_empty(one)])]
     kinds = ", ".join(f"{one.kind} {one.name}" for one in briefing.inputs[:4])
     more = f" and {len(briefing.inputs) - 4} more" if len(briefing.inputs) > 4 else ""
     return explained(Document(

@@ -80,7 +80,7 @@ def draw_heat(chart: Heat, width: float) -> str:
     found = _grouped(chart)
     place = _Field(found, width)
     sheet = Sheet(width, place.below + 36 + (20 if found.marked else 0))
-    sheet.boxes([_cell(place, row, column, GROUND) for row in range(len(found.rows)) for column in range(len(found.columns))])
+    sheet.boxes([_ground(place, len(found.columns))])
     values = [value for _, _, value, _ in found.values]
     low, high = min([0.0, *values]), max([0.0, *values])
     sheet.boxes([_cell(place, row, column, _shade(value, low, high)[0]) for row, column, value, _ in found.values])
@@ -89,6 +89,12 @@ def draw_heat(chart: Heat, width: float) -> str:
     _name(sheet, place, found, chart)
     _scale(sheet, place, chart, found, (low, high))
     return sheet.svg()
+
+
+def _ground(place: _Field, columns: int) -> Row:
+    """What lies behind all cells: nothing was measured there."""
+    x, x2 = place.left, place.left + columns * place.broad
+    return {"x": x, "x2": x2, "y": place.top, "y2": place.bottom, "fill": GROUND, "stroke": GROUND, "weight": 0}
 
 
 def _cell(place: _Field, row: int, column: int, fill: str) -> Row:

@@ -55,7 +55,10 @@ def percent(value: float | None) -> str:
 
 
 def cash(value: float) -> str:
-    """An amount: whole from a hundred on, cents below, two digits that count below one."""
+    """An amount: three digits of a large one, whole from a hundred on, cents below, two digits that count below one."""
+    if abs(value) >= 99_950:  # three digits: nobody knows more
+        digits = len(f"{abs(value):.0f}") - 3
+        return f"{round(value, -digits):,.0f}"
     if abs(value) >= 99.5:
         return f"{value:,.0f}"
     return f"{value:,.2f}" if abs(value) >= 0.995 or value == 0 else f"{value:.2g}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from briefings import charts, control_log, empties, grid, scenario, texts, words
+from briefings import charts, control_log, empties, grid, run, scenario, texts, words
 from briefs import briefing
 from results import filled
 from taut.render.brief.document import Bars, Network
@@ -39,10 +39,10 @@ def test_layers_stand_from_top_to_bottom_with_their_controllers() -> None:
     (drawn,) = charts(section, Network)
     labels = [node.label for node in drawn.nodes]
     # Those that have a relation stand one below the other, each with the name of its layer.
-    assert labels == ["policy", "autoscaler", "autoscaler", "admission", "saver", "scaler"]
+    assert labels == ["policy", "autoscaler", "autoscaler", "admission", "scaler", "saver"]
     assert [node.y for node in drawn.nodes] == [1 / 6, 0.5, 5 / 6, 1 / 6, 0.5, 5 / 6]
     edges = {(labels[edge.first], labels[edge.then]): (edge.label, edge.strong) for edge in drawn.edges}
-    assert edges == {("saver", "scaler"): ("conflict, 4.33 USD", True), ("admission", "scaler"): ("0 of 4 against", False)}
+    assert edges == {("scaler", "saver"): ("conflict, 4.33 USD", True), ("admission", "scaler"): ("0 of 4 against", False)}
 
 
 def test_decisions_are_counted_and_relations_priced() -> None:
@@ -56,7 +56,12 @@ def test_decisions_are_counted_and_relations_priced() -> None:
     assert bars[:2] == [("saver → scaler", "incoherent", 18), ("saver → scaler", "coherent", 7)]
     row = words(grid(section, "Who works against whom"))[0]
     assert row == ["conflict", "saver, scaler: replicas of chat", "17", "0.0016", "4.33 USD", "scaler undoes saver"]
-    assert [row[0] for row in words(grid(section, "indices of control"))] == ["decision conflict rate"]
+
+
+def test_a_run_with_controllers_shows_its_indices_too() -> None:
+    section = control(briefing(runs=[run({"job": {"name": "job", "ranks": 8}, "control": LOG}, stack=stack())]))
+    assert [row[2] for row in words(grid(section, "job: indices of control"))] == ["31 % (20–40)"]
+    assert section.commands == ["taut show toy"]
 
 
 def test_what_is_not_known_is_not_called_coherent() -> None:
@@ -88,7 +93,7 @@ def test_a_scenario_shows_what_it_loses_implies_and_how_to_separate_it() -> None
     assert words(grid(section, "configuration implies")) == [["conflict", "scaler, saver", "both set it", "let one"]]
     rows = words(grid(section, "Which loops to separate"))
     assert rows[0] == [
-        "conflict on chat", "hysteresis = 0.4", "scaler.hysteresis: 0.1 → 0.4", "decision conflict rate 0.30 → 0.20",
+        "conflict on chat", "hysteresis = 0.4", "scaler hysteresis: 0.1 → 0.4", "decision conflict rate 0.30 → 0.20",
         "stays away",
     ]  # fmt: skip
     assert rows[1][1] == "none of 3 separations tried removes it"

@@ -75,4 +75,5 @@ def test_other_workloads_show_where_their_time_goes() -> None:
 def test_a_run_without_its_envelope_says_how_to_get_it() -> None:
     (empty,) = empties(envelope(briefing(runs=[run({"job": {"name": "job", "ranks": 8}, "whatif": {}})])))
     assert empty.command == "taut analyze TRACES --envelope"
+    assert envelope(briefing(runs=[run({"job": {"name": "job", "ranks": 8}, "whatif": {}})])).commands == []
     assert len(list(empties(envelope(briefing())))) == 1

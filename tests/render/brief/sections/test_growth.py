@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec import UNSET
+
 from briefings import charts, empties, grid, run, scenario, texts, words
 from briefs import briefing
 from taut.render.brief.document import Lines
 from taut.render.brief.sections.growth import growth
+from taut.result.types import Estimate
 
 
 def row(ranks: int, kept: float, cost: float | None = None, **more: Any) -> dict[str, Any]:
@@ -56,6 +59,18 @@ def test_scales_far_too_dear_are_not_drawn() -> None:
     drawn = charts(growth(briefing(scenarios=[scenario(OWN, {"ranks": 128, "forecasts": rows})])), Lines)
     assert drawn[2].lines[0].x == [16.0, 32.0, 64.0]
     assert drawn[0].lines[0].x == [16.0, 32.0, 64.0, 128.0]
+
+
+def test_published_figures_stand_beside_computed_ones() -> None:
+    own = {**OWN, "forecasts": [row(32, 0.8, 2.2, mfu=0.4, availability=UNSET)]}
+    declared = {
+        "mfu": Estimate(value=0.41),
+        "interruptions_per_day": Estimate(value=8),
+        "replay_probability": Estimate(value=0.1),
+    }
+    given = scenario(own, {"ranks": 64, "forecasts": ROWS}, declared=declared, declared_by={"mfu": "a paper, table 4"})
+    table = grid(growth(briefing(scenarios=[given])), "published beside computed")
+    assert words(table) == [["Arithmetic, of what accelerators can do", "41 %", "40 %", "a paper, table 4"]]
 
 
 def test_no_limit_is_said_and_not_drawn() -> None:

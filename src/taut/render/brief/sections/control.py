@@ -24,9 +24,11 @@ from taut.render.brief.document import (
     Terms,
     Text,
 )  # fmt: skip
-from taut.render.brief.written import percent, plain
+from taut.render.brief.sections.gathered import gathered
+from taut.render.brief.sections.indices import meaning_of, name_of, written
+from taut.render.brief.written import percent
 from taut.render.text import UNKNOWN, count, duration, money, three
-from taut.result.brief_types import BriefedScenario, Briefing, ControlStack
+from taut.result.brief_types import BriefedRun, BriefedScenario, Briefing, ControlStack
 from taut.result.types import Advice, ControlResult, LoopLoss, RelationCost, RelationResult, ReviewRelation, ReviewResult
 
 LAYERS = ("scheduler", "orchestrator", "runtime", "model", "policy", "retry", "fallback", "autoscaler")
@@ -48,21 +50,6 @@ MEANINGS = (
     ("Incoherent decision", "one that goes the other way although demand did not: it undoes what was just done"),
     ("Amplification", "retries over retries: one request becomes many attempts"),
 )
-INDICES = {
-    "actual_attempt_multiplier": "attempts for each piece of work",
-    "cost_per_completion": "time of all attempts over that of those kept; 1 is no waste",
-    "retry_cascade_frequency": "share of the work whose retries were themselves retried",
-    "decision_conflict_rate": "share of decisions that undo another controller's on the same knob",
-    "compensatory_action_rate": "share of decisions that reverse the one before, whoever took it",
-    "cross_layer_coherence": "share of decisions that go the same way as the last one of another layer",
-    "control_overhead_fraction": "share of the accelerators' time spent on deciding and on attempts thrown away",
-    "control_oscillation_frequency": "share of a controller's decisions that reverse its own last one",
-    "sla_margin_utilisation": "share of the allowed time that work takes; above 1 is late",
-    "margin_erosion_rate": "by how much that share grows from the begin of the log to its end",
-    "planning_accuracy": "how near plans come to what was asked for; 1 is exact",
-    "cost_attribution_accuracy": "how near attributed cost comes to actual cost; 1 is exact",
-    "capacity_planning_error": "how far capacity lies from demand, as a share of demand",
-}
 NEEDS = "logs of schedulers, autoscalers, retries or launchers, or a scenario with control loops"
 
 
@@ -81,22 +68,32 @@ class _Tie(Struct, frozen=True):
 
 def control(briefing: Briefing) -> Section:
     """Every control log, every run with controllers, and every scenario with loops."""
-    blocks: list[Block] = []
-    for one in briefing.controls:
-        blocks += _of_result(one.source.name, one.result, one.stack)
-    for run in briefing.runs:
-        if run.result.control is not None and run.result.control.actions:
-            blocks += _of_result(run.result.job.name, run.result.control, run.stack)
-    for scenario in briefing.scenarios:
-        blocks += _of_scenario(scenario)
+    runs = [one for one in briefing.runs if one.result.control is not None and one.result.control.actions]
+    blocks, commands = gathered(
+        [
+            *((_of_result(one.source.name, one.result, one.stack), one.source.command) for one in briefing.controls),
+            *((_of_run(one), one.source.command) for one in runs),
+            *((_of_scenario(one), one.source.command) for one in briefing.scenarios),
+        ]
+    )
     if blocks:
         blocks.append(Terms(MEANINGS))
     else:
         says = "Whether controllers work against each other was not measured: no decision of any is on record."
         blocks.append(Empty(says, NEEDS, "taut control LOG…"))
-    commands = [*(one.source.command for one in briefing.controls), *(one.source.command for one in briefing.scenarios)]
     commands += [f"taut control review {one.source.name}" for one in briefing.scenarios if one.review is not None]
     return Section("control", "Control", blocks, commands)
+
+
+def _of_run(run: BriefedRun) -> Iterator[Block]:
+    found, name = run.result.control, run.result.job.name
+    if found is None:
+        return
+    yield from _of_result(name, found, run.stack)
+    known = {key: one for key, one in found.indices.items() if one is not None}
+    if known:
+        rows = [[name_of(key), meaning_of(key), written(key, one)] for key, one in known.items()]
+        yield Grid(f"{name}: indices of control", [Column("Index"), Column("What it means"), Column("Value", True)], rows)
 
 
 def _of_result(name: str, found: ControlResult, stack: ControlStack | None) -> Iterator[Block]:
@@ -108,10 +105,6 @@ def _of_result(name: str, found: ControlResult, stack: ControlStack | None) -> I
         yield from _decisions(stack)
     if found.relations:
         yield _relations(found.relations)
-    known = {key: one for key, one in found.indices.items() if one is not None}
-    if known:
-        rows = [[key.replace("_", " "), plain(one), INDICES.get(key, "")] for key, one in known.items()]
-        yield Grid(f"{name}: indices of control", [Column("Index"), Column("Value", True), Column("Meaning")], rows)
     advised = [one.advice for one in found.relations if one.advice is not None]
     if advised:
         yield _advice(advised)
@@ -160,15 +153,15 @@ def _stack(name: str, stack: ControlStack, ties: Sequence[_Tie]) -> Picture:
 def _rows(stack: ControlStack, ties: Sequence[_Tie]) -> list[tuple[str, list[str]]]:
     """(layer, controllers), from top to bottom; controllers of one layer that have a relation stand one below the other."""
     of: dict[str, list[str]] = {}
-    for one in sorted(stack.controllers, key=lambda one: -(one.decisions or 0)):
-        some = of.setdefault(one.layer if one.layer in LAYERS else OTHER, [])
-        if len(some) < ACROSS:
-            some.append(one.name)
+    for one in stack.controllers:
+        of.setdefault(one.layer if one.layer in LAYERS else OTHER, []).append(one.name)
+    many = {one.name: one.decisions or 0 for one in stack.controllers}
+    shown = {name for some in of.values() for name in sorted(some, key=lambda name: -many[name])[:ACROSS]}
     pairs = {frozenset(pair) for tie in ties for pair in pairwise(tie.controllers)}
     rows: list[tuple[str, list[str]]] = []
     for layer in (*LAYERS, OTHER):
         first = len(rows)
-        for name in of.get(layer, []):
+        for name in (name for name in of.get(layer, []) if name in shown):
             row = next((row for row in rows[first:] if not any({name, other} in pairs for other in row[1])), None)
             if row is None:
                 rows.append((layer, [name]))
@@ -314,7 +307,7 @@ def _advised(one: Advice) -> list[Cell | str]:
     if one.separation is None:
         return [where, Cell(f"none of {count(one.tried, 'separation')} tried removes it", "bad"), "", "", ""]
     value = "" if one.value is None else f" = {one.value:g}"
-    sets = ", ".join(f"{key.key}: {_setting(key.before)} → {_setting(key.after)}" for key in one.sets[:3])
+    sets = ", ".join(f"{key.key.replace('.', ' ')}: {_setting(key.before)} → {_setting(key.after)}" for key in one.sets[:3])
     more = f" and {len(one.sets) - 3} more" if len(one.sets) > 3 else ""
     costs = "; ".join([*([one.costs] if one.costs else []), *(f"brings {new.kind}" for new in one.brings)])
     return [where, Cell(f"{one.separation}{value}", "good"), f"{sets}{more}", _effects(one), costs or "nothing known"]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
 from taut.render.brief.document import Bar, Bars, Block, Cell, Colour, Column, Empty, Grid, Heat, Picture, Section, Terms, Text
+from taut.render.brief.sections.gathered import gathered
 from taut.render.brief.written import percent, plain, share
 from taut.render.text import UNKNOWN, count
 from taut.render.workload_words import words_of
@@ -48,16 +49,16 @@ NEEDS = "an analysis with its envelope, or a training scenario"
 
 def envelope(briefing: Briefing) -> Section:
     """The map around every job, and what loses what."""
-    blocks: list[Block] = []
-    for run in briefing.runs:
-        blocks += _of_run(run)
-    for scenario in briefing.scenarios:
-        blocks += _of_scenario(scenario)
+    blocks, commands = gathered(
+        [
+            *((_of_run(one), one.source.command) for one in briefing.runs),
+            *((_of_scenario(one), one.source.command) for one in briefing.scenarios),
+        ]
+    )
     if any(isinstance(one, Picture) and isinstance(one.chart, Heat) for one in blocks):
         blocks.append(Terms([*MEANINGS, *([WAITING] if briefing.scenarios else [])]))
     if not blocks:
         blocks.append(Empty("What would dominate around this job was not measured.", NEEDS, "taut analyze TRACES --envelope"))
-    commands = [*(one.source.command for one in briefing.runs), *(one.source.command for one in briefing.scenarios)]
     return Section("envelope", "Failure envelope", blocks, commands)
 
 
@@ -72,7 +73,9 @@ def _of_run(run: BriefedRun) -> Iterator[Block]:
     cells = [cell for cell in found.map if cell.intensity == gates]
     own = _own(found, cells)
     lost = (
-        f"{own.modes[0]} takes {share(own.losses[own.modes[0]])} of the wall" if own.modes else "no mode takes 3 % of the wall"
+        f"{own.modes[0]} takes {share(own.losses.get(own.modes[0]))} of the wall"
+        if own.modes
+        else "no mode takes 3 % of the wall"
     )
     yield Text(f"{name}: where the job stands, {lost}. {_next(own, cells)}", "lead")
     values = [(cell.heterogeneity, cell.ranks, _took(cell), _written(cell.modes[:1], _took(cell))) for cell in cells]
@@ -92,10 +95,9 @@ def _took(cell: EnvelopeCell) -> float:
 
 
 def _own(found: Envelope, cells: Sequence[EnvelopeCell]) -> EnvelopeCell:
-    """The cell that the job is in."""
-    ranks = _near(found.point.ranks.value, sorted({cell.ranks for cell in cells}))
-    spread = _near(found.point.heterogeneity.value, sorted({cell.heterogeneity for cell in cells}))
-    return next(cell for cell in cells if cell.ranks == ranks and cell.heterogeneity == spread)
+    """The cell that the job is in: that of the nearest number of ranks, and there of the nearest heterogeneity."""
+    ranks, spread = found.point.ranks.value, found.point.heterogeneity.value
+    return min(cells, key=lambda cell: (abs(cell.ranks - ranks), abs(cell.heterogeneity - spread)))
 
 
 def _near(value: float, axis: Sequence[float]) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from taut.render.brief.document import Block, Cell, Column, Empty, Grid, Line, Lines, Picture, Section, Terms, Text
+from taut.render.brief.sections.gathered import gathered
 from taut.render.brief.written import cash, percent, plain
 from taut.render.text import UNKNOWN, count, duration, size, three
 from taut.result.brief_types import BriefedRun, BriefedScenario, Briefing
@@ -33,18 +34,18 @@ MOST, LEAST = 8, 0.005
 
 def fabric(briefing: Briefing) -> Section:
     """What the fabric costs, and what it could not carry."""
-    blocks: list[Block] = []
-    for run in briefing.runs:
-        blocks += _of_run(run)
-    for scenario in briefing.scenarios:
-        blocks += _of_scenario(scenario)
+    blocks, commands = gathered(
+        [
+            *((_of_run(one), one.source.command) for one in briefing.runs),
+            *((_of_scenario(one), one.source.command) for one in briefing.scenarios),
+        ]
+    )
     if not blocks:
         says = "What the network takes, and what it could not carry, was not measured."
         blocks.append(Empty(says, NEEDS, "taut project SCENARIO --envelope"))
     else:
         around = any(isinstance(one.result.envelope, Surroundings) for one in briefing.scenarios)
         blocks.append(Terms([*(OF_RUNS if briefing.runs else ()), *(OF_SCENARIOS if around else ())]))
-    commands = [*(one.source.command for one in briefing.runs), *(one.source.command for one in briefing.scenarios)]
     return Section("fabric", "Ceiling of the fabric", blocks, commands)
 
 

@@ -22,6 +22,8 @@ from taut.render.brief.document import (
     Terms,
     Text,
 )  # fmt: skip
+from taut.render.brief.sections.gathered import gathered
+from taut.render.brief.sections.published import published
 from taut.render.brief.written import percent, plain, share, times
 from taut.render.text import UNKNOWN, count, three
 from taut.render.workload_words import Words, words_of
@@ -49,16 +51,17 @@ SWEPT = ("effective_capacity", "control_overhead_fraction", "cross_layer_coheren
 
 def growth(briefing: Briefing) -> Section:
     """Growth of every scenario and of every run that tells it."""
-    blocks: list[Block] = []
-    for scenario in briefing.scenarios:
-        blocks += _of_scenario(scenario)
-    for run in briefing.runs:
-        blocks += _of_run(run)
+    blocks, commands = gathered(
+        [
+            *((_of_scenario(one), one.source.command) for one in briefing.scenarios),
+            *((_of_run(one), one.source.command) for one in briefing.runs),
+        ]
+    )
     if not blocks:
         blocks.append(Empty("How the loss grows with the number of accelerators was not measured.", NEEDS, COMMAND))
     if any(one.grown or one.result.threshold for one in briefing.scenarios):
         blocks.append(Terms(MEANINGS))
-    commands = [*(one.source.command for one in briefing.scenarios), *(one.source.command for one in briefing.runs)]
+    commands += [_widened(one) for one in briefing.runs if one.grown is not None]
     return Section("growth", "What more accelerators bring", blocks, commands)
 
 
@@ -68,6 +71,9 @@ def _of_scenario(scenario: BriefedScenario) -> Iterator[Block]:
         yield from _sweep(found, found.sweep)
         return
     yield from projected(scenario.grown or found, found.ranks, found.threshold)
+    beside = published(scenario)
+    if beside is not None:
+        yield beside
 
 
 def projected(grown: ProjectResult, own: int, limit: Threshold | None) -> Iterator[Block]:
@@ -329,11 +335,13 @@ def _of_run(run: BriefedRun) -> Iterator[Block]:
         yield from projected(run.grown, found.job.ranks, run.grown.threshold)
     elif found.whatif is not None and not any(finding.growth for finding in found.findings):
         says = f"{name}: how its loss grows with ranks is not part of this run."
-        yield Empty(
-            says,
-            "the run projected to other scales",
-            f"taut project --from {run.source.name} --ranks {found.job.ranks * 2},{found.job.ranks * 4}",
-        )
+        yield Empty(says, "the run projected to other scales", _widened(run))
+
+
+def _widened(run: BriefedRun) -> str:
+    """The command that projects a run to more ranks."""
+    own = run.result.job.ranks
+    return f"taut project --from {run.source.name} --ranks {own},{2 * own},{4 * own}"
 
 
 def _reserve(reserve: Estimate) -> str:

@@ -85,7 +85,7 @@ def money(briefing: Briefing) -> Section | None:
         blocks.append(Empty(UNBILLED, "prices, and the invoice as FOCUS rows", PRICE))
     shown = ("bill", "scenario") if briefing.bills else ("run", "scenario")
     commands = [one.command for one in briefing.inputs if one.kind in shown]
-    return Section("money", "Where the money goes", blocks, commands, page=True)
+    return Section("money", "Where the money goes", blocks, commands)
 
 
 def _bill(bill: BriefedBill) -> list[Block]:
