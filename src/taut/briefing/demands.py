@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 
+from taut.briefing.answers import units_per_s
 from taut.core.prices import HOURS_PER_YEAR
 from taut.result.brief_types import BriefedRun, BriefedScenario
 from taut.result.types import AnalysisResult, BriefCosts, Demand, Estimate, Finding, Forecast, Recovery
@@ -133,10 +134,9 @@ def _knob(scenario: BriefedScenario, forecast: Forecast, knob: str, worse: Estim
 
 
 def _a_year(forecast: Forecast) -> Decimal | None:
-    """What the job costs in a year at its own rate: units of a million tokens, at the cost of each."""
-    if forecast.cost_per_unit is None or not forecast.tokens_per_s:
-        return None
-    return Decimal(forecast.cost_per_unit) * Decimal(forecast.tokens_per_s) / 1_000_000 * SECONDS_PER_YEAR
+    """What the job costs in a year at its own rate."""
+    rate = units_per_s(forecast)
+    return None if forecast.cost_per_unit is None or rate is None else Decimal(forecast.cost_per_unit * rate * SECONDS_PER_YEAR)
 
 
 def _scaled(one: Estimate, times: float) -> Estimate:
