@@ -48,7 +48,7 @@ MEANINGS = (
         "one that goes the same way as the decision of another controller before it, or the way that demand moved",
     ),
     ("Incoherent decision", "one that goes the other way although demand did not: it undoes what was just done"),
-    ("Amplification", "retries over retries: one request becomes many attempts"),
+    ("Amplification of retries", "retries over retries: one request becomes many attempts"),
 )
 NEEDS = "logs of schedulers, autoscalers, retries or launchers, or a scenario with control loops"
 

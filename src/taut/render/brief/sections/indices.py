@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from taut.render.brief.document import Block, Cell, Column, Empty, Grid, Section, Text
+from taut.render.brief.useful_shares import useful_shares
 from taut.render.brief.written import percent, share, times
 from taut.render.evidence_folder import MEANS
 from taut.render.index_screen import MEANINGS
@@ -27,6 +28,7 @@ def indices(briefing: Briefing) -> Section | None:
     blocks: list[Block] = []
     for run in briefing.runs:
         blocks += _run(run)
+    blocks += useful_shares(briefing)
     for comparison in briefing.comparisons:
         blocks += _comparison(comparison)
     for scenario in briefing.scenarios:
@@ -71,7 +73,21 @@ def _run(run: BriefedRun) -> list[Block]:
     values = {one.key: _of(found, one.key) for one in MEANINGS}
     before = {one.key: _of(old, one.key) for one in MEANINGS} if old is not None else None
     grid = _grid(title, values, before, "Baseline", "Now" if before is not None else "Value", needs=needs)
-    return [grid, *_turnover(run)]
+    return [grid, *_turnover(run), *_apart(run)]
+
+
+def _apart(run: BriefedRun) -> list[Block]:
+    """How the amplification differs from the waiting that a delay causes."""
+    found, coupling = run.result.indices, run.result.coupling
+    if found is None or found.sync_delay_amplification is None or coupling is None or coupling.amplification is None:
+        return []
+    return [
+        Text(
+            "Sync delay amplification is how much later the whole job is, over how much later its ranks are on average. The "
+            "waiting that a second of delay causes (“Who waits for whom”) adds up the waiting of all ranks: another figure.",
+            "note",
+        )
+    ]
 
 
 def _of(some: Indices, key: str) -> Estimate | None:
