@@ -71,7 +71,7 @@ def forecast_table(grown: ProjectResult, rows: Sequence[Forecast], own: int, pri
     words = words_of(grown.workload)
     costs = any(row.cost_per_unit is not None for row in rows)
     told = any(delivered(row) is not None for row in rows)
-    today = next((row for row in rows if row.ranks == own), None) if grown.workload == "measured" else None
+    today = rows[0] if grown.workload == "measured" else None
     columns = [
         Column("Accelerators", True), Column(words.rate if told else "Mean step, ms", True), Column("Effective share", True),
         *([Column(words.cost(rows), True)] if costs else []), *([Column("Cost of the same work", True)] if today else []),
@@ -87,7 +87,7 @@ def forecast_table(grown: ProjectResult, rows: Sequence[Forecast], own: int, pri
 def _notes(grown: ProjectResult, rows: Sequence[Forecast], told: bool, priced: bool) -> Iterator[str]:
     yield f"In parentheses: intervals that hold {level(grown)} of 100."
     if grown.workload == "measured":
-        yield "Cost of the same work: beside today's, each rank as dear as now and with as much work."
+        yield f"Cost of the same work: beside that on {rows[0].ranks:,}, each rank as dear and with as much work."
     elif told and not priced:
         yield "No price is given, so that costs are not known: --gpu-hour."
     guessed = next((row for row in rows if not row.in_range and isinstance(row.beyond, list) and row.beyond), None)
@@ -104,7 +104,7 @@ def _dearer(row: Forecast, today: Forecast) -> str:
 def _row(row: Forecast, own: bool, words: Words, first: Of, cost: Sequence[str], measured: bool) -> list[Cell | str]:
     regime = (row.regime.kind if row.regime else None) or UNKNOWN
     mark: Mark = "good" if regime == "stable" else "bad" if regime == "unstable" else "plain"
-    known = ("this run" if own else "the run, widened") if measured else "a known fabric"
+    known = ("the run" if own else "the run, widened") if measured else "a known fabric"
     return [
         Cell(f"{row.ranks:,}{' (this job)' if own else ''}", "strong" if own else "plain"),
         _with_ends(first(row), short),

@@ -133,7 +133,7 @@ def test_a_projection_of_a_run_says_what_it_mends_and_why_its_limit_is_no_lower(
 
 def test_only_the_scale_that_ran_rests_on_the_run() -> None:
     table = grid(measured(), "at other scales")
-    assert [line[-1] for line in words(table)] == ["this run", "the run, widened", "extrapolation"]
+    assert [line[-1] for line in words(table)] == ["the run", "the run, widened", "extrapolation"]
     assert [line[3] for line in words(table)] == ["1.00 ×", "1.20 ×", "1.60 ×"]
     assert table.note.startswith("In parentheses: intervals that hold 90 of 100.")
     assert table.note.endswith("Extrapolated from 32 on: arrivals lie beyond those seen.")

@@ -107,7 +107,7 @@ def _at_most(found: ControlResult) -> str:
     if found.regime.kind is not None or not any(found.indices.get(key) is not None for key in REVERSALS):
         return ""
     names = " and ".join(name_of(key) for key in REVERSALS if found.indices.get(key) is not None)
-    return f" {names[:1].upper()}{names[1:]} count every reversal, also such as demand may have asked for: at most so much."
+    return f" {names[:1].upper()}{names[1:]} count every reversal, also such as demand may have asked for."
 
 
 def _of_result(name: str, found: ControlResult, stack: ControlStack | None) -> Iterator[Block]:
@@ -141,7 +141,7 @@ def _counted(found: ControlResult, stack: ControlStack | None) -> str:
     """Decisions as they are counted in the picture: those that name no controller apart."""
     known = sum(one.decisions or 0 for one in stack.controllers) if stack is not None else found.actions
     rest = found.actions - known
-    apart = f", and {rest:,} that {'names' if rest == 1 else 'name'} no controller," if rest > 0 else ""
+    apart = f" ({rest:,} more {'names' if rest == 1 else 'name'} no controller)" if rest > 0 else ""
     return f"{count(known, 'decision')} of {count(len(found.controllers), 'controller')}{apart}"
 
 
