@@ -30,6 +30,15 @@ class Said(Struct, frozen=True):
     unit: Unit = "share"
 
 
+def units_per_s(forecast: Forecast) -> float | None:
+    """Units of delivered work a second: millions of tokens, tasks, or thousands of requests; None where nobody counts them."""
+    if forecast.tokens_per_s:
+        return forecast.tokens_per_s / 1e6
+    if forecast.tasks_per_s:
+        return forecast.goodput_per_s or None
+    return forecast.requests_per_s / 1e3 if forecast.requests_per_s else None
+
+
 def own(scenario: BriefedScenario) -> Forecast:
     """The forecast at the scenario's own scale."""
     return next(one for one in scenario.result.forecasts if one.ranks == scenario.result.ranks)

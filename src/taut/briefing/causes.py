@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from decimal import Decimal
 
-from taut.briefing.answers import own
+from taut.briefing.answers import own, units_per_s
 from taut.briefing.inputs import Opened
+from taut.core.reporting import LISTED_SHARE
 from taut.replay.saving_interval import lab_error, replayed_saving
 from taut.result.brief_types import BriefedBill, BriefedControl, BriefedScenario
 from taut.result.types import (
@@ -64,8 +65,9 @@ def costs(found: Opened) -> BriefCosts | None:
             return cost
     for scenario in found.scenarios:
         forecast = own(scenario)
-        if forecast.cost_per_unit is not None and forecast.tokens_per_s and forecast.currency:
-            month = forecast.cost_per_unit * forecast.tokens_per_s / 1e6 * 3600 * HOURS_A_MONTH
+        rate = units_per_s(forecast)
+        if forecast.cost_per_unit is not None and rate and forecast.currency:
+            month = forecast.cost_per_unit * rate * 3600 * HOURS_A_MONTH
             useful = forecast.groups["compute"] if forecast.groups else None
             return BriefCosts(
                 per_month=month, useful_per_month=None if useful is None else month * useful, currency=forecast.currency,
@@ -105,7 +107,8 @@ def _days(period: BillPeriod) -> float | None:
 
 def _job_hour(result: BillResult) -> float | None:
     """What an hour of the traced job costs: what is recoverable in an hour over its share."""
-    one = next((one for one in result.recoverable if one.per_hour is not None and one.saved_share.value > 0), None)
+    of_findings = (one for one in result.recoverable if one.cause in result.causes and one.saved_share.value > 0)
+    one = next((one for one in of_findings if one.per_hour is not None), None)
     return None if one is None or one.per_hour is None else one.per_hour.value / one.saved_share.value
 
 
@@ -205,7 +208,7 @@ def _of_fates(source: BriefInput, result: AnalysisResult, cost: BriefCosts | Non
     for entry in ledger.entries if ledger is not None and ledger.total_rank_ns else ():
         share = entry.rank_ns / ledger.total_rank_ns if ledger is not None else 0.0
         words = FATE_WORDS.get(entry.fate)
-        if words is None or share < 0.03 or entry.fate in named:
+        if words is None or share < LISTED_SHARE or entry.fate in named:
             continue
         lost = Estimate(value=share)
         yield BriefCause(
@@ -221,7 +224,7 @@ def _of_attempts(source: BriefInput, attempts: AttemptsResult, cost: BriefCosts 
     for entry in attempts.entries:
         words = ATTEMPT_WORDS.get(entry.fate)
         share = Estimate(value=entry.held_rank_ns / held if held else 0.0)
-        if words is not None and share.value >= 0.03:
+        if words is not None and share.value >= LISTED_SHARE:
             yield BriefCause(
                 what=words[0], share=share, share_is="lost", money_per_month=_priced(share, cost),
                 currency=None if cost is None else cost.currency, source="measured", confidence=None,
@@ -239,8 +242,9 @@ def _priced(share: Estimate | None, cost: BriefCosts | None) -> Estimate | None:
 
 def _of_scenarios(found: Opened, cost: BriefCosts | None) -> Iterator[BriefCause]:
     for scenario in found.scenarios:
-        yield from _of_mechanisms(scenario, None if found.runs else cost)
-        yield from _of_loops(scenario)
+        mine = None if found.runs else cost
+        told = [*_of_mechanisms(scenario, mine), *_of_loops(scenario)]
+        yield from told or _of_groups(scenario, mine)
 
 
 def _of_mechanisms(scenario: BriefedScenario, cost: BriefCosts | None) -> Iterator[BriefCause]:
@@ -255,6 +259,27 @@ def _of_mechanisms(scenario: BriefedScenario, cost: BriefCosts | None) -> Iterat
             )  # fmt: skip
 
 
+def _of_groups(scenario: BriefedScenario, cost: BriefCosts | None) -> Iterator[BriefCause]:
+    """Where time goes beside computing, of scenarios whose mechanisms are not taken apart."""
+    best = max(scenario.result.gains or (), key=lambda one: one.rate_change or 0.0, default=None)
+    gain = 0.0 if best is None else best.rate_change or 0.0
+    do = UNTRIED if best is None or gain <= 0 else f"take policy {best.name}: {100 * gain:.1f} % more throughput"
+    for name, share in (own(scenario).groups or {}).items():
+        if name in GROUP_WORDS and share is not None and share >= LISTED_SHARE:
+            lost = Estimate(value=share)
+            yield BriefCause(
+                what=GROUP_WORDS[name], share=lost, share_is="lost", money_per_month=_priced(lost, cost),
+                currency=None if cost is None else cost.currency, source="modelled", confidence=None, do=do,
+                command=scenario.source.command,
+            )  # fmt: skip
+
+
+GROUP_WORDS = {
+    "interconnect": "moving data between accelerators",
+    "synchronisation": "queues, waiting for others, and accelerators that idle",
+    "recovery": "failures, retries and restarts",
+}
+"""Group of a forecast's time → what it is in plain words."""
 HELPS: Mapping[str, tuple[str, ...]] = {
     "failures": ("checkpoint-interval", "asynchronous-checkpoints", "spares"),
     "jitter": ("local-steps", "backup-workers", "semi-synchronous"),

@@ -40,6 +40,8 @@ from taut.result.types import (
     BriefQuestion,
 )
 
+ANYTHING = 0.9
+"""An interval of a share that is as wide tells nothing."""
 NOT_MEASURED = "not measured"
 
 
@@ -78,11 +80,17 @@ def answers(asking: Asking, sources: Sources) -> Iterator[BriefQuestion]:
         *((one.source, asking.of_control(one)) for one in sources.controls),
     ]
     for source, said in told:
-        if said is not None:
+        if said is not None and _tells(said):
             yield BriefQuestion(
                 question=asking.question, answer=said.answer, unit=said.unit, says=said.says,
                 taken_from=f"{source.name}: {said.key}", command=source.command, needs=None,
             )  # fmt: skip
+
+
+def _tells(said: Said) -> bool:
+    """Whether an answer says anything: a share that may be all or nothing does not."""
+    lo, hi = said.answer.lo, said.answer.hi
+    return said.unit != "share" or lo is None or hi is None or hi - lo < ANYTHING
 
 
 def _unanswered(asking: Asking) -> BriefQuestion:

@@ -2543,7 +2543,9 @@ class AuditOutcome(Part, frozen=True, kw_only=True):
     measured_saving: Estimate | None
     """Share of the mean step time, 0–1, negative where steps took longer; null where steps are too few to tell."""
     runs_before: int
+    """Runs from before the decision that were measured."""
     runs_after: int
+    """Runs from after it."""
     run_spread: float | None
     """By how much runs of the job were taken to differ, as a share of the mean step time; part of the interval above."""
     run_spread_from: Literal["assumed", "runs"] | None
@@ -2580,6 +2582,7 @@ class BriefQuestion(Part, frozen=True, kw_only=True):
     answer: Estimate | None
     """Null where it was not measured."""
     unit: Unit | None
+    """What the answer counts; null where there is none."""
     says: str
     taken_from: str | None = field(name="from")
     """Input and key of its result; null where it was not measured."""
@@ -2597,15 +2600,18 @@ class BriefCause(Part, frozen=True, kw_only=True):
     share: Estimate | None
     """What it costs, or what doing something about it brings back, as a share of the wall or of the rate."""
     share_is: Literal["recoverable", "lost"]
+    """Whether doing something would bring the share back, or it is only known to be lost."""
     money_per_month: Estimate | None
     """The same in money, 30 days of a job that goes on like this; null without a price."""
     currency: str | None
     source: Literal["measured", "modelled"]
+    """Whether it was seen in a run, a log or a bill, or computed from a scenario."""
     confidence: float | None
     """One minus the chance of such evidence without the cause, 0–1; null where nothing was tested."""
     because: str | None = None
     """The evidence in a sentence."""
     do: str
+    """What to do, in plain words."""
     repair: bool = False
     """Whether a part is to be mended, and not the way in which parts work together."""
     command: str | None
@@ -2616,6 +2622,7 @@ class BriefCosts(Part, frozen=True, kw_only=True):
     """What the job or the system costs a month, 30 days of going on like this."""
 
     per_month: float
+    """All of it, in the currency."""
     useful_per_month: float | None
     """Of it, what useful work takes."""
     currency: str
@@ -2631,12 +2638,14 @@ class Demand(Part, frozen=True, kw_only=True):
     worth: str
     """What a change of it costs or brings, with its interval."""
     money_per_year: Amount | None
+    """What it is worth in 365 days of going on like this; null without a price."""
     currency: str | None
     test: str
     """Which test shows it."""
     reach: str
     """Which number to reach."""
     command: str
+    """What shows the figures again."""
 
 
 class BriefResult(Part, frozen=True, kw_only=True):
@@ -2644,6 +2653,7 @@ class BriefResult(Part, frozen=True, kw_only=True):
 
     schema: int = SCHEMA
     title: str
+    """What the briefing is about."""
     verdict: str
     """Page one in a sentence."""
     inputs: list[BriefInput]

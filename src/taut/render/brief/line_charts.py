@@ -13,7 +13,7 @@ from taut.render.brief.document import Areas, Line, Lines
 if TYPE_CHECKING:
     from altair import Chart
 
-HEIGHT, TOP, BELOW, LEFT = 280, 24, 44, 62
+HEIGHT, TOP, BELOW, LEFT = 236, 24, 44, 62
 APART = 15
 """Pixels between the names of two lines."""
 STYLES = (
