@@ -124,6 +124,8 @@ class ControlStack(Part, frozen=True, kw_only=True):
     controllers: list[StackedController]
     pairs: list[FollowedDecisions]
     """Empty where no two controllers decide on one target, or no direction is recorded."""
+    targets: list[str] = field(default_factory=list)
+    """What the decisions on record are about."""
 
 
 class Meets(Part, frozen=True, kw_only=True):
