@@ -93,6 +93,12 @@ def test_an_interval_of_everything_is_no_answer() -> None:
     assert "Not measured: planning accuracy." in words(made)
 
 
+def test_an_interval_of_nearly_everything_says_that_too_few_were_seen() -> None:
+    rates = {"retry_cascade_frequency": {"value": 0.0, "lo": 0.0, "hi": 0.793}}
+    made = indices(briefing(controls=[briefed_control({"indices": rates, "regime": {}})]))
+    assert table(made, "Indices of control")[0][2] == "too few to tell: 0–79 %"
+
+
 def test_nothing_measured_is_said() -> None:
     assert "No index was measured." in words(indices(briefing()))
     assert "not measured" in words(indices(briefing(runs=[briefed_run(indices=None)])))

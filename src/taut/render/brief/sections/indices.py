@@ -17,6 +17,8 @@ FACTORS = (
     "energy_per_useful_step", "sync_delay_amplification", "actual_attempt_multiplier", "cost_per_completion",
 )  # fmt: skip
 """Indices that are factors; the others are shares."""
+WIDE = 0.6
+"""An interval of a share that is as wide says next to nothing."""
 MOST_NAMED = 2
 """Policies that the head of a column names."""
 PIECES = {"serving": "request", "agents": "task", "loops": "request"}
@@ -54,8 +56,12 @@ def meaning_of(key: str, piece: str = "step") -> str:
 
 
 def written(key: str, value: Estimate | None) -> str:
-    """An index with its interval."""
-    return times(value) if key in FACTORS else share(value)
+    """An index with its interval; of a share that could be nearly anything only that."""
+    if key in FACTORS or value is None or value.lo is None or value.hi is None:
+        return times(value) if key in FACTORS else share(value)
+    if not WIDE <= value.hi - value.lo < 1:
+        return share(value)
+    return f"too few to tell: {percent(value.lo).removesuffix(' %')}–{percent(value.hi)}"
 
 
 # ---------------------------------------------------------------------------------------------------------------------
