@@ -34,7 +34,7 @@ WORTH_GAIN = 0.005
 """What a policy of a scenario must change at least to be listed."""
 REPAIR_FIRST = (
     "The intervals of a repair and a policy overlap: money does not tell them apart. The repair comes first, because it "
-    "changes no training; the others follow by money."
+    "changes no training; the others follow by money, and last what may bring nothing."
 )
 SEPARATE = "separate these loops: other targets, or other time scales"
 
