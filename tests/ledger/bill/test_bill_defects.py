@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bill_months import HOUR, PERIOD, at, held, hour, iso, ordinary, read
+from bill_months import HOUR, PERIOD, at, held, hour, iso, items, ordinary, read
 from focus_bills import Row, bill, usage
 from taut.core.prices import HostFacts, Prices
 from taut.core.tables import Table
@@ -301,3 +301,11 @@ def test_a_purchase_that_stands_twice_moves_what_is_billed(tmp_path: Path) -> No
     bought = usage(ChargeCategory="Purchase", EffectiveCost="0", BilledCost="500", ResourceId="plan", ResourceName="plan",
                    ContractedUnitPrice="50", ServiceCategory="Other")  # fmt: skip
     assert ("duplicated line", "500.00", 1) in defects(tmp_path, usage(), usage(**NEXT), bought, bought)
+
+
+def test_accelerators_that_are_charged_one_by_one(tmp_path: Path) -> None:
+    one = {"SkuPriceDetails": '{"GpuCount": 1}', "SkuId": "one", "ChargeDescription": "an accelerator, one hour"}
+    rows = [hour("node1", f"05T1{n}:00", cost="2.00", **one) for n in range(4) for _ in range(8)]
+    booking = found(tmp_path, rows, held(("a", "node1", "05T10:00", "05T14:00", 4), ("b", "node1", "05T10:00", "05T13:00", 4)))
+    assert kinds(booking) == []
+    assert items(booking) == {"accelerator time": "56.00", "idle accelerators": "8.00"}

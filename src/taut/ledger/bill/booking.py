@@ -16,7 +16,7 @@ from taut.core.errors import InputRefused
 from taut.core.exact_parts import ManyShares
 from taut.core.prices import HostFacts, Prices
 from taut.core.tables import Table, concat
-from taut.ledger.bill.capacity import SOURCES, Capacity, capacity_of
+from taut.ledger.bill.capacity import SOURCES, Capacity, capacity_of, mark_single
 from taut.ledger.bill.charge_rows import ChargeRows, of_currency
 from taut.ledger.bill.closing import invoices, rounding_rows, unmatched
 from taut.ledger.bill.defects import missing, time_zone
@@ -136,6 +136,7 @@ def _check(held: Table, charges: Charges, prices: Prices | None, period: Period 
         holdings = Holdings(held, code, whole)
     rows.cut(whole)
     before = rows.effective.copy(), rows.billed.copy()
+    mark_single(rows, holdings.most_at_once(len(rows.hosts)))
     found += of_rows(rows)
     empty = [*known.added, *like_ours(rows)]
     more, capacity = of_hosts(rows, capacity_of(rows, holdings, known, facts))

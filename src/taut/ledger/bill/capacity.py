@@ -8,7 +8,7 @@ from msgspec import Struct
 from taut.core.array_types import Ints
 from taut.core.ids import numbered
 from taut.core.prices import HostFacts
-from taut.ledger.bill.charge_items import EACH, accelerator_counts
+from taut.ledger.bill.charge_items import EACH, HOST, accelerator_counts
 from taut.ledger.bill.charge_rows import ChargeRows
 from taut.ledger.bill.divided_charges import HOUR_NS, of_each, sku_codes
 from taut.ledger.bill.holdings import Holdings
@@ -50,6 +50,19 @@ def capacity_of(rows: ChargeRows, holdings: Holdings, hosts: Hosts, facts: HostF
     said = np.vstack((said, np.full(count, max(usual, 1))))
     source = (said > 0).argmax(axis=0)
     return Capacity(said[source, np.arange(count)], source, given, sku, charged, held, holdings.largest(count))
+
+
+def mark_single(rows: ChargeRows, most_held: Ints) -> None:
+    """Hours of charges for one accelerator are those of each, where several such rows stand for one time of a host of more.
+
+    ``most_held`` is the most that was held at once on each host.
+    """
+    one = (rows.each == HOST) & (accelerator_counts(rows.v) == 1) & rows.accelerator() & (rows.effective >= 0)
+    some = np.flatnonzero(one)
+    some = some[most_held[rows.host[some]] > 1]
+    span = rows.spans.take(some)
+    group, count = numbered(span.host, span.start, span.end, sku_codes(rows)[some])
+    rows.each[some[(np.bincount(group, minlength=count) > 1)[group]]] = EACH
 
 
 def sku_count(rows: ChargeRows) -> Ints:
