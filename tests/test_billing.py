@@ -65,7 +65,8 @@ def test_a_bill_closes_to_the_unit(sacct: Path, tmp_path: Path) -> None:
         "not_charged_yet": "0.00",
         "explained": "0.00",
     }
-    assert found["invoices"] == [{"id": "inv-1", "billed": "40.00", "allocated": "40.00", "residual": "0.00", "closes": True}]
+    closed = {"billed": "40.00", "allocated": "40.00", "residual": "0.00", "explained": "0.00", "closes": True}
+    assert found["invoices"] == [{"id": "inv-1", **closed}]
     assert money(found["categories"]) == {
         "useful work": "20.00", "re-runs and discarded work": "10.00", "over-provisioning": "10.00",
     }  # fmt: skip
@@ -236,3 +237,26 @@ def test_a_bill_that_is_given_wrongly_is_refused_in_words(tmp_path: Path, text: 
     done = CliRunner().invoke(main, ["bill", *(str(path) if one == "BILL" else one for one in given)])
     assert done.exit_code == 4
     assert said in done.stderr
+
+
+def test_the_headline_says_both_what_lines_and_what_charges_come_to(sacct: Path, tmp_path: Path) -> None:
+    found = object_of(sacct, "--focus", focus_bill(tmp_path, [*HOURS, HOURS[0]]))
+    assert " cost 40.00 EUR by its lines, 60.00 EUR charged: " in str(found["verdict"])
+
+
+def test_a_credit_that_leaves_little_makes_no_shares_above_the_whole(sacct: Path, tmp_path: Path) -> None:
+    credit = HOURS[0] | {"ChargeCategory": "Credit", "BilledCost": "-35.00", "EffectiveCost": "-35.00"}
+    found = object_of(sacct, "--focus", focus_bill(tmp_path, [*HOURS, credit]))
+    assert "-35.00 EUR corrections and credits" in str(found["verdict"])
+    assert "%" not in str(found["verdict"])
+
+
+def test_an_attempt_that_was_requeued_was_not_cancelled(tmp_path: Path) -> None:
+    (tmp_path / "jobs.csv").write_text(
+        "job,attempt,start,end,gpus,nodes,team,outcome\n"
+        "a,1,2026-10-05T10:00:00Z,2026-10-05T11:00:00Z,8,node1,vision,requeued\n"
+        "a,2,2026-10-05T11:00:00Z,2026-10-05T12:00:00Z,8,node1,vision,completed\n",
+        encoding="utf-8",
+    )
+    found = object_of(tmp_path / "jobs.csv", "--gpu-hour", "2EUR")
+    assert [one["name"] for one in found["by"]["cause"]] == [None, "requeued by scheduler"]

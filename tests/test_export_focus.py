@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from focus_bills import bill as focus_bill
+from focus_bills import usage
 from small_bill import HOURS, SACCT
 from taut.cli import main
 from taut.read.focus.focus_reader import read_focus
@@ -153,3 +154,18 @@ def test_philly_with_a_price_is_written_as_it_was_booked(shared: Path, tmp_path:
 def test_what_was_used_without_a_charge_is_told(tmp_path: Path) -> None:
     done = taut_("export", made(tmp_path, "--focus", focus_bill(tmp_path, HOURS[:1]), "--period", "2026-10"), "--to", "focus")
     assert "EUR were used without a charge: not written" in done.stderr.replace("USD", "EUR")
+
+
+def test_what_a_bill_left_out_is_left_out_of_its_export_again(tmp_path: Path) -> None:
+    disk = usage("1.2", ServiceCategory="Storage", ResourceId="disk", ResourceName="disk", SkuId="gb", BilledCost="3.00",
+                 EffectiveCost="3.00", ContractedUnitPrice="0.30", ListUnitPrice="0.30")  # fmt: skip
+    dear = HOURS[1] | {"BilledCost": "25.00", "EffectiveCost": "25.00"}
+    wrong = focus_bill(tmp_path, [HOURS[0], HOURS[0], dear, disk, disk])
+    run = made(tmp_path, "--focus", wrong)
+    first = json.loads(taut_("bill", tmp_path / "sacct.txt", "--focus", wrong, "--json").stdout)
+    told = [(one["kind"], one["money"]) for one in first["defects"]]
+    assert told == [("duplicated line", "23.00"), ("price times quantity", "5.00")]
+    assert taut_("export", run, "--to", "focus", "-o", tmp_path / "written.csv").exit_code == 0
+    again = json.loads(taut_("bill", tmp_path / "sacct.txt", "--focus", tmp_path / "written.csv", "--json").stdout)
+    assert (again["accrual"], again["categories"]) == (first["accrual"], first["categories"])
+    assert [(one["kind"], one["money"]) for one in again["defects"]] == [("left out before", "28.00")]

@@ -93,7 +93,7 @@ def _closing(result: BillResult) -> ConsoleRenderable | None:
     for one in [*short, *(one for one in result.invoices if one.closes)][:UNMATCHED]:
         name = "without an invoice" if one.id is None else f"invoice {middle(safe(one.id), 24)}"
         table.add_row(_in(name), "billed cost", money(one.billed, ""), money(one.allocated, ""), money(one.residual, ""),
-                      _closes(one.closes))  # fmt: skip
+                      "named below" if not one.closes and one.explained == one.residual else _closes(one.closes))  # fmt: skip
     lines.append(Padding(table, (0, 0, 0, 1)))
     more = len(result.invoices) - UNMATCHED
     if more > 0:

@@ -55,7 +55,16 @@ def bill_result(parts: Parts) -> BillResult:
     closing = closing_words(accrual, booking.invoices, booking.defects, currency, booking.open, priced)
     when = period_words(parts.period) if parts.period else parts.name
     verdict = bill_verdict(
-        when, currency, sums, found, closing, parts.causes, parts.unit, booking.effective is not None, bool(booking.defects)
+        when,
+        currency,
+        sums,
+        found,
+        closing,
+        parts.causes,
+        parts.unit,
+        booking.effective is not None,
+        bool(booking.defects),
+        accrual.effective,
     )
     return BillResult(
         currency=currency, money_units=booking.unit, unit=parts.unit, period=_period(parts), verdict=verdict,

@@ -24,6 +24,7 @@ WORDS = {
 def bill_verdict(
     when: str, currency: str | None, categories: Sequence[BillShare], lines: Sequence[BillLine], closing: str,
     causes: Mapping[str, str], unit: str = "accelerator", billed: bool = False, wrong: bool = False,
+    charged: str | None = None,
 ) -> str:  # fmt: skip
     """The answer in a sentence or two."""
     whole = [one.money for one in categories if one.money is not None]
@@ -34,7 +35,9 @@ def bill_verdict(
         parts = _parts(categories, lines, None, causes)
         return f"{when}: {_time(categories)} of {unit} time, without a price. {parts}{beside}."
     total = said(sum(map(Decimal, whole), Decimal(0)), currency)
-    return f"{when} cost {total}: {_parts(categories, lines, currency, causes)}; {closing}."
+    paid = None if charged is None else said(Decimal(charged), currency)
+    beside = f" by its lines, {paid} charged" if paid is not None and paid != total else ""
+    return f"{when} cost {total}{beside}: {_parts(categories, lines, currency, causes)}; {closing}."
 
 
 def _time(categories: Sequence[BillShare]) -> str:
@@ -47,6 +50,10 @@ def _parts(categories: Sequence[BillShare], lines: Sequence[BillLine], currency:
     shares = {one.name or "": _share(one, categories) for one in categories}
     useful = shares.pop("useful work", 0.0)
     large = sorted((item for item in shares.items() if item[1] >= LEAST), key=lambda item: -item[1])[:TOLD]
+    if useful > 1 or min(shares.values(), default=0.0) < -1:  # credits leave little of the sum: shares of it tell nothing
+        return ", ".join(
+            f"{said(Decimal(one.money or 0), currency)} {WORDS.get(one.name or '', one.name)}" for one in categories
+        )
     words = [f"{100 * useful:.0f} % useful work"]
     for i, (name, share) in enumerate(large):
         example = _largest(name, lines, currency, causes) if i == 0 else ""
@@ -94,6 +101,8 @@ def closing_words(
     rest, yet = Decimal(accrual.residual or 0), Decimal(accrual.not_charged_yet or 0)
     if not rest:
         short = [one for one in invoices if not one.closes]
+        if defects and all(one.explained == one.residual for one in short):
+            return f"the bill closes but for {wrong[2:]} in {len(short)} of {count(len(invoices), 'invoice')}{opened}"
         return f"{len(short)} of {len(invoices)} invoices do not close{wrong}{opened}"
     if yet:
         opened = f"; the period is still open, {said(yet, currency)} is used and not charged yet"

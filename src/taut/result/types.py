@@ -2102,6 +2102,8 @@ class Invoice(Part, frozen=True, kw_only=True):
     """Of it, what lines hold."""
     residual: Amount
     """Billed less allocated."""
+    explained: Amount | None = None
+    """Of it, what defects take out."""
     closes: bool
     """Whether nothing is left."""
 

@@ -309,3 +309,27 @@ def test_accelerators_that_are_charged_one_by_one(tmp_path: Path) -> None:
     booking = found(tmp_path, rows, held(("a", "node1", "05T10:00", "05T14:00", 4), ("b", "node1", "05T10:00", "05T13:00", 4)))
     assert kinds(booking) == []
     assert items(booking) == {"accelerator time": "56.00", "idle accelerators": "8.00"}
+
+
+@pytest.mark.parametrize(("category", "named"), [("Standard", ["144.00"]), ("Dynamic", [])])
+def test_one_hour_at_ten_times_the_price_of_all_others(tmp_path: Path, category: str, named: list[str]) -> None:
+    rows = [hour("node1", f"{5 + n // 24:02}T{n % 24:02}:00", cost="160.00" if n == 70 else "16.00") for n in range(150)]
+    rows = [row | {"PricingCategory": category} for row in rows]
+    booking = found(tmp_path, rows, held(("a", "node1", "05T00:00", "11T06:00", 8)))
+    assert kinds(booking) == [("unit price", money, 1) for money in named]
+
+
+def test_prices_that_change_within_the_month(tmp_path: Path) -> None:
+    rows = [hour("node1", f"{5 + n // 24:02}T{n % 24:02}:00", cost="16.00" if n < 140 else "32.00") for n in range(150)]
+    assert kinds(found(tmp_path, rows, held(("a", "node1", "05T00:00", "11T06:00", 8)))) == []
+
+
+def test_a_tax_that_stands_in_two_invoices(tmp_path: Path) -> None:
+    rows, table = ordinary()
+    tax = next(row for row in rows if row["ChargeCategory"] == "Tax")
+    booking = found(tmp_path, [*rows, tax | {"InvoiceId": "inv-2"}], table)
+    assert kinds(booking) == [("duplicated line", cost([tax]), 1)]
+    assert [(one.id, one.closes, one.explained == one.residual) for one in booking.invoices] == [
+        ("inv-1", True, True),
+        ("inv-2", False, True),
+    ]

@@ -18,6 +18,7 @@ from taut.core.exact_parts import ManyShares
 from taut.core.tables import Table
 from taut.ledger.allocated_charges import METHOD, SPLIT
 from taut.ledger.bill.categories import category_of
+from taut.ledger.bill.defects.left_out import NOT_BOOKED
 from taut.ledger.bill.rows import UNIT
 
 if TYPE_CHECKING:
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 
 BLOCK = 1 << 16
 """Parts of one block, about; a charge is never in two."""
-NOT_BOOKED = "not booked"
-"""Item and category of what the bill left out: a line that stands twice, a charge of another period."""
 SPLIT_COLUMNS = tuple("".join(part.capitalize() for part in field.split("_")) for field in SPLIT)
 COSTS = {"effective": "EffectiveCost", "billed": "BilledCost"}
 WORDS = ("job", "team", "fate", "cause")

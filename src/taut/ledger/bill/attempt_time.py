@@ -115,7 +115,9 @@ def _fates(attempts: Attempts) -> Texts:
 
 def _causes(attempts: Attempts, ran: Table) -> Texts:
     """The end of an attempt to which each part is traced; empty for none."""
-    ends = _ends(ran, attempts.ended_by)
+    # What is cancelled is not started again: such an attempt was requeued.
+    again = np.append(attempts.job[1:] == attempts.job[:-1], False) & (ran.outcome == "cancelled")
+    ends = _ends(ran.replace(outcome=np.where(again, "requeued", ran.outcome).astype(object)), attempts.ended_by)
     same = np.concatenate([[False], attempts.job[1:] == attempts.job[:-1]])
     before = np.where(same, np.concatenate([[""], ends[:-1]]), "")
     nobody = np.full(len(ends), "", dtype=object)

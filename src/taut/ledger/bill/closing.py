@@ -37,10 +37,12 @@ def invoices(rows: ChargeRows, booked: Table, rounded: Ints, charged: Ints) -> l
     some = booked.charge >= 0
     held = rounded + _sums(booked.billed[some], place[booked.charge[some]], len(names))
     billed = rounded + _sums(charged[rows.in_period], invoice[rows.in_period], len(names))
+    taken = _sums((charged - rows.billed)[rows.in_period], invoice[rows.in_period], len(names))
     seen = np.bincount(invoice[rows.in_period], minlength=len(names)) > 0
     return [
         Invoice(id=names[i], billed=amount(int(billed[i]), rows.unit), allocated=amount(int(held[i]), rows.unit),
-                residual=amount(int(billed[i] - held[i]), rows.unit), closes=bool(billed[i] == held[i]))
+                residual=amount(int(billed[i] - held[i]), rows.unit), explained=amount(int(taken[i]), rows.unit),
+                closes=bool(billed[i] == held[i]))
         for i in np.flatnonzero(seen).tolist()
     ]  # fmt: skip
 

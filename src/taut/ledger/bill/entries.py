@@ -12,6 +12,7 @@ import numpy as np
 from taut.core.array_types import Ints, Mask, Texts
 from taut.core.tables import NULL, Table, col, concat
 from taut.ledger.bill.day_parts import in_days
+from taut.ledger.bill.idle_days import idle_by_day
 from taut.ledger.bill.period import DAY_NS
 
 TIME, IDLE = "accelerator time", "idle accelerators"
@@ -54,7 +55,8 @@ def entries_of(
     ``bill`` names the bill that charges are from, ``prices`` what stands for it where there is none; what was used without a
     charge (``Uncharged``) has entries of its own. ``teams`` are those of charges, by their tags.
     """
-    alone = booked.take(booked.held < 0)
+    in_parts = idle_by_day(booked)
+    alone = in_parts.take(in_parts.held < 0)
     return concat(Entry, [_of_time(held, booked), _of_charges(alone, bill or prices, teams), _of_uncharged(held, uncharged)])
 
 

@@ -15,6 +15,7 @@ from taut.ledger.bill.defects import (
     commitment,
     count,
     duplicated,
+    left_out,
     negative,
     no_time,
     outside,
@@ -32,9 +33,9 @@ if TYPE_CHECKING:
 
 CURRENCY, NO_CHARGE = "another currency", "no charge"
 KINDS = (
-    CURRENCY, NO_CHARGE, "time zone", unknown_cost.KIND, duplicated.KIND, negative.KIND, negative.CREDIT, outside.KIND,
-    cluster.KIND, no_time.KIND, no_time.BACKWARDS, count.KIND, price.KIND, overlapping.KIND, commitment.KIND, "missing period",
-    "host not in the bill",
+    CURRENCY, NO_CHARGE, "time zone", unknown_cost.KIND, left_out.KIND, duplicated.KIND, negative.KIND, negative.CREDIT,
+    outside.KIND, cluster.KIND, no_time.KIND, no_time.BACKWARDS, count.KIND, price.KIND, price.UNIT_PRICE, overlapping.KIND,
+    commitment.KIND, "missing period", "host not in the bill",
 )  # fmt: skip
 """Words of all kinds; they stay the same."""
 
@@ -42,7 +43,7 @@ KINDS = (
 def of_rows(rows: ChargeRows) -> list[Found]:
     """What charges show by themselves; it is taken out of them."""
     found: list[Found] = []
-    for one in (unknown_cost, duplicated, negative, outside, cluster, no_time):
+    for one in (unknown_cost, left_out, duplicated, negative, outside, cluster, no_time):
         found += take_out(rows, one.find(rows))
     return found
 
@@ -52,6 +53,7 @@ def of_hosts(rows: ChargeRows, capacity: Capacity) -> tuple[list[Found], Capacit
     counted, capacity = count.find(rows, capacity)
     found = take_out(rows, counted)
     found += take_out(rows, price.find(rows))
+    found += take_out(rows, price.unusual(rows))
     found += take_out(rows, overlapping.find(rows, capacity))
     return [*found, *commitment.find(rows)], capacity
 

@@ -11,6 +11,7 @@ from taut.ledger.bill.capacity import Capacity, most_common
 from taut.ledger.bill.charge_items import accelerator_counts
 from taut.ledger.bill.charge_rows import ChargeRows
 from taut.ledger.bill.defects.found import Found
+from taut.ledger.bill.defects.left_out import tried_before
 from taut.ledger.bill.divided_charges import HOUR_NS, of_each, sku_codes
 
 KIND = "accelerator count"
@@ -26,6 +27,7 @@ def find(rows: ChargeRows, capacity: Capacity) -> tuple[list[Found], Capacity]:
     host = rows.host[some]
     off = (said > 0) & (has[host] > 0) & (said != has[host])
     # Hours of accelerators that are fewer than the host has may be those of a part of the time, unless more were held.
+    off &= ~tried_before(rows)[some]
     off &= ~by_hours | (said > has[host]) | ((capacity.charged[host] == said) & (capacity.held_alone[host] > said))
     found = [_found(rows, some[one], said[one], has) for one in _by_sku(rows, some, off)]
     return found, replace(capacity, count=np.where(has > 0, has, capacity.count))

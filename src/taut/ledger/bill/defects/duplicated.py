@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from taut.core.array_types import Ints, Mask
 from taut.core.ids import numbered
 from taut.ledger.bill.charge_items import CODE, EACH
-from taut.ledger.bill.charge_rows import ChargeRows
+from taut.ledger.bill.charge_rows import NO_TIME, ChargeRows
 from taut.ledger.bill.defects.found import Found, whole
 from taut.read.focus.focus_columns import KINDS
 
 KIND = "duplicated line"
 APART = ("row", "file")
+OF_INVOICE = ("InvoiceId", "InvoiceDetailId", "InvoiceIssuerName", "x_InvoiceId")
+"""What a charge has of the invoice that it stands in."""
 # Of at least so many different charges of one kind, half that stand several times are how this provider writes them.
 USUAL_OF = 3
 _STIR, _MIX = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9)
@@ -26,12 +30,35 @@ def find(rows: ChargeRows) -> list[Found]:
         rows.item[repeats[back]] = CODE["correction"]
         rows.notes.append(f"{int(back.sum()):,} charges stand in the bill twice, and corrections take them back again")
     repeats = repeats[~back]
+    return [*_by_file(rows, repeats), *_in_invoices(rows)]
+
+
+def _by_file(rows: ChargeRows, repeats: Ints) -> list[Found]:
     files, file = rows.v.words("file")
     found = []
     for one in np.unique(file[repeats]).tolist():
         some = repeats[file[repeats] == one]
         found.append(whole(KIND, rows, some, f"{len(some):,} charges of {files[one]} are the same as others in every column"))
     return found
+
+
+def _in_invoices(rows: ChargeRows) -> list[Found]:
+    """Charges of no accelerator that stand in a second invoice, the same in all that is not of the invoice.
+
+    Those of hosts are left to what their time holds (``overlapping periods``).
+    """
+    names, invoice = rows.invoice()
+    asked = rows.kept & (invoice < len(names) - 1) & (rows.spans.start != NO_TIME) & ~rows.v.correction()
+    asked &= ~rows.is_item("accelerator time", "unmatched") & ((rows.effective != 0) | (rows.billed != 0))
+    some = np.flatnonzero(asked)
+    if len(names) < 3 or not len(some):
+        return []
+    content, count = numbered(fingerprints(rows, (*APART, *OF_INVOICE))[some])
+    first = np.full(count, len(rows), dtype=np.int64)
+    np.minimum.at(first, content, some)
+    again = some[invoice[some] != invoice[first[content]]]
+    said = f"{len(again):,} charges stand in another invoice already, the same in every other column"
+    return [whole(KIND, rows, again, said)] if len(again) else []
 
 
 def _corrected(rows: ChargeRows, repeats: Ints) -> Mask:
@@ -62,7 +89,7 @@ def repeated(rows: ChargeRows) -> Mask:
     charges without a resource and for those of single accelerators where most of their kind stand there several times.
     """
     out = np.zeros(len(rows), dtype=np.bool_)
-    paid = np.flatnonzero((rows.effective != 0) | (rows.billed != 0))
+    paid = np.flatnonzero(rows.kept & ((rows.effective != 0) | (rows.billed != 0)))
     content, count = numbered(fingerprints(rows)[paid].view(np.int64))
     if count == len(paid):
         return out
@@ -94,14 +121,14 @@ def _ordinary(rows: ChargeRows, paid: Ints, content: Ints, times: Ints) -> Mask:
     return found
 
 
-def fingerprints(rows: ChargeRows) -> Ints:
-    """A number per charge that is the same for charges that are the same in every column but their place.
+def fingerprints(rows: ChargeRows, apart: Sequence[str] = APART) -> Ints:
+    """A number per charge that is the same for charges that are the same in every column but some: their place.
 
     64 bits: two different ones of a million agree by chance once in 30 million bills.
     """
     print_ = np.zeros(len(rows), dtype=np.uint64)
     for name in rows.table.column_names:
-        if name in APART or rows.table[name].null_count == len(rows):
+        if name in apart or rows.table[name].null_count == len(rows):
             continue
         for words in _words(rows, name):
             print_ = (print_ ^ words.view(np.uint64)) * _STIR

@@ -5,12 +5,18 @@ from __future__ import annotations
 import numpy as np
 
 from taut.core.array_types import Floats, Ints, Mask
+from taut.core.ids import numbered
+from taut.ledger.bill.capacity import most_common
 from taut.ledger.bill.charge_rows import ChargeRows
 from taut.ledger.bill.defects.found import Found
+from taut.ledger.bill.defects.left_out import tried_before
 from taut.ledger.bill.money_units import amount
 from taut.read.focus.focus_rules import CENTS, COMPUTED
 
 KIND = "price times quantity"
+UNIT_PRICE = "unit price"
+OF_ROWS, USUAL, TIMES = 100, 0.99, 2.0
+"""Of so many rows of a price id and more, all but a hundredth tell its unit price; others are odd from twice as much on."""
 # Binary floats of price and quantity leave this much of a product unsure.
 FLOAT = 1e-9
 LEAST = 0.005
@@ -25,7 +31,13 @@ def find(rows: ChargeRows) -> list[Found]:
     price, quantity, billed = v.number("ContractedUnitPrice"), v.number("PricingQuantity"), v.number("BilledCost")
     product = price * quantity
     asked = v.is_("ChargeCategory", "Usage") & ~v.correction() & rows.kept & (rows.billed > 0) & rows.whole
-    asked &= v.null("CommitmentDiscountId") & ~_in_other_money(rows) & (price > 0) & (np.abs(billed - product) > LEAST)
+    asked &= (
+        ~tried_before(rows)
+        & v.null("CommitmentDiscountId")
+        & ~_in_other_money(rows)
+        & (price > 0)
+        & (np.abs(billed - product) > LEAST)
+    )
     if not asked.any():  # the decimals of all columns take time to count
         return []
     bound, contracted = _bound(rows, price, quantity), v.number("ContractedCost")
@@ -34,6 +46,38 @@ def find(rows: ChargeRows) -> list[Found]:
         less = (product - billed > bound) & ((np.abs(billed - contracted) <= bound) | np.isnan(contracted))
     some = np.flatnonzero(asked & (more | less))
     return [_found(rows, some)] if len(some) else []
+
+
+def unusual(rows: ChargeRows) -> list[Found]:
+    """Usage at list or contract whose unit price is another, by far, than that of nearly all rows of the same price id."""
+    v = rows.v
+    price = v.number("ContractedUnitPrice")
+    asked = v.is_("ChargeCategory", "Usage") & ~v.correction() & rows.kept & (rows.billed > 0) & rows.whole & (price > 0)
+    asked &= v.is_("PricingCategory", "Standard") & v.there("SkuPriceId") & v.null("CommitmentDiscountId")
+    some = np.flatnonzero(asked & ~tried_before(rows) & ~_in_other_money(rows) & (v.number("PricingQuantity") > 0))
+    if len(some) < OF_ROWS:
+        return []
+    group, count = numbered(*(v.words(name)[1][some] for name in ("SkuPriceId", "PricingUnit", "BillingAccountId", "RegionId")))
+    usual = _usual(group, count, price[some])[group]
+    odd = (usual > 0) & ((price[some] >= TIMES * usual) | (price[some] * TIMES <= usual))
+    return [_at_usual(rows, some[odd], usual[odd])] if odd.any() else []
+
+
+def _usual(group: Ints, count: int, price: Floats) -> Floats:
+    """The unit price that nearly all rows of each group have; 0 where there is none."""
+    values, code = np.unique(price, return_inverse=True)
+    common = most_common(group, code, count)
+    rows, same = np.bincount(group, minlength=count), np.bincount(group, code == common[group], minlength=count)
+    return np.where((rows >= OF_ROWS) & (same >= USUAL * rows), values[common], 0.0)
+
+
+def _at_usual(rows: ChargeRows, some: Ints, usual: Floats) -> Found:
+    """What charges have beyond the usual unit price: of what is left of them, the part by which theirs is off."""
+    price = rows.v.number("ContractedUnitPrice")[some]
+    off = [np.rint(money[some] * (1 - usual / price)).astype(np.int64) for money in (rows.effective, rows.billed)]
+    shown = ", ".join(f"{one:g}" for one in np.unique(price)[:3].tolist())
+    because = f"charges of {rows.resources(some)} at {shown} a unit, where others of the same SkuPriceId are at {usual[0]:g}"
+    return Found(UNIT_PRICE, some, because, off[0], off[1])
 
 
 def _found(rows: ChargeRows, some: Ints) -> Found:
