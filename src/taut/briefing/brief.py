@@ -13,12 +13,13 @@ import numpy as np
 from taut import __version__
 from taut.briefing.answers import CONTROLLED
 from taut.briefing.causes import causes, costs, savings
+from taut.briefing.cells import cells_of
 from taut.briefing.course import course_of
 from taut.briefing.decisions import Trail, trail_of
 from taut.briefing.demands import demands
 from taut.briefing.inputs import Asked, Opened, opened
 from taut.briefing.lateness import lateness_of
-from taut.briefing.operator_view import view_of
+from taut.briefing.operator_view import condensed
 from taut.briefing.questions import Sources, questions
 from taut.briefing.redaction import redacted
 from taut.briefing.simulated_control import stack_in
@@ -127,9 +128,10 @@ def _run(source: BriefInput, folder: Path, result: AnalysisResult, asked: Asked)
     asked.stage(f"looking at {source.name}")
     with refusing_runs(folder):
         run = open_run(folder)
+        cells = cells_of(run, ("step", "fate", "name", "rank_ns"))
         return BriefedRun(
-            source=source, result=result, view=view_of(run), course=course_of(run, asked.prices), lateness=lateness_of(run),
-            stack=stack, grown=_grown(folder, result, asked), meets=_meets(run.graph, result),
+            source=source, result=result, view=condensed(run.graph, cells), course=course_of(run, cells, asked.prices),
+            lateness=lateness_of(run), stack=stack, grown=_grown(folder, result, asked), meets=_meets(run.graph, result),
         )  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from decimal import Decimal
 from taut.briefing.answers import own, units_per_s
 from taut.briefing.inputs import Opened
 from taut.core.reporting import LISTED_SHARE
+from taut.render.brief.remedies import GENERIC, what_to_do
 from taut.replay.saving_interval import lab_error, replayed_saving
 from taut.result.brief_types import BriefedBill, BriefedControl, BriefedScenario
 from taut.result.types import (
@@ -169,8 +170,8 @@ def _of_finding(
         what=_finding_words(finding), share=share, share_is="lost" if lost else "recoverable",
         money_per_month=saved.per_month if saved is not None and not lost else _priced(share, cost),
         currency=None if cost is None else cost.currency, source="measured",
-        confidence=finding.confidence, because=finding.because, do=_do(finding, saved),
-        repair=bool(finding.ranks or finding.links),
+        confidence=finding.confidence, because=finding.because,
+        do=what_to_do(finding, GENERIC if saved is None else saved.remedy), repair=bool(finding.ranks or finding.links),
         command=f"taut audit decide {named} --finding {finding.id} --do … --by NAME",
     )  # fmt: skip
 
@@ -190,14 +191,6 @@ def _spoken(share: Estimate) -> str:
     if share.lo is None or share.hi is None:
         return f"{100 * share.value:.0f} %"
     return f"{100 * share.value:.0f} % ({100 * share.lo:.0f}–{100 * share.hi:.0f})"
-
-
-def _do(finding: Finding, saved: Recovery | None) -> str:
-    if finding.remedy is not None:
-        return f"{finding.remedy.do}; then mend or replace it"
-    if finding.policy is not None:
-        return f"change how ranks meet ({finding.policy.name}), once it is shown that the model still converges"
-    return saved.remedy if saved is not None else "look at the evidence in the run, then decide"
 
 
 def _of_fates(source: BriefInput, result: AnalysisResult, cost: BriefCosts | None) -> Iterator[BriefCause]:

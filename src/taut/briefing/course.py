@@ -6,7 +6,6 @@ from decimal import Decimal
 
 import numpy as np
 
-from taut.briefing.cells import cells_of
 from taut.core.array_types import Floats, Ints
 from taut.core.ids import distinct, numbered, weighed
 from taut.core.prices import Prices
@@ -30,10 +29,9 @@ KINDS: dict[str, tuple[str, ...]] = {
 HOUR_NS = 3_600_000_000_000
 
 
-def course_of(run: Run, prices: Prices | None = None) -> Course | None:
-    """The course of a run, at the prices that are given, else at those that it was analysed with."""
+def course_of(run: Run, cells: Table, prices: Prices | None = None) -> Course | None:
+    """The course of a run with these cells, at the prices that are given, else at those that it was analysed with."""
     rate = None if prices is None or prices.base_rate is None else (prices.base_rate, prices.currency or "")
-    cells = cells_of(run, ("step", "fate", "rank_ns"))
     return by_steps(cells, len(run.graph.ranks), rate or ledger_rate(run.result))
 
 

@@ -22,22 +22,15 @@ DAYS_A_YEAR, DAYS_A_MONTH = 365, 30
 SECONDS_PER_YEAR = HOURS_PER_YEAR * 3600
 KNOBS = {"peak": "the peak FLOP/s of the accelerators", "jitter": "variation between steps", "failure rates": "interruptions"}
 TESTS = {
-    "bandwidth": ("all-reduce bandwidth over this tier (nccl-tests), all nodes at once, with the job's message sizes",
-                  "the bandwidth that the scenario assumes, on every link, in 99 of 100 repetitions"),
-    "latency": ("small all-reduce latency over this tier (nccl-tests, 8 B to 4 kB)",
-                "the latency that the scenario assumes, at the 99th percentile"),
-    "jitter": ("a fixed piece of work on every accelerator for an hour, each repetition timed",
-               "a spread between repetitions no wider than the scenario assumes"),
-    "failure": ("the vendor's own record of interruptions for each thousand accelerator days, and a penalty beyond it",
-                "the time between failures that the scenario assumes"),
-    "oversubscription": ("all-to-all between racks with every node sending at once",
-                         "the oversubscription that the scenario assumes"),
-    "peak": ("the job's own matrix sizes for an hour at the site's temperature and power limit",
-             "the FLOP/s that the scenario assumes, on every accelerator"),
-    "checkpoint": ("a whole checkpoint written by all nodes at once, with the site's storage",
-                   "the time that the scenario assumes, in 99 of 100 repetitions"),
-}  # fmt: skip
-"""Word in a knob's name → (test, number to reach)."""
+    "memory bandwidth": "a copy of memory on every accelerator, for an hour",
+    "bandwidth": "all-reduce bandwidth over this tier (nccl-tests), all nodes at once, with the job's message sizes",
+    "latency": "small all-reduce latency over this tier (nccl-tests, 8 B to 4 kB)",
+    "jitter": "a fixed piece of work on every accelerator for an hour, each repetition timed",
+    "failure": "the vendor's own record of interruptions, and a penalty beyond it",
+    "peak": "the job's own matrix sizes for an hour, at the site's temperature and power limit",
+    "checkpoint": "a whole checkpoint written by all nodes at once, to the site's storage",
+}
+"""Word in a knob's name → the test that shows it."""
 
 
 def demands(
@@ -122,14 +115,16 @@ def _of_scenario(scenario: BriefedScenario) -> Iterator[tuple[float, Demand]]:
 
 
 def _knob(scenario: BriefedScenario, forecast: Forecast, knob: str, worse: Estimate) -> Demand:
-    test, reach = next((said for word, said in TESTS.items() if word in knob), (
-        "the vendor's figure for it under this job's load, all nodes at once", "what the scenario assumes"))  # fmt: skip
+    test = next((said for word, said in TESTS.items() if word in knob), "the vendor's figure for it, all nodes at once")
     direction = "less" if any(word in knob for word in BETTER_IF_MORE) else "more"
-    money = _a_year(forecast)
+    figure, money, daily = scenario.assumes.get(knob), _a_year(forecast), forecast.interruptions_per_day
+    figure = f"at most {daily:.1f} a day" if knob == "failure rates" and daily else figure
+    reach = f"{figure}, as the scenario assumes" if figure else "what the scenario assumes"
     return Demand(
         what=KNOBS.get(knob, knob), worth=f"10 % {direction} of it makes a unit of work dearer by {_interval(worse)}",
         money_per_year=None if money is None else str(round(money * Decimal(worse.value))),
-        currency=forecast.currency or None, test=test, reach=reach, command=scenario.source.command,
+        currency=forecast.currency or None, test=test, reach=reach,
+        command=scenario.source.command,
     )  # fmt: skip
 
 
@@ -146,5 +141,5 @@ def _scaled(one: Estimate, times: float) -> Estimate:
 
 
 def _interval(share: Estimate) -> str:
-    value = f"{100 * share.value:.1f} %"
-    return value if share.lo is None or share.hi is None else f"{value} ({100 * share.lo:.1f}–{100 * share.hi:.1f})"
+    value, lo, hi = (None if end is None else f"{100 * end:.1f}" for end in (share.value, share.lo, share.hi))
+    return f"{value} %" if lo is None or hi is None or lo == value == hi else f"{value} % ({lo}–{hi})"

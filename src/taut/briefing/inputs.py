@@ -152,6 +152,7 @@ def _stored_bill(path: str, digest: str) -> BriefedBill:
 
 def _scenario(path: str, asked: Asked) -> BriefedScenario:
     """A scenario with what lies around it (its envelope, or what separates its loops), and at other scales."""
+    from taut.briefing.assumed_figures import assumed_figures
     from taut.briefing.declared import declared_of
     from taut.briefing.loop_review import review_of
     from taut.briefing.simulated_control import control_of
@@ -174,6 +175,7 @@ def _scenario(path: str, asked: Asked) -> BriefedScenario:
     control, stack = control_of(path, asked.prices, asked.seed)
     return BriefedScenario(
         source=source, result=result, grown=grown, review=review_of(path), declared=declared.without,
+        assumes=assumed_figures(table, path, text) if training else {},
         declared_with=declared.with_, declared_by=declared.by, control=control, stack=stack,
     )  # fmt: skip
 

@@ -14,7 +14,6 @@ from typing import Literal
 import numpy as np
 from msgspec.structs import replace
 
-from taut.briefing.cells import cells_of
 from taut.core.array_types import Floats, Ints
 from taut.core.ids import weighed
 from taut.core.tables import NULL, Kind, Table
@@ -22,7 +21,6 @@ from taut.graph import Graph
 from taut.ledger.charge import FATES
 from taut.replay.timeline import Timeline, replay
 from taut.result.brief_types import OperatorEdge, OperatorNode, OperatorView
-from taut.stored import Run
 
 NODES = 7
 """Classes that have a node of their own at most: more fit no half page."""
@@ -39,13 +37,8 @@ KINDS: tuple[Literal["compute", "communicate", "synchronise", "coordinate"], ...
 )  # fmt: skip
 
 
-def view_of(run: Run) -> OperatorView:
-    """The condensed operator graph of a run."""
-    return condensed(run.graph, cells_of(run, ("fate", "name", "rank_ns")))
-
-
 def condensed(graph: Graph, cells: Table) -> OperatorView:
-    """The same of a graph and its ledger."""
+    """The condensed operator graph of a graph and its ledger."""
     names, of_name = _families(graph)
     classes = _Classes(graph, cells, replay(graph), of_name, len(names))
     chosen = classes.chosen()

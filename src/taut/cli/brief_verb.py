@@ -54,6 +54,7 @@ def brief(
 
     targets = [Path(file) for file in files] or ([] if as_json else [Path("brief.html")])
     _check(targets)
+    _one_heap()
     prices, words = _prices(gpu_hour, prices_file)
     with progress(quiet) as stage:
         made = make_brief(inputs, Asked(prices, words, focus, seed, stage), log_path(click.get_current_context()))
@@ -64,6 +65,13 @@ def brief(
         print_object(made.result)
     for path, data in rendered.items():
         shown_and_kept(lambda: None, partial(_write, path, data), "the briefing", "give -o a file that can be written", quiet)
+
+
+def _one_heap() -> None:
+    """Have tables that are read come from the C library, which keeps what is freed: a large run is read column by column."""
+    import pyarrow as pa
+
+    pa.set_memory_pool(pa.system_memory_pool())
 
 
 def _check(targets: list[Path]) -> None:

@@ -30,7 +30,7 @@ def stack_of_log(log: Log) -> ControlStack:
         )
         for code in range(many)
     ]
-    return ControlStack(controllers=controllers, pairs=_pairs(log, rows))
+    return ControlStack(controllers=controllers, pairs=_pairs(log, rows), targets=sorted(log.words["target"]))
 
 
 def stack_of_loops(loops: Sequence[Loop]) -> ControlStack:

@@ -124,6 +124,8 @@ class ControlStack(Part, frozen=True, kw_only=True):
     controllers: list[StackedController]
     pairs: list[FollowedDecisions]
     """Empty where no two controllers decide on one target, or no direction is recorded."""
+    targets: list[str] = field(default_factory=list)
+    """What the decisions on record are about."""
 
 
 class Meets(Part, frozen=True, kw_only=True):
@@ -167,6 +169,8 @@ class BriefedScenario(Part, frozen=True, kw_only=True):
     """Figure → what the literature declares for such a system (``declared`` in docs/scenarios); empty where nothing does."""
     declared_with: dict[str, Estimate] = field(default_factory=dict)
     """The same with such policies as the scenario names."""
+    assumes: dict[str, str] = field(default_factory=dict)
+    """Knob of its elasticities → the figure that it assumes, with its unit; empty of other workloads."""
     declared_by: dict[str, str] = field(default_factory=dict)
     """Figure → who declares it."""
     control: ControlResult | None = None

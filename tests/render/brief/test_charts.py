@@ -33,6 +33,13 @@ def words(picture: str) -> list[str]:
     return [element.text or "" for element in ElementTree.fromstring(picture).iter() if element.tag.endswith("}text")]
 
 
+def test_the_scale_of_a_map_is_in_numbers_whatever_its_cells_say() -> None:
+    cells = [(0, 0, 0.19, "failures 19 %"), (0, 1, 0.1, "waiting 10 %")]
+    drawn = words(svg(Heat(["as it is"], ["8", "16"], "spread", "ranks", cells, "of the work")))
+    assert [text for text in drawn if text.endswith(" of the work")] == ["19 %  of the work"]
+    assert "0 %" in drawn
+
+
 @pytest.mark.parametrize("chart", charts(), ids=lambda chart: type(chart).__name__)
 def test_same_bytes_twice(chart: Chart) -> None:
     assert svg(chart) == svg(chart)

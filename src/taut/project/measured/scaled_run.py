@@ -161,7 +161,8 @@ class Measured:
             *(line for fit in self.hiccups for line in fit.text()),
             *([sizes] if len(t.verb) else []),
             "rare stalls grow by a power between none and all of what transfers grow by",
-            "rings" if t.gloo else "rings, or the quickest algorithm",
+            "collectives pass data round a ring of all members"
+            + (", as gloo does" if t.gloo else ", or take the quickest algorithm: half of the draws each"),
             hosts,
             *(f"mended first: {text}" for text in self.mended),
         ]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from msgspec import Struct
 
 from taut.render.brief.canvas import GROUND, INK, MUTED, ON_BLUE, ON_COLOUR, PAPER, Row, Sheet, finite, shortened, wide
 from taut.render.brief.document import Heat
-from taut.render.text import three
 
 MOST = 64
 """More rows or columns are drawn in groups."""
@@ -16,6 +16,8 @@ LIGHT, DARK = (0xEE, 0xF5, 0xFA), (0x00, 0x4C, 0x7A)
 HERE = "#D55E00"
 """Frames where the job stands: seen on light shades and on dark ones."""
 SMALL = 11
+NUMBER = re.compile(r"[<−-]?\d[\d.,]*(?: \S+)?$")
+"""At the end of what is written in a cell."""
 
 
 class _Map(Struct, frozen=True):
@@ -137,11 +139,17 @@ def _name(sheet: Sheet, place: _Field, found: _Map, chart: Heat) -> None:
     sheet.texts([{"x": place.left, "y": place.below + 8, "text": across, "fill": MUTED}])
 
 
+def _ends(found: _Map, span: tuple[float, float]) -> list[str]:
+    """The least and the most as numbers, in per cent where cells are: words of a cell are its own."""
+    numbers = {value: tail[0] for _, _, value, text in found.values if (tail := NUMBER.search(text))}
+    shares = any(text.endswith("%") for text in numbers.values())
+    return [numbers.get(value) or (f"{100 * value:.3g} %" if shares else f"{value:.3g}") for value in span]
+
+
 def _scale(sheet: Sheet, place: _Field, chart: Heat, found: _Map, span: tuple[float, float]) -> None:
     """The shades from the least to the most, in words too."""
     y, low, high = place.below + 27, *span
-    texts = {value: text for _, _, value, text in found.values if text}
-    ends = [texts.get(value) or three(value) for value in span]
+    ends = _ends(found, span)
     begin = place.left + wide(ends[0]) + 6
     shades: list[Row] = [
         {"x": begin + 6 * i, "x2": begin + 6 * i + 6, "y": y - 6, "y2": y + 6, "fill": fill, "stroke": fill, "weight": 0}

@@ -17,7 +17,7 @@ RELATION = {
     "cost": {"rank_ns": 10**12, "money": "4.33", "currency": "USD"}, "because": "scaler undoes saver",
 }  # fmt: skip
 LOG = {
-    "actions": 80, "controllers": ["scaler", "saver", "admission"], "relations": [RELATION],
+    "actions": 97, "controllers": ["scaler", "saver", "admission"], "relations": [RELATION],
     "indices": {"decision_conflict_rate": {"value": 0.31, "lo": 0.2, "hi": 0.4}, "planning_accuracy": None},
     "regime": {"class": "incoherent"},
 }  # fmt: skip
@@ -48,8 +48,8 @@ def test_layers_stand_from_top_to_bottom_with_their_controllers() -> None:
 def test_decisions_are_counted_and_relations_priced() -> None:
     section = control(briefing(controls=[control_log(LOG, stack=stack())]))
     assert texts(section)[0] == (
-        "toy.log: incoherent. Controllers undo each other's decisions. 80 decisions of 3 controllers on record; 1 relation "
-        "between controllers."
+        "toy.log: incoherent. Controllers undo each other's decisions. 95 decisions of 3 controllers (2 more name no "
+        "controller) on record; 1 relation between controllers."
     )
     assert texts(section)[1] == "Of 46 decisions that follow another controller's, 25 go against it: 54 %."
     bars = [(bar.group, bar.label, bar.value) for bar in charts(section, Bars)[0].bars]
@@ -67,7 +67,24 @@ def test_a_run_with_controllers_shows_its_indices_too() -> None:
 def test_what_is_not_known_is_not_called_coherent() -> None:
     unknown = {**LOG, "relations": [], "regime": {"class": None, "because": "demand is not recorded"}}
     section = control(briefing(controls=[control_log(unknown)]))
-    assert texts(section)[0].endswith("is not known, from 80 decisions of 3 controllers. demand is not recorded")
+    assert texts(section)[0].endswith("is not known, from 97 decisions of 3 controllers. demand is not recorded")
+
+
+def test_what_reversals_count_is_told_where_demand_is_not_known() -> None:
+    rates = {"indices": {"control_oscillation_frequency": {"value": 1.0, "lo": 0.8, "hi": 1.0}}, "relations": []}
+    unknown = {**LOG, **rates, "regime": {"class": None, "because": "demand is not recorded"}}
+    job = {"name": "job", "ranks": 8}
+    table = grid(control(briefing(runs=[run({"job": job, "control": unknown})])), "indices of control")
+    assert table.note.endswith("count every reversal, also such as demand may have asked for.")
+    known = {**LOG, **rates, "regime": {"class": "coherent"}}
+    table = grid(control(briefing(runs=[run({"job": job, "control": known})])), "indices of control")
+    assert table.note == "Intervals hold the value in 95 of 100 repetitions."
+
+
+def test_two_controllers_without_a_relation_are_no_picture() -> None:
+    alone = {**LOG, "relations": []}
+    two = stack(controllers=[{"name": name, "layer": None, "decisions": 3, "turned_back": 0} for name in "ab"], pairs=[])
+    assert not charts(control(briefing(controls=[control_log(alone, stack=two)])), Network)
 
 
 def test_a_scenario_shows_what_it_loses_implies_and_how_to_separate_it() -> None:

@@ -19,8 +19,8 @@ RESPONSE: dict[str, Any] = {
 
 def test_who_waited_for_whom() -> None:
     made = coupling(briefing(runs=[briefed_run(lateness=LATE, job=JOB, coupling={"amplification": 8.0, "turnover": {}})]))
-    assert "Rank 0 (a) caused 80 % of the waiting that has a cause; if all were alike, it would be 50 %." in words(made)
-    assert "Amplification 8.00 ×" in words(made)
+    assert "Rank 0 (a) caused 80 % of the waiting that is traced to a rank; if all were alike, it would be 50 %." in words(made)
+    assert "Waiting per second of delay 8.00 s" in words(made)
     (picture,) = blocks(made, Picture)
     assert isinstance(picture.chart, Heat)
     assert (list(picture.chart.rows), list(picture.chart.columns)) == (["rank 0 (a)", "rank 1 (b)"], ["0", "1"])
@@ -52,3 +52,12 @@ def test_what_was_not_measured_is_said() -> None:
     assert "No meeting of ranks" in words(
         coupling(briefing(runs=[briefed_run(coupling={"turnover": {}}, job=JOB | {"gates": 0})]))
     )
+
+
+def test_a_delay_that_comes_back_is_explained() -> None:
+    own = RankLateness(labels=["a", "b"], cause=[0, 0], victim=[1, 0], share=[0.9, 0.1])
+    one, other = (
+        words(coupling(briefing(runs=[briefed_run(lateness=some, job=JOB, coupling={"turnover": {}})]))) for some in (own, LATE)
+    )
+    assert "came back by way of others" in one
+    assert "came back by way of others" not in other

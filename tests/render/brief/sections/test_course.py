@@ -64,7 +64,7 @@ def test_job_logs_without_traces_tell_attempts() -> None:
     assert "2 attempts of 1 job; 1 job restarted; 60.0 min between attempts. How they ended: 1 failed, 1 completed." in words(
         made
     )
-    assert "kept 70 %, 7.00 h, down 30 %, 3.00 h, nothing held." in words(made)
+    assert "work that was kept 70 %, 7.00 h, between attempts 30 %, 3.00 h, nothing held." in words(made)
     assert table(made, "Attempts")[0] == ["j", "1", "failed", "60.0 min", "1–28", "SIGKILL"]
 
 
@@ -76,3 +76,13 @@ def test_of_many_jobs_those_that_lost_most_are_listed() -> None:
 
 def test_nothing_measured_is_said() -> None:
     assert "was not measured" in words(course(briefing()))
+
+
+def test_steps_that_log_and_traces_count_apart_are_told() -> None:
+    row = {"job": "j", "attempt": 2, "first_step": 29, "last_step": 108}
+    apart = ATTEMPTS | {"list": [row], "traced_attempt": 2, "held_rank_ns": 14 * HOUR_NS}
+    said = words(course(briefing(runs=[briefed_run(course=FOUND, job=JOB, attempts=apart)])))
+    assert "step 3 is the first that was traced of attempt 2." in said
+    assert "Of the time that accelerators were held, 50 % was kept." in said
+    alike = apart | {"list": [row | {"first_step": 1}]}
+    assert "count as the traces" not in words(course(briefing(runs=[briefed_run(course=FOUND, job=JOB, attempts=alike)])))

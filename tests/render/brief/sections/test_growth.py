@@ -8,9 +8,10 @@ from msgspec import UNSET
 
 from briefings import charts, empties, grid, run, scenario, texts, words
 from briefs import briefing
-from taut.render.brief.document import Lines
+from results import filled
+from taut.render.brief.document import Lines, Section
 from taut.render.brief.sections.growth import growth
-from taut.result.types import Estimate
+from taut.result.types import BriefCosts, Estimate, ProjectResult
 
 
 def row(ranks: int, kept: float, cost: float | None = None, **more: Any) -> dict[str, Any]:
@@ -34,8 +35,8 @@ OWN = {"ranks": 32, "forecasts": [ROWS[1]], "threshold": LIMIT}
 def test_the_limit_in_a_sentence_and_as_a_line_in_every_picture() -> None:
     section = growth(briefing(scenarios=[scenario(OWN, {"ranks": 64, "forecasts": ROWS})]))
     assert texts(section)[0] == (
-        "toy: one more accelerator stops paying at 40 (20–50); the job has 32 and is at 80 % of it. What makes this limit is "
-        "failures; without, it lies beyond 256."
+        "toy: one more accelerator stops paying at 40 (20–50, in 80 of 100); the job has 32 and is at 80 % of it. What makes "
+        "this limit is failures; without, it lies beyond 256."
     )
     drawn = charts(section, Lines)
     assert [chart.y_axis for chart in drawn] == ["effective share", "tokens/s", "cost of 1M tokens, EUR"]
@@ -48,7 +49,7 @@ def test_scales_are_a_table_with_the_job_marked() -> None:
     section = growth(briefing(scenarios=[scenario(OWN, {"ranks": 64, "forecasts": ROWS})]))
     cells = words(grid(section, "at other scales"))
     assert [line[0] for line in cells] == ["16", "32 (this job)", "64"]
-    assert cells[2] == ["64", "3,200", "50 %", "3.50", "compute", "unstable", "yes"]
+    assert cells[2] == ["64", "3,200", "50 %", "3.50", "compute", "unstable", "a known fabric"]
     makers = words(grid(section, "What makes the limit"))
     assert makers[0] == ["failures", "more than 256", "–"]
     assert makers[1] == ["jitter", "44", "-0.10 % (-0.20 to -0.05)"]
@@ -102,6 +103,47 @@ def test_a_measured_run_tells_its_reserve_and_how_its_loss_grows() -> None:
         "job, 8 ranks: unstable. One more rank does not pay: jitter would have to shrink to 0.90 × (0.80–0.95) of what it is."
     ]
     assert charts(section, Lines)[0].lines[0].hi == [0.30000000000000004, 0.4]
+
+
+MEASURED = {
+    "scenario": "job", "workload": "measured", "threshold": {**LIMIT, "ranks": 8, "lo": 8, "hi": 15},
+    "assumed": ["weak scaling: a rank keeps its work", "mended first: straggler cascade, rank 3"],
+    "forecasts": [
+        {
+            "ranks": n, "mean_step_ns": {"value": v * 1e6, "lo": v * 9e5, "hi": v * 1.1e6}, "in_range": n < 32,
+            "effective_throughput_ratio": 100 / v, "beyond": ["arrivals lie beyond those seen"] if n > 16 else [],
+        }
+        for n, v in ((8, 125.0), (16, 150.0), (32, 200.0))
+    ],
+}  # fmt: skip
+
+
+def measured() -> Section:
+    grown = filled(ProjectResult, MEASURED)
+    return growth(briefing(runs=[run({"job": {"name": "job", "ranks": 8}}, grown=grown)]))
+
+
+def test_a_projection_of_a_run_says_what_it_mends_and_why_its_limit_is_no_lower() -> None:
+    lead, note, *_ = texts(measured())
+    assert lead.startswith(
+        "job, projected: one more accelerator stops paying at 8 (8–15, in 90 of 100); the job has 8 and is at"
+    )
+    assert note.endswith("after this is mended: straggler cascade, rank 3. No limit below the 8 that ran can be told.")
+
+
+def test_only_the_scale_that_ran_rests_on_the_run() -> None:
+    table = grid(measured(), "at other scales")
+    assert [line[-1] for line in words(table)] == ["the run", "the run, widened", "extrapolation"]
+    assert [line[3] for line in words(table)] == ["1.00 ×", "1.20 ×", "1.60 ×"]
+    assert table.note.startswith("In parentheses: intervals that hold 90 of 100.")
+    assert table.note.endswith("Extrapolated from 32 on: arrivals lie beyond those seen.")
+
+
+def test_a_missing_price_is_told_only_where_the_briefing_has_none() -> None:
+    free = scenario({"ranks": 16, "forecasts": [row(16, 0.9)]})
+    costs = filled(BriefCosts, {"per_month": {"value": 5.0}, "currency": "EUR"})
+    assert "No price is given" in grid(growth(briefing(scenarios=[free])), "at other scales").note
+    assert "No price is given" not in grid(growth(briefing(scenarios=[free], costs=costs)), "at other scales").note
 
 
 def test_nothing_measured_says_what_to_give() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from briefs import blocks, briefed_bill, briefed_run, briefed_scenario, briefing, table, words
-from results import RESULT
+from results import FINDING, RESULT
 from taut.render.brief.document import Bars, Picture, Waterfall
 from taut.render.brief.sections.money import money
 
@@ -119,3 +119,33 @@ def test_job_logs_alone_have_the_time_of_attempts() -> None:
     attempts = {"total_rank_ns": 4 * HOUR_NS, "unit": "accelerator", "entries": [{"fate": "kept", "rank_ns": 3 * HOUR_NS}]}
     made = money(briefing(runs=[briefed_run(ledger=None, attempts=attempts)]))
     assert table(made, "Where the time of accelerators went")[0] == ["attempts whose work was kept", "3.00 h", "75 %"]
+
+
+def test_what_comes_back_stands_in_the_order_and_words_of_the_recommendations() -> None:
+    repair = FINDING | {"id": "f-1", "remedy": {"do": "let no new job start on node2, and test it", "ticket": ""}}
+    policy = FINDING | {"id": "f-2", "loss_share": {"value": 0.25}, "policy": {"name": "local-steps=4", "saved_wall_ns": 9}}
+    dearer = BILL["recoverable"][0] | {"cause": "f-2", "remedy": "policy local-steps=4", "per_month": {"value": 7300.0}}
+    bound = dearer | {
+        "cause": "exposed transfer",
+        "remedy": "another fabric",
+        "per_month": {"value": 9e3, "lo": 0.0, "hi": 9e3},
+    }
+    bill = BILL | {"recoverable": [bound, dearer, *BILL["recoverable"]]}
+    made = money(briefing(bills=[briefed_bill(bill)], runs=[briefed_run(findings=[repair, policy])]))
+    assert [row[1] for row in table(made, "What would come back")] == [
+        "let no new job start on node2, and test it; then mend or replace it",
+        "let ranks meet every 4 steps only (policy local-steps=4); first check that the model still converges",
+        "another fabric",
+    ]
+
+
+def test_useful_work_and_energy_say_what_they_are_of() -> None:
+    verdict = {"text": "", "class": "component", "effective_share": 0.8}
+    attempts = {"entries": [{"fate": "down", "rank_ns": 2 * HOUR_NS}]}
+    spare = {"name": "over-provisioning", "money": "1.00", "share": 0.01, "joules": 4.4e6}
+    bill = BILL | {"categories": [*SHARES, spare]}
+    said = words(money(briefing(bills=[briefed_bill(bill)], runs=[briefed_run(verdict=verdict, attempts=attempts)])))
+    assert "Useful work is 60 % of everything charged, idle accelerators and services included. Page one has 80 %" in said
+    assert "2.00 h of accelerator time lie between attempts" in said
+    assert "These are the accelerators alone" in said
+    assert "These are the accelerators alone" not in words(money(briefing(bills=[briefed_bill(BILL)])))

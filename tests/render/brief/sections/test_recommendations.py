@@ -40,20 +40,20 @@ def test_a_repair_comes_before_a_policy_that_money_does_not_tell_from_it() -> No
     ]  # fmt: skip
     assert rows[0] == [
         "straggler cascade: rank 2",
-        "let no new job start on node2, and test it",
+        "let no new job start on node2, and test it; then mend or replace it",
         "7 % (6–8)",
         "868 (768–968)",
         "over 99.9 %",
     ]
     assert "Worth a month, EUR" in words(made)
-    assert "the repair comes first" in words(made)
+    assert words(made).index("The repair comes first") < words(made).index("Recommendations, a repair first")
 
 
 def test_money_decides_the_order() -> None:
     run = briefed_run(findings=[FINDING, POLICY])
     made = recommendations(briefing(runs=[run], bills=[bill(recovery("f-1", 200, 50), recovery("f-2", 884, 100))]))
     assert [row[3] for row in table(made, "Recommendations")] == ["884 (784–984)", "200 (150–250)"]
-    assert "the repair comes first" not in words(made)
+    assert "The repair comes first" not in words(made)
 
 
 def test_without_a_bill_findings_are_ordered_by_what_they_bring_back() -> None:

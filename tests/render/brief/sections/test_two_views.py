@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from briefs import blocks, briefed_run, briefing, table, words
+from results import FINDING
 from taut.render.brief.document import Empty, Network, Picture
 from taut.render.brief.sections.two_views import two_views
 from taut.result.brief_types import OperatorEdge, OperatorNode, OperatorView
@@ -37,7 +38,7 @@ def test_parts_inside_their_limits_beside_ops_that_wait() -> None:
     verdict = {"text": "", "class": "component", "nominal_share": 0.96, "effective_share": 0.55, "nominal_is": "measured"}
     made = two_views(briefing(runs=[briefed_run(view=VIEW, components=[LIMITED], verdict=verdict)]))
     said = words(made)
-    assert "Every part is inside its limits (1 of 1 measurements). 55 % of the time was useful work." in said
+    assert "Every part that has a limit is inside it (the one metric has one). 55 % of the time was useful work." in said
     assert "By this view nothing is wrong" in said
     assert "30 % of all rank time is spent waiting for the last to arrive, all of it at all-reduce." in said
     assert "Nominal 96 %" in said
@@ -82,3 +83,17 @@ def test_parts_without_limits_are_not_called_healthy() -> None:
     said = words(two_views(briefing(runs=[briefed_run(view=VIEW, components=[free])])))
     assert "nobody named their limits" in said
     assert "nothing is wrong" not in said
+
+
+def test_what_has_no_limit_and_what_failed_is_no_part_inside_its_limits() -> None:
+    free = LIMITED | {"metric": "clock_mhz", "limit": None, "limit_is": None, "inside": None}
+    attempts = {"attempts": 2, "jobs": 1, "outcomes": {"failed": 1, "completed": 1}}
+    said = words(two_views(briefing(runs=[briefed_run(view=VIEW, components=[LIMITED, free], attempts=attempts)])))
+    assert "Every part that has a limit is inside it (1 of 2 metrics has one)." in said
+    assert "That 1 attempt of the job failed shows in the job's log, and in no metric of a part." in said
+
+
+def test_rank_time_and_wall_are_told_apart() -> None:
+    finding = FINDING | {"loss_share": {"value": 0.25, "lo": 0.21, "hi": 0.29}}
+    said = words(two_views(briefing(runs=[briefed_run(view=VIEW, findings=[finding])])))
+    assert "Of the wall, waiting for whoever happens to be late costs 25 % (21–29)." in said

@@ -25,6 +25,7 @@ from taut.result.types import (
 
 MOST = 10
 """Changes that are listed."""
+LEVEL = "Intervals hold the value in 95 of 100 repetitions."
 SURE, LEAST = 0.05, 0.005
 """Chance below which a difference is shown, and the smallest change that is told."""
 
@@ -113,8 +114,8 @@ def _two(before: ComparedRun, after: ComparedRun) -> Grid:
             continue
         change = _change(one, two, what)
         rows.append([what.name, Cell(what.written(before), "old"), Cell(what.written(after), "new"), change])
-    note = "" if before.ranks == after.ranks else f"{before.ranks:,} ranks before, {after.ranks:,} after."
-    return Grid("Before and after", columns, rows, note)
+    scale = "" if before.ranks == after.ranks else f" {before.ranks:,} ranks before, {after.ranks:,} after."
+    return Grid("Before and after", columns, rows, f"{LEVEL}{scale}")
 
 
 def _change(one: Estimate | None, two: Estimate | None, what: _Quantity) -> Cell | str:
@@ -143,7 +144,7 @@ def _all(runs: Sequence[ComparedRun]) -> Grid:
     for run in runs:
         last = [Cell(what.written(run), "new" if run is runs[-1] else "plain") for what in kept]
         rows.append([run.run, f"{run.ranks:,}", f"{run.steps:,}", *last])
-    return Grid("Runs, oldest first", columns, rows)
+    return Grid("Runs, oldest first", columns, rows, LEVEL)
 
 
 def _course(runs: Sequence[ComparedRun]) -> Picture:
@@ -163,7 +164,7 @@ def _trends(trends: Sequence[Trend]) -> Grid:
         )
         chance = UNKNOWN if one.q is None else f"{one.q:.2g}"
         rows.append([one.quantity.replace("_", " "), Cell(says, "strong" if sure else "plain"), plain(slope), chance])
-    return Grid("Trends over the runs", columns, rows, "The chance is corrected for all that was tested.")
+    return Grid("Trends over the runs", columns, rows, f"The chance is corrected for all that was tested. {LEVEL}")
 
 
 def _changed(found: CompareResult) -> Grid:

@@ -33,7 +33,7 @@ from taut.result.types import Advice, ControlResult, LoopLoss, RelationCost, Rel
 
 LAYERS = ("scheduler", "orchestrator", "runtime", "model", "policy", "retry", "fallback", "autoscaler")
 """From the top of the stack to its bottom."""
-OTHER = "other"
+OTHER = "layer not told"
 MOST, ACROSS = 12, 4
 """Relations, and controllers of a layer, that are shown."""
 REGIMES = {
@@ -48,8 +48,13 @@ MEANINGS = (
         "one that goes the same way as the decision of another controller before it, or the way that demand moved",
     ),
     ("Incoherent decision", "one that goes the other way although demand did not: it undoes what was just done"),
-    ("Amplification", "retries over retries: one request becomes many attempts"),
+    ("Amplification of retries", "retries over retries: one request becomes many attempts"),
 )
+REVERSALS = ("compensatory_action_rate", "control_oscillation_frequency")
+"""Indices that count decisions which turn an earlier one around."""
+FEW = 2
+"""So many controllers without a relation are no picture."""
+LEVEL = "Intervals hold the value in 95 of 100 repetitions."
 NEEDS = "logs of schedulers, autoscalers, retries or launchers, or a scenario with control loops"
 
 
@@ -93,15 +98,25 @@ def _of_run(run: BriefedRun) -> Iterator[Block]:
     known = {key: one for key, one in found.indices.items() if one is not None}
     if known:
         rows = [[name_of(key), meaning_of(key), written(key, one)] for key, one in known.items()]
-        yield Grid(f"{name}: indices of control", [Column("Index"), Column("What it means"), Column("Value", True)], rows)
+        columns = [Column("Index"), Column("What it means"), Column("Value", True)]
+        yield Grid(f"{name}: indices of control", columns, rows, f"{LEVEL}{_at_most(found)}")
+
+
+def _at_most(found: ControlResult) -> str:
+    """What reversals say where nobody knows whether demand asked for them."""
+    if found.regime.kind is not None or not any(found.indices.get(key) is not None for key in REVERSALS):
+        return ""
+    names = " and ".join(name_of(key) for key in REVERSALS if found.indices.get(key) is not None)
+    return f" {names[:1].upper()}{names[1:]} count every reversal, also such as demand may have asked for."
 
 
 def _of_result(name: str, found: ControlResult, stack: ControlStack | None) -> Iterator[Block]:
     """What a log shows."""
-    yield Text(f"{name}: {_says(found)}", "lead" if found.regime.kind else "plain")
+    yield Text(f"{name}: {_says(found, stack)}", "lead" if found.regime.kind else "plain")
     ties = [_Tie(one.kind, one.controllers, _price(one.cost)) for one in found.relations]
     if stack is not None:
-        yield _stack(name, stack, ties)
+        if ties or stack.pairs or len(stack.controllers) > FEW:
+            yield _stack(name, stack, ties)
         yield from _decisions(stack)
     if found.relations:
         yield _relations(found.relations)
@@ -110,9 +125,8 @@ def _of_result(name: str, found: ControlResult, stack: ControlStack | None) -> I
         yield _advice(advised)
 
 
-def _says(found: ControlResult) -> str:
-    kind = found.regime.kind
-    many = f"{count(found.actions, 'decision')} of {count(len(found.controllers), 'controller')}"
+def _says(found: ControlResult, stack: ControlStack | None) -> str:
+    kind, many = found.regime.kind, _counted(found, stack)
     if kind is None:
         return f"whether controllers work together is not known, from {many}. {found.regime.because or ''}".rstrip()
     shown = (
@@ -121,6 +135,14 @@ def _says(found: ControlResult) -> str:
         else "no relation between them shows"
     )
     return f"{kind}. {REGIMES.get(kind, '')} {many} on record; {shown}."
+
+
+def _counted(found: ControlResult, stack: ControlStack | None) -> str:
+    """Decisions as they are counted in the picture: those that name no controller apart."""
+    known = sum(one.decisions or 0 for one in stack.controllers) if stack is not None else found.actions
+    rest = found.actions - known
+    apart = f" ({rest:,} more {'names' if rest == 1 else 'name'} no controller)" if rest > 0 else ""
+    return f"{count(known, 'decision')} of {count(len(found.controllers), 'controller')}{apart}"
 
 
 def _price(cost: RelationCost) -> str:
@@ -147,7 +169,8 @@ def _stack(name: str, stack: ControlStack, ties: Sequence[_Tie]) -> Picture:
     fought = [f"{' and '.join(tie.controllers)}: {tie.says}" for tie in ties[:MOST]]
     layers = dict.fromkeys(layer for layer, _ in rows)
     alt = f"Layers of control from top to bottom: {', '.join(layers)}. Relations: {'; '.join(fought) or 'none'}."
-    return Picture(f"{name}: layers of control, and who works against whom", alt, Network(nodes, _edges(stack, ties, at)))
+    fight = ", and who works against whom" if ties else "; no relation between them shows"
+    return Picture(f"{name}: layers of control{fight}", alt, Network(nodes, _edges(stack, ties, at)))
 
 
 def _rows(stack: ControlStack, ties: Sequence[_Tie]) -> list[tuple[str, list[str]]]:
@@ -298,7 +321,10 @@ def _advice(advice: Sequence[Advice]) -> Grid:
     ]  # fmt: skip
     rows = [_advised(one) for one in advice]
     return Grid(
-        "Which loops to separate, and how", columns, rows, "Tried in the simulator, from the smallest change to the largest."
+        "Which loops to separate, and how",
+        columns,
+        rows,
+        "Tried in the simulator, from the smallest change to the largest. Effects that are sure in 95 of 100.",
     )
 
 

@@ -10,6 +10,11 @@ from taut.render.text import count, duration, safe, three
 from taut.result.brief_types import BriefedRun, Briefing, RankLateness
 from taut.result.types import Coupling, Response
 
+TRACED = (
+    "Each wait is traced to the rank whose delay began it, at fault or not. Where each is late now and then, and none "
+    "stands out, the summary says that nobody in particular causes it."
+)
+OWN = " On the diagonal: waiting for a delay of one's own that came back by way of others."
 TRACE = "taut analyze TRACES -o RUN"
 
 
@@ -38,8 +43,8 @@ def _facts(found: Coupling, ranks: int) -> list[Block]:
         says = "Ranks that feel a delay of the rank that others wait for most."
         facts.append(Fact("Reach", f"{reached:,} of {count(ranks, 'rank')}", says))
     if found.amplification is not None:
-        says = "Seconds that all others wait together, for each second in which somebody is late."
-        facts.append(Fact("Amplification", f"{three(found.amplification)} ×", says))
+        says = "What all others together wait, for each second by which somebody at fault is late."
+        facts.append(Fact("Waiting per second of delay", f"{three(found.amplification)} s", says))
     turnover = found.turnover.value
     if turnover is not None:
         says = "How much of the critical path changes from step to step; 0 % is always the same."
@@ -67,10 +72,11 @@ def _map(run: BriefedRun) -> list[Block]:
     ]
     labels = [safe(label) for label in found.labels]
     short, what = _short(labels)
-    heat = Heat(labels, short, "caused it", f"waited{what}", values, "share of all waiting that has a cause")
+    heat = Heat(labels, short, "caused it", f"waited{what}", values, "share of the waiting that is traced to a rank")
     told = f"{_most(found)}{_waited(run)}"
+    note = f"{TRACED}{OWN if any(k == j for k, j in zip(found.cause, found.victim, strict=True)) else ''}"
     sample = f" (the first {count(found.first_steps, 'step')})" if found.first_steps is not None else ""
-    return [Text(told), Picture(f"Who waited for whom{sample}", told, heat)]
+    return [Text(told), Picture(f"Who waited for whom{sample}", told, heat), Text(note, "note")]
 
 
 def _waited(run: BriefedRun) -> str:
@@ -95,7 +101,7 @@ def _most(found: RankLateness) -> str:
     for cause, share in zip(found.cause, found.share, strict=True):
         by_cause[cause] = by_cause.get(cause, 0.0) + share
     first, *others = sorted(by_cause.items(), key=lambda pair: -pair[1])
-    told = f"{safe(_capital(found.labels[first[0]]))} caused {percent(first[1])} of the waiting that has a cause"
+    told = f"{safe(_capital(found.labels[first[0]]))} caused {percent(first[1])} of the waiting that is traced to a rank"
     even = 1 / len(found.labels)
     told += f"; if all were alike, it would be {percent(even)}." if len(found.labels) > 1 else "."
     if others:

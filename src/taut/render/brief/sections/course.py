@@ -17,6 +17,11 @@ COLOURS: dict[str, Colour] = {
 }  # fmt: skip
 FATE_COLOURS: dict[str, Colour] = {"kept": "useful", "unallocated": "idle", "spare": "idle"}
 """Fates of attempts that are no restart."""
+FATE_WORDS = {
+    "kept": "work that was kept", "down": "between attempts", "hold/init": "held before the first step",
+    "detect+recover": "noticing a failure, and recovery", "discarded": "work that was thrown away",
+    "discarded at most": "work that was thrown away, at most", "unallocated": "fewer accelerators than at most",
+}  # fmt: skip
 ATTEMPTS = 12
 """Attempts that are listed."""
 PRICE = "taut brief RUN --gpu-hour 2.50EUR -o brief.html"
@@ -38,7 +43,7 @@ def course(briefing: Briefing) -> Section | None:
 
 
 def _run(run: BriefedRun, billed: bool) -> list[Block]:
-    attempts = _attempts(run.result.attempts) if run.result.attempts else []
+    attempts = _attempts(run.result.attempts, run.course) if run.result.attempts else []
     if run.course is None:
         needs = "traces of the ranks beside the logs"
         return [Empty("Steps were not traced.", needs, "taut analyze TRACES LOGS -o RUN"), *attempts]
@@ -134,7 +139,7 @@ def _areas(found: CostOverTime, currency: str | None) -> Areas:
 # attempts
 
 
-def _attempts(found: AttemptsResult) -> list[Block]:
+def _attempts(found: AttemptsResult, traced: Course | None) -> list[Block]:
     """What job logs tell: restarts, and where the time between them went."""
     words = [f"{count(found.attempts, 'attempt')} of {count(found.jobs, 'job')}"]
     words += [f"{count(found.restarted_jobs, 'job')} restarted"] if found.restarted_jobs else []
@@ -148,12 +153,22 @@ def _attempts(found: AttemptsResult) -> list[Block]:
         chart = Bars(bars, axis="share of the accelerator time from the first start to the last end")
         alt = ", ".join(f"{bar.label} {bar.shown}" for bar in bars)
         blocks.append(Picture("Where the time of all attempts went", f"{alt}.", chart))
+        blocks += _kept_note(found)
     if found.rows and found.jobs == 1:
-        blocks.append(_listed(found.rows))
+        blocks.append(_listed(found.rows, _counting(found, traced)))
     elif found.worst:
         blocks.append(_worst(found.worst))
     blocks += [Text(safe(stuck.text), "warning") for stuck in (found.stuck or [])[:3]]
     return blocks
+
+
+def _kept_note(found: AttemptsResult) -> list[Block]:
+    """What kept means, and how much of the time that was held it is."""
+    kept = sum(entry.held_rank_ns for entry in found.entries if entry.fate == "kept")
+    if not kept or not found.held_rank_ns:
+        return []
+    words = "Kept: no later attempt did that work again; how an attempt ended is another matter."
+    return [Text(f"{words} Of the time that accelerators were held, {percent(kept / found.held_rank_ns)} was kept.", "note")]
 
 
 def _bars(found: AttemptsResult) -> list[Bar]:
@@ -161,7 +176,10 @@ def _bars(found: AttemptsResult) -> list[Bar]:
     used = [entry for entry in found.entries if entry.rank_ns > 0] if whole else []
     return [
         Bar(
-            entry.fate, entry.rank_ns / whole, FATE_COLOURS.get(entry.fate, "restart"), _shown(entry.rank_ns, whole, entry.held)
+            FATE_WORDS.get(entry.fate, entry.fate),
+            entry.rank_ns / whole,
+            FATE_COLOURS.get(entry.fate, "restart"),
+            _shown(entry.rank_ns, whole, entry.held),
         )
         for entry in sorted(used, key=lambda entry: -entry.rank_ns)
     ]
@@ -171,7 +189,20 @@ def _shown(rank_ns: int, whole: int, held: bool) -> str:
     return f"{percent(rank_ns / whole)}, {duration(rank_ns)}" + ("" if held else ", nothing held")
 
 
-def _listed(rows: Sequence[AttemptRow]) -> Grid:
+def _counting(found: AttemptsResult, traced: Course | None) -> str:
+    """That logs and traces number steps apart, where they do."""
+    row = next((row for row in found.rows if row.attempt == found.traced_attempt), None)
+    if traced is None or not traced.step or row is None or row.first_step is None or row.last_step is None:
+        return ""
+    if row.first_step <= traced.step[0] <= row.last_step:
+        return ""
+    return (
+        f"Steps here are those of the job's log, which counts on from attempt to attempt. The pictures above count as the "
+        f"traces do: step {traced.step[0]:,} is the first that was traced of attempt {row.attempt}."
+    )
+
+
+def _listed(rows: Sequence[AttemptRow], counting: str) -> Grid:
     columns = [
         Column("Job"),
         Column("Attempt", True),
@@ -187,8 +218,8 @@ def _listed(rows: Sequence[AttemptRow]) -> Grid:
         ]
         for row in rows[-ATTEMPTS:]
     ]  # fmt: skip
-    note = f"The last {ATTEMPTS} of {len(rows):,}." if len(rows) > ATTEMPTS else ""
-    return Grid("Attempts", columns, shown, note)
+    last = f"The last {ATTEMPTS} of {len(rows):,}. " if len(rows) > ATTEMPTS else ""
+    return Grid("Attempts", columns, shown, f"{last}{counting}".rstrip())
 
 
 def _worst(jobs: Sequence[RestartedJob]) -> Grid:

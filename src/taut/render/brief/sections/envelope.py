@@ -44,6 +44,8 @@ MEANINGS = (
     ("Heterogeneity", "how far the speeds of ranks differ for good"),
     ("Structural instability", "waiting for whoever is late, now one and now another, with no part at fault"),
 )
+LEVEL = "Intervals hold the value in 95 of 100 repetitions."
+SEEDS = "Intervals hold 95 of 100 further simulations."
 NEEDS = "an analysis with its envelope, or a training scenario"
 
 
@@ -79,14 +81,16 @@ def _of_run(run: BriefedRun) -> Iterator[Block]:
     )
     yield Text(f"{name}: where the job stands, {lost}. {_next(own, cells)}", "lead")
     values = [(cell.heterogeneity, cell.ranks, _took(cell), _written(cell.modes[:1], _took(cell))) for cell in cells]
-    yield _map(name, "how much it takes", values, (own.heterogeneity, own.ranks), lambda value: f"±{100 * value:.2g} %")
+    yield _map(
+        name, "how much it takes", values, (own.heterogeneity, own.ranks), lambda value: f"±{100 * value:.2g} %", "of the wall"
+    )
     point = found.point
     rows = [
         ["ranks", f"{point.ranks.value:,}", "ranks that take part"],
         ["heterogeneity", share(point.heterogeneity), "how far ranks differ for good, as a share of their work"],
         ["intensity", plain(point.intensity, "gates a step"), "how often ranks meet"],
     ]
-    yield Grid(f"Where {name} stands", [Column("Axis"), Column("Value", True), Column("Meaning")], rows)
+    yield Grid(f"Where {name} stands", [Column("Axis"), Column("Value", True), Column("Meaning")], rows, LEVEL)
 
 
 def _took(cell: EnvelopeCell) -> float:
@@ -126,18 +130,18 @@ def _short(mode: str) -> str:
     return SHORT.get(mode, mode)
 
 
-def _map(name: str, much: str, cells: Sequence[_Lost], own: tuple[float, int], spread_words: _Words) -> Picture:
-    """A map of (heterogeneity, ranks, share lost, text)."""
+def _map(name: str, much: str, cells: Sequence[_Lost], own: tuple[float, int], spread_words: _Words, lost: str) -> Picture:
+    """A map of (heterogeneity, ranks, share lost, text); ``lost`` says what it is a share of."""
     spreads, ranks = sorted({cell[0] for cell in cells}), sorted({cell[1] for cell in cells})
     at = (spreads.index(own[0]), ranks.index(own[1])) if own[0] in spreads and own[1] in ranks else None
-    values = [(spreads.index(spread), ranks.index(n), lost, text) for spread, n, lost, text in cells]
+    values = [(spreads.index(spread), ranks.index(n), much_lost, text) for spread, n, much_lost, text in cells]
     chart = Heat(
         [spread_words(one) for one in spreads],
         [f"{n:,}" for n in ranks],
         "how far ranks differ",
         "ranks",
         values,
-        "is the most",
+        lost,
         at,
     )
     worst = max(cells, key=lambda cell: cell[2])
@@ -179,7 +183,7 @@ def _around(found: ProjectResult, around: Surroundings) -> Iterator[Block]:
         for cell in cells
     ]
     if values:
-        yield _map(found.scenario, "how much is lost in all", values, (1.0, found.ranks), _multiple)
+        yield _map(found.scenario, "how much is lost in all", values, (1.0, found.ranks), _multiple, "of the work")
     if own:
         yield _shares(found.scenario, own)
         yield _losses(around.losses)
@@ -210,7 +214,7 @@ def _losses(losses: Sequence[MechanismLoss]) -> Grid:
     columns = [Column("ranks", True), *(Column("in all" if name == ALL else name, True) for name in names)]
     rows: list[list[Cell | str]] = [[f"{n:,}", *(share(at.get((n, name))) for name in names)] for n in ranks]
     note = "A mechanism's part is its mean effect over all orders of removing them (Shapley value); parts sum to the whole."
-    return Grid("Work lost by mechanism, with more and fewer ranks", columns, rows, note)
+    return Grid("Work lost by mechanism, with more and fewer ranks", columns, rows, f"{note} {SEEDS}")
 
 
 def _telling(spare: Sequence[SpareCapacity]) -> list[SpareCapacity]:

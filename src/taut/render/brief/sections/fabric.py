@@ -209,8 +209,10 @@ def _worth(some: Sequence[Elasticity]) -> Grid:
     columns = [Column("1 % better"), Column("Throughput", True), Column("Cost of 1M tokens", True)]
     rows = [[one.knob, plain(one.rate, "%"), plain(one.cost_per_unit, "%")] for one in felt]
     left = len(some) - len(felt)
-    rest = f" {left} others move throughput by less than {LEAST:g} %." if left else ""
-    return Grid("What a better network is worth", columns, rows, f"More bandwidth or less latency, one at a time.{rest}")
+    others = "1 other moves" if left == 1 else f"{left} others move"
+    rest = f" {others} throughput by less than {LEAST:g} %." if left else ""
+    note = f"More bandwidth or less latency, one at a time. Intervals hold 95 of 100 further simulations.{rest}"
+    return Grid("What a better network is worth", columns, rows, note)
 
 
 def _speed(value: float) -> str:

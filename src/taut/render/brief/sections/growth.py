@@ -15,22 +15,21 @@ from taut.render.brief.document import (
     Grid,
     Line,
     Lines,
-    Mark,
     Picture,
     Rule,
     Section,
     Terms,
     Text,
 )  # fmt: skip
+from taut.render.brief.forecasts import Of, cost_of, delivered, forecast_table, kept, level, limit_level, short, step_ms
 from taut.render.brief.sections.gathered import gathered
 from taut.render.brief.sections.published import published
-from taut.render.brief.written import percent, plain, share, times
-from taut.render.text import UNKNOWN, count, three
+from taut.render.brief.written import percent, plain, times
+from taut.render.text import count, three
 from taut.render.workload_words import Words, words_of
 from taut.result.brief_types import BriefedRun, BriefedScenario, Briefing
 from taut.result.types import Estimate, Finding, Forecast, ProjectResult, Swept, Threshold
 
-_Of: TypeAlias = Callable[[Forecast], Estimate | None]
 _Written: TypeAlias = Callable[[float], str]
 MANY = "accelerator"
 """A rank of a scenario is an accelerator."""
@@ -45,6 +44,10 @@ MEANINGS = (
     ("Effective share", "useful work, as a share of what the same accelerators would do if nothing made them wait or fail"),
     ("Limit", "the number of accelerators beyond which one more brings less than half of what one brings at best"),
 )
+GROWN_LEVEL = 90
+"""Of 100 further runs, those that the interval of a finding's growth holds."""
+MENDED = "mended first: "
+"""Begin of the lines of a projection that say what it mends."""
 SWEPT = ("effective_capacity", "control_overhead_fraction", "cross_layer_coherence", "decision_conflict_rate")
 """Indices of control loops that are drawn against accelerators."""
 
@@ -53,7 +56,7 @@ def growth(briefing: Briefing) -> Section:
     """Growth of every scenario and of every run that tells it."""
     blocks, commands = gathered(
         [
-            *((_of_scenario(one), one.source.command) for one in briefing.scenarios),
+            *((_of_scenario(one, briefing.costs is not None), one.source.command) for one in briefing.scenarios),
             *((_of_run(one), one.source.command) for one in briefing.runs),
         ]
     )
@@ -65,44 +68,57 @@ def growth(briefing: Briefing) -> Section:
     return Section("growth", "What more accelerators bring", blocks, commands)
 
 
-def _of_scenario(scenario: BriefedScenario) -> Iterator[Block]:
+def _of_scenario(scenario: BriefedScenario, priced: bool) -> Iterator[Block]:
     found = scenario.result
     if isinstance(found.sweep, list) and found.sweep:
         yield from _sweep(found, found.sweep)
         return
-    yield from projected(scenario.grown or found, found.ranks, found.threshold)
+    yield from projected(scenario.grown or found, found.ranks, found.threshold, priced)
     beside = published(scenario)
     if beside is not None:
         yield beside
 
 
-def projected(grown: ProjectResult, own: int, limit: Threshold | None) -> Iterator[Block]:
-    """Forecasts at several scales, and the limit."""
-    words, rows = words_of(grown.workload), sorted(grown.forecasts, key=lambda one: one.ranks)
-    yield Text(f"{grown.scenario}: {_says(limit, own)}", "lead")
+def projected(grown: ProjectResult, own: int, limit: Threshold | None, priced: bool = False) -> Iterator[Block]:
+    """Forecasts at several scales, and the limit; ``priced`` where prices are known elsewhere in the briefing."""
+    rows = sorted(grown.forecasts, key=lambda one: one.ranks)
+    measured = grown.workload == "measured"
+    yield Text(f"{grown.scenario}{', projected' if measured else ''}: {_says(limit, own, limit_level(grown))}", "lead")
+    if measured:
+        yield from _beside_the_run(grown, own, limit)
     if limit is not None and limit.ranks is not None and limit.in_range is False:
         yield Text("The fabric is not known at the scale of the limit, so that it is an extrapolation.", "note")
     if len(rows) > 1:
-        yield from _pictures(grown.scenario, rows, own, limit, words)
-    yield _table(grown.scenario, rows, own, words)
+        yield from _pictures(grown, rows, own, limit)
+    yield forecast_table(grown, rows, own, priced)
     if limit is not None and limit.ranks is not None and isinstance(limit.without, dict) and limit.without:
         yield _makers(limit, limit.without)
     turns = _turns(grown)
     if turns:
         yield Bullets(turns)
-    if grown.workload == "measured" and isinstance(grown.assumed, list):
+    if measured and isinstance(grown.assumed, list):
         yield Text("What the projection of the run rests on:", "note")
         yield Bullets(grown.assumed)
 
 
-def _says(limit: Threshold | None, own: int) -> str:
+def _beside_the_run(grown: ProjectResult, own: int, limit: Threshold | None) -> Iterator[Block]:
+    """Why the limit of a projection need not be that of the run as it was."""
+    lines = grown.assumed if isinstance(grown.assumed, list) else []
+    mended = [line.removeprefix(MENDED) for line in lines if line.startswith(MENDED)]
+    first = f" after this is mended: {'; '.join(mended)}" if mended else ""
+    least = f" No limit below the {own:,} that ran can be told." if limit is not None and own in (limit.ranks, limit.lo) else ""
+    yield Text(f"Regime and reserve above are those of the run as it was. The projection is of the job{first}.{least}", "note")
+
+
+def _says(limit: Threshold | None, own: int, of_100: int) -> str:
     """The limit in a sentence or two."""
     if limit is None:
         return f"no limit was sought on {count(own, MANY)}."
     if limit.ranks is None:
         return f"one more {MANY} pays at every scale that was tried, up to {limit.tried:,}."
-    here = "beyond it already" if own > limit.ranks else f"at {percent(own / limit.ranks)} of it"
-    return f"one more {MANY} stops paying at {_ends(limit)}; the job has {own:,} and is {here}.{_made_by(limit)}"
+    share_of_it = "at it already" if own == limit.ranks else f"at {percent(own / limit.ranks)} of it"
+    here = "beyond it already" if own > limit.ranks else share_of_it
+    return f"one more {MANY} stops paying at {_ends(limit, of_100)}; the job has {own:,} and is {here}.{_made_by(limit)}"
 
 
 def _made_by(limit: Threshold) -> str:
@@ -114,33 +130,43 @@ def _made_by(limit: Threshold) -> str:
     return f" What makes this limit is {limit.made_by}; without, it lies {without}."
 
 
-def _ends(limit: Threshold) -> str:
+def _ends(limit: Threshold, of_100: int) -> str:
     if limit.lo == limit.hi in (None, limit.ranks):
         return f"{limit.ranks:,}"
     low = "?" if limit.lo is None else f"{limit.lo:,}"
-    return f"{limit.ranks:,} ({low}–{'no limit found' if limit.hi is None else f'{limit.hi:,}'})"
+    high = "no limit found" if limit.hi is None else f"{limit.hi:,}"
+    return f"{limit.ranks:,} ({low}–{high}, in {of_100} of 100)"
 
 
-def _pictures(name: str, rows: Sequence[Forecast], own: int, limit: Threshold | None, words: Words) -> Iterator[Block]:
+def _pictures(grown: ProjectResult, rows: Sequence[Forecast], own: int, limit: Threshold | None) -> Iterator[Block]:
+    name, words, of_100 = grown.scenario, words_of(grown.workload), level(grown)
     rules = [rule for rule in _rules(limit) if rows[0].ranks <= rule.at <= rows[-1].ranks]
-    kept = _line("effective share", rows, partial(_kept, words))
-    if len(kept.x) > 1:
-        chart = Lines([kept], AXIS, "effective share", log_x=True, shares=True, rules=rules, points=_own(kept, own))
-        yield Picture(f"{name}: effective share against accelerators", _alt(kept, "the effective share", percent), chart)
-    rate = _line(words.rate, rows, _delivered)
+    useful = _line("effective share", rows, partial(kept, words))
+    if len(useful.x) > 1:
+        chart = Lines([useful], AXIS, "effective share", log_x=True, shares=True, rules=rules, points=_own(useful, own))
+        title = f"{name}: effective share against accelerators{_band(useful, of_100)}"
+        yield Picture(title, _alt(useful, "the effective share", percent), chart)
+    rate = _line(words.rate, rows, delivered)
     if len(rate.x) > 1:
         lines = [rate, *_best(rate, words)]
         chart = Lines(lines, AXIS, words.rate, log_x=True, rules=rules, points=_own(rate, own))
-        yield Picture(f"{name}: {words.rate} against accelerators", _alt(rate, words.rate, _short), chart)
-    step = _line("mean step, ms", rows, _step_ms)
+        title = f"{name}: {words.rate} against accelerators{_band(rate, of_100)}"
+        yield Picture(title, _alt(rate, words.rate, short), chart)
+    step = _line("mean step, ms", rows, step_ms)
     if not rate.x and len(step.x) > 1:
         chart = Lines([step], AXIS, "mean step, ms", log_x=True, rules=rules, points=_own(step, own))
-        yield Picture(f"{name}: mean step against accelerators", _alt(step, "the mean step in ms", three), chart)
-    cost = _line(words.cost(rows), _affordable(rows), _cost)
+        title = f"{name}: mean step against accelerators{_band(step, of_100)}"
+        yield Picture(title, _alt(step, "the mean step in ms", three), chart)
+    cost = _line(words.cost(rows), _affordable(rows), cost_of)
     if len(cost.x) > 1:
         inside = [rule for rule in rules if cost.x[0] <= rule.at <= cost.x[-1]]
         chart = Lines([cost], AXIS, words.cost(rows), log_x=True, rules=inside, points=_own(cost, own))
-        yield Picture(f"{name}: {words.cost(rows)}", _alt(cost, f"the {words.cost(rows)}", three), chart)
+        title = f"{name}: {words.cost(rows)}{_band(cost, of_100)}"
+        yield Picture(title, _alt(cost, f"the {words.cost(rows)}", three), chart)
+
+
+def _band(line: Line, of_100: int) -> str:
+    return f"; the band holds {of_100} of 100" if line.lo else ""
 
 
 def _best(rate: Line, words: Words) -> list[Line]:
@@ -152,12 +178,12 @@ def _best(rate: Line, words: Words) -> list[Line]:
 
 def _affordable(rows: Sequence[Forecast]) -> list[Forecast]:
     """Scales whose costs, and the upper ends of these, can be drawn on one axis."""
-    costs = [found.value for row in rows if (found := _cost(row)) is not None]
+    costs = [found.value for row in rows if (found := cost_of(row)) is not None]
     most = FAR * min(costs, default=0.0)
-    return [row for row in rows if (found := _cost(row)) is not None and (found.hi or found.value) <= most]
+    return [row for row in rows if (found := cost_of(row)) is not None and (found.hi or found.value) <= most]
 
 
-def _line(name: str, rows: Sequence[Forecast], of: _Of) -> Line:
+def _line(name: str, rows: Sequence[Forecast], of: Of) -> Line:
     """A line with its band, where every point has an interval."""
     known = [(row.ranks, found) for row in rows if (found := of(row)) is not None]
     x, y = [float(ranks) for ranks, _ in known], [float(found.value) for _, found in known]
@@ -165,35 +191,6 @@ def _line(name: str, rows: Sequence[Forecast], of: _Of) -> Line:
     low, high = [one for one, _ in ends if one is not None], [one for _, one in ends if one is not None]
     banded = known and len(low) == len(high) == len(known)
     return Line(name, x, y, low if banded else (), high if banded else ())
-
-
-def _kept(words: Words, row: Forecast) -> Estimate | None:
-    """The effective share; of loops what accelerators are paid for."""
-    found = row.effective_throughput_ratio if words.kept == "kept" else words.kept_of(row)
-    return Estimate(value=found) if isinstance(found, float) else found
-
-
-def _step_ms(row: Forecast) -> Estimate | None:
-    found = row.mean_step_ns
-    if found is None:
-        return None
-    lo, hi = (None if end is None else end / 1e6 for end in (found.lo, found.hi))
-    return Estimate(value=found.value / 1e6, lo=lo, hi=hi)
-
-
-def _delivered(row: Forecast) -> Estimate | None:
-    """What is delivered a second: as promised where there is a promise."""
-    if isinstance(row.goodput_per_s, float):
-        return Estimate(value=row.goodput_per_s)
-    if isinstance(row.tokens_per_s_interval, Estimate):
-        return row.tokens_per_s_interval
-    return None if row.tokens_per_s is None else Estimate(value=row.tokens_per_s)
-
-
-def _cost(row: Forecast) -> Estimate | None:
-    if isinstance(row.cost_per_unit_interval, Estimate):
-        return row.cost_per_unit_interval
-    return None if row.cost_per_unit is None else Estimate(value=row.cost_per_unit)
 
 
 def _rules(limit: Threshold | None) -> list[Rule]:
@@ -211,47 +208,6 @@ def _own(line: Line, own: int) -> list[tuple[float, float, str]]:
 def _alt(line: Line, what: str, written: _Written) -> str:
     first, last = (f"{written(line.y[k])} at {line.x[k]:,.0f}" for k in (0, -1))
     return f"Line of {what} against scale: {first}, {last}."
-
-
-def _short(value: float) -> str:
-    """A number in thousands, millions or billions."""
-    for least, word in ((1e9, " billion"), (1e6, " million")):
-        if abs(value) >= least:
-            return f"{three(value / least)}{word}"
-    return three(value)
-
-
-def _table(name: str, rows: Sequence[Forecast], own: int, words: Words) -> Grid:
-    priced = any(row.cost_per_unit is not None for row in rows)
-    told = any(_delivered(row) is not None for row in rows)
-    columns = [
-        Column("Accelerators", True), Column(words.rate if told else "Mean step, ms", True), Column("Effective share", True),
-        *([Column(words.cost(rows), True)] if priced else []), Column("Bound by"), Column("Regime"), Column("Known there"),
-    ]  # fmt: skip
-    cells = [_row(row, row.ranks == own, words, _delivered if told else _step_ms, priced) for row in rows]
-    note = "" if priced or not told else " No price is given, so that costs are not known: --gpu-hour."
-    return Grid(f"{name} at other scales", columns, cells, f"In parentheses: intervals.{note}")
-
-
-def _row(row: Forecast, own: bool, words: Words, first: _Of, priced: bool) -> list[Cell | str]:
-    regime = (row.regime.kind if row.regime else None) or UNKNOWN
-    mark: Mark = "good" if regime == "stable" else "bad" if regime == "unstable" else "plain"
-    return [
-        Cell(f"{row.ranks:,}{' (this job)' if own else ''}", "strong" if own else "plain"),
-        _with_ends(first(row), _short),
-        share(_kept(words, row)),
-        *([_with_ends(_cost(row), three)] if priced else []),
-        row.bound if isinstance(row.bound, str) else row.dominant or UNKNOWN,
-        Cell(regime, mark),
-        "yes" if row.in_range else "extrapolated",
-    ]
-
-
-def _with_ends(found: Estimate | None, written: _Written) -> str:
-    if found is None:
-        return UNKNOWN
-    ends = f" ({written(found.lo)}–{written(found.hi)})" if found.lo is not None and found.hi is not None else ""
-    return f"{written(found.value)}{ends}"
 
 
 def _makers(limit: Threshold, without: dict[str, int | None]) -> Grid:
@@ -367,5 +323,7 @@ def _grown(name: str, own: int, finding: Finding) -> Iterator[Block]:
     )
     chart = Lines([line], "ranks, logarithmic", "share of the wall lost", log_x=True, shares=True, points=_own(line, own))
     yield Picture(
-        f"{name}: what waiting for whoever is late would cost", _alt(line, "the share of the wall lost", percent), chart
+        f"{name}: what waiting for whoever is late would cost{_band(line, GROWN_LEVEL)}",
+        _alt(line, "the share of the wall lost", percent),
+        chart,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from taut.render.brief.document import Block, Cell, Column, Empty, Grid, Section, Text
+from taut.render.brief.useful_shares import useful_shares
 from taut.render.brief.written import percent, share, times
 from taut.render.evidence_folder import MEANS
 from taut.render.index_screen import MEANINGS
@@ -16,6 +17,8 @@ FACTORS = (
     "energy_per_useful_step", "sync_delay_amplification", "actual_attempt_multiplier", "cost_per_completion",
 )  # fmt: skip
 """Indices that are factors; the others are shares."""
+WIDE = 0.6
+"""An interval of a share that is as wide says next to nothing."""
 MOST_NAMED = 2
 """Policies that the head of a column names."""
 PIECES = {"serving": "request", "agents": "task", "loops": "request"}
@@ -27,6 +30,7 @@ def indices(briefing: Briefing) -> Section | None:
     blocks: list[Block] = []
     for run in briefing.runs:
         blocks += _run(run)
+    blocks += useful_shares(briefing)
     for comparison in briefing.comparisons:
         blocks += _comparison(comparison)
     for scenario in briefing.scenarios:
@@ -52,8 +56,12 @@ def meaning_of(key: str, piece: str = "step") -> str:
 
 
 def written(key: str, value: Estimate | None) -> str:
-    """An index with its interval."""
-    return times(value) if key in FACTORS else share(value)
+    """An index with its interval; of a share that could be nearly anything only that."""
+    if key in FACTORS or value is None or value.lo is None or value.hi is None:
+        return times(value) if key in FACTORS else share(value)
+    if not WIDE <= value.hi - value.lo < 1:
+        return share(value)
+    return f"too few to tell: {percent(value.lo).removesuffix(' %')}–{percent(value.hi)}"
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -71,7 +79,21 @@ def _run(run: BriefedRun) -> list[Block]:
     values = {one.key: _of(found, one.key) for one in MEANINGS}
     before = {one.key: _of(old, one.key) for one in MEANINGS} if old is not None else None
     grid = _grid(title, values, before, "Baseline", "Now" if before is not None else "Value", needs=needs)
-    return [grid, *_turnover(run)]
+    return [grid, *_turnover(run), *_apart(run)]
+
+
+def _apart(run: BriefedRun) -> list[Block]:
+    """How the amplification differs from the waiting that a delay causes."""
+    found, coupling = run.result.indices, run.result.coupling
+    if found is None or found.sync_delay_amplification is None or coupling is None or coupling.amplification is None:
+        return []
+    return [
+        Text(
+            "Sync delay amplification is how much later the whole job is, over how much later its ranks are on average. The "
+            "waiting that a second of delay causes (“Who waits for whom”) adds up the waiting of all ranks: another figure.",
+            "note",
+        )
+    ]
 
 
 def _of(some: Indices, key: str) -> Estimate | None:

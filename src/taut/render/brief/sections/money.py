@@ -24,11 +24,12 @@ from taut.render.brief.document import (
     WaterfallStep,
 )
 from taut.render.brief.modelled_cost import modelled_cost
+from taut.render.brief.remedies import by_money, kind_of, repair_first, what_to_do
 from taut.render.brief.written import cash, percent, plain, share, worth
 from taut.render.text import UNKNOWN, duration, safe, three
 from taut.render.text import money as amount
 from taut.result.brief_types import BriefedBill, BriefedRun, Briefing
-from taut.result.types import BillResult, BillShare, LedgerResult, Recovery
+from taut.result.types import BillResult, BillShare, Finding, LedgerResult
 
 COLOURS: dict[str, Colour] = {
     "useful work": "useful", "re-runs and discarded work": "restart", "energy wasted": "slow", "SLA and deadlines": "restart",
@@ -75,7 +76,7 @@ def money(briefing: Briefing) -> Section | None:
     blocks: list[Block] = []
     for bill in briefing.bills:
         blocks += [Text(f"Bill {safe(bill.source.name)}", "lead")] if len(briefing.bills) > 1 else []
-        blocks += _bill(bill)
+        blocks += _bill(bill, briefing.runs)
     for run in briefing.runs if not briefing.bills else []:
         blocks += [Text(f"Run {safe(run.source.name)}", "lead")] if len(briefing.runs) > 1 else []
         blocks += _unbilled(run)
@@ -88,17 +89,17 @@ def money(briefing: Briefing) -> Section | None:
     return Section("money", "Where the money goes", blocks, commands)
 
 
-def _bill(bill: BriefedBill) -> list[Block]:
+def _bill(bill: BriefedBill, runs: Sequence[BriefedRun]) -> list[Block]:
     result = bill.result
-    blocks: list[Block] = [Text(safe(result.verdict), "lead"), *_closing(result)]
+    blocks: list[Block] = [Text(safe(result.verdict), "lead"), *_closing(result), *_of_what(result, runs)]
     priced = [one for one in result.categories if one.money is not None and Decimal(one.money) != 0]
     if priced and result.currency:
         blocks.append(_waterfall(result))
     else:
         blocks.append(Empty("Nothing in it has a price.", "gpu_hour, a rate, or the invoice", PRICE))
-    blocks.append(_categories(result))
+    blocks.append(_categories(result, runs))
     blocks += _lines(result)
-    blocks += _recoverable(result)
+    blocks += _recoverable(result, {finding.id: finding for run in runs for finding in run.result.findings})
     blocks += _energy(result)
     return blocks
 
@@ -116,6 +117,17 @@ def _closing(result: BillResult) -> list[Block]:
     if lost:
         facts.append(Fact("Lost", amount(sum(lost, Decimal(0)), currency), "Neither useful work nor services."))
     return [Facts(facts)]
+
+
+def _of_what(result: BillResult, runs: Sequence[BriefedRun]) -> list[Block]:
+    """Why useful work is another share here than on page one."""
+    here = next((one.share for one in result.categories if one.name == "useful work"), None)
+    effective = next((run.result.verdict.effective_share for run in runs), None)
+    if here is None or effective is None or percent(here) == percent(effective):
+        return []
+    whole = "everything charged, idle accelerators and services included" if result.accrual.effective else "all time priced"
+    traced = f"Page one has {percent(effective)}, of the accelerator time of the traced steps alone."
+    return [Text(f"Useful work is {percent(here)} of {whole}. {traced}", "note")]
 
 
 def _open_words(result: BillResult) -> str:
@@ -152,7 +164,7 @@ def _in(title: str, currency: str | None) -> Column:
     return Column(f"{title}, {safe(currency)}" if currency else title, True)
 
 
-def _categories(result: BillResult) -> Grid:
+def _categories(result: BillResult, runs: Sequence[BriefedRun]) -> Grid:
     kinds = _kinds(result)
     unit, joules = _energy_unit([one.joules or 0.0 for one in result.categories])
     columns = [
@@ -163,8 +175,32 @@ def _categories(result: BillResult) -> Grid:
     note = (
         "Direct: shows up as an event somebody can point at (a re-run, a penalty, wasted energy). "
         "Hidden: paid for all the same, and no invoice names it (waiting, idle or spare accelerators, hours of people)."
+        f"{_between(result, runs)}{_cooled(result)}"
     )
     return Grid("Direct and hidden cost", columns, rows, note)
+
+
+def _between(result: BillResult, runs: Sequence[BriefedRun]) -> str:
+    """That accelerators which stand still between attempts count as over-provisioning."""
+    told = [run.result.attempts for run in runs if run.result.attempts is not None]
+    down = sum(entry.rank_ns for found in told for entry in found.entries if entry.fate == "down")
+    if not down or not any(one.name == "over-provisioning" for one in result.categories):
+        return ""
+    return (
+        f" Over-provisioning holds what was charged while no attempt ran, too: {duration(down)} of accelerator time lie "
+        "between attempts, after failures."
+    )
+
+
+def _cooled(result: BillResult) -> str:
+    """That energy in the table is that of the building."""
+    return " Energy is that of accelerators with what is known of cooling, hosts and network." if _cooling(result) else ""
+
+
+def _cooling(result: BillResult) -> bool:
+    """Whether the lines hold more energy than accelerators drew."""
+    drawn = result.energy.joules
+    return drawn is not None and sum(one.joules or 0.0 for one in result.categories) > 1.001 * float(drawn.value)
 
 
 def _energy_unit(joules: Sequence[float]) -> tuple[str, float]:
@@ -209,10 +245,11 @@ def _cause(cause: str | None, result: BillResult) -> str:
     return UNKNOWN if cause is None else safe(result.causes.get(cause, cause))
 
 
-def _recoverable(result: BillResult) -> list[Block]:
+def _recoverable(result: BillResult, findings: dict[str, Finding]) -> list[Block]:
     if not result.recoverable:
         return []
-    order = sorted(result.recoverable, key=_monthly, reverse=True)[:RECOVERIES]
+    order = sorted(result.recoverable, key=lambda one: by_money(one.per_month))
+    order, _ = repair_first(order, lambda one: (kind_of(findings.get(one.cause)), one.per_month))
     columns = [
         Column("Cause"),
         Column("What to do"),
@@ -222,17 +259,13 @@ def _recoverable(result: BillResult) -> list[Block]:
     ]
     rows: list[list[Cell | str]] = [
         [
-            _cause(one.cause, result), safe(one.remedy), share(one.saved_share), worth(one.per_month, None),
-            plain(one.payback_days),
+            _cause(one.cause, result), safe(what_to_do(findings.get(one.cause), one.remedy)), share(one.saved_share),
+            worth(one.per_month, None), plain(one.payback_days),
         ]
-        for one in order
+        for one in order[:RECOVERIES]
     ]  # fmt: skip
     note = "A month of 30 days in which the job goes on like this. Savings of several rows do not simply add up."
     return [Grid("What would come back", columns, rows, note)]
-
-
-def _monthly(one: Recovery) -> float:
-    return float(one.per_month.value) if one.per_month is not None else 0.0
 
 
 def _energy(result: BillResult) -> list[Block]:
@@ -242,7 +275,12 @@ def _energy(result: BillResult) -> list[Block]:
     words = [f"Accelerators drew {_kwh(float(energy.joules.value))} (by {safe(energy.source or 'an unknown source')})"]
     if energy.stall_joules is not None:
         words.append(f"{_kwh(energy.stall_joules)} of it while nothing useful was done")
-    return [Text(f"{', '.join(words)}.")]
+    beside = (
+        " These are the accelerators alone; the table of direct and hidden cost adds what is known of cooling, hosts, network."
+        if _cooling(result)
+        else ""
+    )
+    return [Text(f"{', '.join(words)}.{beside}")]
 
 
 def _kwh(joules: float) -> str:

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from taut.render.brief.decided import DECIDE, decided
 from taut.render.brief.document import Block, Cell, Column, Empty, Grid, Section, Text
+from taut.render.brief.remedies import GENERIC, Kind, by_money, kind_of, place_of, repair_first, what_to_do
 from taut.render.brief.written import percent, share, worth
 from taut.render.text import UNKNOWN, safe
 from taut.result.brief_types import BriefedBill, BriefedControl, BriefedScenario, Briefing
@@ -31,22 +32,11 @@ SURE = 0.9995
 """Confidence from which it is written as more than 99.9 %."""
 WORTH_GAIN = 0.005
 """What a policy of a scenario must change at least to be listed."""
-TESTS = {
-    "straggler cascade": "test and replace {place}; until then take it out of the job",
-    "silent degradation": "find out what changed on {place} then, and undo it",
-    "fabric contention": "keep transfers apart that share {place}, or give them more bandwidth",
-    "work imbalance": "deal the work evenly: batches by length, experts by load, stages by time",
-    "input stall": "load data ahead: more loader workers, prefetch, or faster storage",
-    "checkpoint stall": "save checkpoints asynchronously, or less often",
-    "partial synchronisation loss": "bring the groups back into step, or take the meeting away that keeps failing",
-    "tail latency inflation": "hedge or cap the slowest calls, or fan out less",
-    "energy feedback loop": "cap power below where it throttles, and stagger steps",
-    "hang": "restart without {place}, and look at what the flight recorder holds",
-    "non-determinism": "pin what may differ between runs: kernels, order of reductions, input order",
-}
-"""Mode → what to do where the finding itself says nothing better."""
+REPAIR_FIRST = (
+    "The intervals of a repair and a policy overlap: money does not tell them apart. The repair comes first, because it "
+    "changes no training; the others follow by money, and last what may bring nothing."
+)
 SEPARATE = "separate these loops: other targets, or other time scales"
-GENERIC = "look at the evidence in the run, then decide"
 
 
 class _Advice(Struct, frozen=True):
@@ -60,20 +50,19 @@ class _Advice(Struct, frozen=True):
     monthly: Estimate | None
     currency: str | None
     sure: str
-    policy: bool = False
-    """Whether it changes how ranks work together, rather than a part."""
+    kind: Kind = "other"
 
 
 def recommendations(briefing: Briefing) -> Section | None:
     """Everything worth doing, the most money first, then the largest effect; and decisions already taken."""
-    found, why = _repair_first(sorted(_all(briefing), key=_order))
-    blocks: list[Block] = [_grid(found), *([Text(why)] if why else [])] if found else [_nothing(briefing)]
+    found, repair = repair_first(sorted(_all(briefing), key=_order), lambda one: (one.kind, one.monthly))
+    blocks: list[Block] = [*([Text(REPAIR_FIRST)] if repair else []), _grid(found, repair)] if found else [_nothing(briefing)]
     blocks += decided(briefing.decisions) if briefing.runs or briefing.decisions else []
     return Section("recommendations", "What to do", blocks, _commands(briefing))
 
 
-def _order(one: _Advice) -> tuple[float, float]:
-    return -float(one.monthly.value) if one.monthly is not None else 0.0, -one.size
+def _order(one: _Advice) -> tuple[bool, bool, float, float]:
+    return one.monthly is None, *by_money(one.monthly), -one.size
 
 
 def _commands(briefing: Briefing) -> list[str]:
@@ -115,9 +104,9 @@ def _recovered(one: Recovery, bill: BriefedBill, finding: Finding | None) -> _Ad
     cause = bill.result.causes.get(one.cause, one.cause)
     return _Advice(
         cause=safe(_cause(finding)) if finding is not None else safe(cause),
-        do=_do(finding, safe(one.remedy)), effect=share(one.saved_share), size=float(one.saved_share.value),
+        do=safe(what_to_do(finding, one.remedy)), effect=share(one.saved_share), size=float(one.saved_share.value),
         monthly=one.per_month, currency=bill.result.currency, sure=_sure(finding),
-        policy=finding is not None and finding.policy is not None,
+        kind=kind_of(finding),
     )  # fmt: skip
 
 
@@ -125,9 +114,9 @@ def _found(finding: Finding, result: AnalysisResult) -> _Advice:
     effect, size = _effect(finding, result)
     money = finding.money
     return _Advice(
-        cause=safe(_cause(finding)), do=_do(finding, GENERIC), effect=effect, size=size,
+        cause=safe(_cause(finding)), do=safe(what_to_do(finding)), effect=effect, size=size,
         monthly=None if money is None else Estimate(value=DAYS * float(money.per_day)),
-        currency=None if money is None else money.currency, sure=_sure(finding), policy=finding.policy is not None,
+        currency=None if money is None else money.currency, sure=_sure(finding), kind=kind_of(finding),
     )  # fmt: skip
 
 
@@ -147,39 +136,6 @@ def _cause(finding: Finding) -> str:
         return f"{finding.mode}: all wait for whoever happens to be late"
     place = place_of(finding)
     return f"{finding.mode}: {place}" if place else finding.mode
-
-
-def place_of(finding: Finding) -> str:
-    """Where a finding is: a set with a name, links, ranks with their hosts, stages."""
-    if finding.where:
-        return finding.where
-    if finding.links:
-        return f"link {', '.join(finding.links[:3])}"
-    hosts = [*finding.hosts, *[None] * len(finding.ranks)]
-    ranks = [f"{rank} ({host})" if host else str(rank) for rank, host in zip(finding.ranks, hosts, strict=False)]
-    more = f" and {len(ranks) - 3} more" if len(ranks) > 3 else ""
-    if ranks:
-        return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(ranks[:3])}{more}"
-    return f"stage {', '.join(map(str, finding.stages))}" if finding.stages else ""
-
-
-def _do(finding: Finding | None, otherwise: str) -> str:
-    """What to do about a finding: its own remedy, its policy, else what helps against its mode."""
-    if finding is None:
-        return otherwise
-    if finding.remedy is not None:
-        return safe(finding.remedy.do)
-    if finding.policy is not None:
-        return _policy_words(finding.policy.name)
-    words = TESTS.get(finding.mode, otherwise)
-    return safe(words.replace("{place}", place_of(finding) or "it"))
-
-
-def _policy_words(name: str) -> str:
-    """A policy in plain words, and what it may cost."""
-    kind, _, value = name.partition("=")
-    how = f"let ranks meet every {value} steps only" if kind == "local-steps" and value else "change how ranks meet"
-    return safe(f"{how} (policy {name}); first check that the model still converges")
 
 
 def _sure(finding: Finding | None) -> str:
@@ -259,7 +215,7 @@ def _scenario(scenario: BriefedScenario, cost: BriefCosts | None) -> Iterator[_A
             cause=safe(f"{scenario.source.name} at {one.ranks:,} ranks{_largest(result)}"), do=_gain_do(one, result),
             effect=_gain_words(one), size=_gain(one), sure="modelled",
             monthly=None if cost is None or cheaper <= 0 else Estimate(value=cheaper * cost.per_month),
-            currency=None if cost is None else cost.currency, policy=True,
+            currency=None if cost is None else cost.currency, kind="policy",
         )  # fmt: skip
     for advice in result.advice if isinstance(result.advice, list) else []:
         if advice.separation is not None:
@@ -300,7 +256,7 @@ def _gain_words(one: PolicyGain) -> str:
     return ", ".join(words) or "not measured"
 
 
-def _grid(found: list[_Advice]) -> Grid:
+def _grid(found: list[_Advice], repair: bool) -> Grid:
     columns = [
         Column("Cause"), Column("What to do"), Column("Expected effect", True), Column(_worth_title(found), True),
         Column("How sure", True),
@@ -316,7 +272,8 @@ def _grid(found: list[_Advice]) -> Grid:
     ]  # fmt: skip
     more = f" {len(found) - MOST} more are in the results." if len(found) > MOST else ""
     note = f"Effects are shares of the time, of a job that goes on like this; several together do not simply add up.{more}"
-    return Grid("Recommendations, the most money first", columns, rows, note)
+    order = "a repair first, then the most money" if repair else "the most money first"
+    return Grid(f"Recommendations, {order}", columns, rows, note)
 
 
 def _currency(found: list[_Advice]) -> str | None:
@@ -328,17 +285,3 @@ def _currency(found: list[_Advice]) -> str | None:
 def _worth_title(found: list[_Advice]) -> str:
     currency = _currency(found)
     return f"Worth a month, {safe(currency)}" if currency else "Worth a month"
-
-
-def _repair_first(found: list[_Advice]) -> tuple[list[_Advice], str]:
-    """The same, with a repair before all where the first is a policy and money does not tell them apart; and why."""
-    first = found[0] if found else None
-    repair = next((one for one in found if not one.policy and one.monthly is not None), None)
-    if first is None or not first.policy or first.monthly is None or repair is None or repair.monthly is None:
-        return found, ""
-    most = repair.monthly.value if repair.monthly.hi is None else repair.monthly.hi
-    least = first.monthly.value if first.monthly.lo is None else first.monthly.lo
-    if most < least:
-        return found, ""
-    why = "Money does not tell the first and the next policy apart; the repair comes first, because it changes no training."
-    return [repair, *(one for one in found if one is not repair)], why

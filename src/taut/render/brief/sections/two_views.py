@@ -22,13 +22,15 @@ from taut.render.brief.document import (
     Text,
 )
 from taut.render.brief.nobody import no_waiting
-from taut.render.brief.written import percent
+from taut.render.brief.written import percent, share
 from taut.render.text import UNKNOWN, count, middle, safe, size, three
 from taut.result.brief_types import BriefedRun, Briefing, OperatorNode, OperatorView
 from taut.result.types import AnalysisResult, AttemptsResult, Component, Device, Job
 
 LABEL = 30
 """Letters of a class in the picture; all of them stand in the table."""
+FAILED = ("failed", "node failed", "timed out", "out of memory")
+"""Outcomes of attempts that ended against their will."""
 STRONG = 0.05
 """Share of the wall, or of the steps, from which the critical path is drawn strong."""
 FAINT = 0.1
@@ -36,6 +38,7 @@ FAINT = 0.1
 ROWS = 6
 """Rows of a table at most."""
 COLUMN_OF = {"coordinate": 0.14, "compute": 0.46, "communicate": 0.82, "synchronise": 0.82}
+EFFECTIVE = "Of the accelerator time of the traced steps, what went into work at its usual speed; page one has the same."
 RECORD = "taut analyze TRACES METRICS -o RUN"
 
 
@@ -64,7 +67,8 @@ def _both(result: AnalysisResult) -> str:
     outside = [one for one in limited if not one.inside]
     parts = "Nothing measured the parts"
     if limited:
-        parts = f"Every part is inside its limits ({len(limited):,} of {len(limited):,} measurements)"
+        named, every = ({one.metric for one in some} for some in (limited, result.components))
+        parts = f"Every part that has a limit is inside it ({_some_of(len(named), len(every))} one)"
     if outside:
         parts = f"{len(outside):,} of {len(limited):,} measurements of parts are outside their limits"
     elif not limited and result.components:
@@ -72,6 +76,12 @@ def _both(result: AnalysisResult) -> str:
     elif not limited and result.device is not None:
         parts = "What the accelerators did is on record, but no part was held against a limit"
     return f"{parts}. {_loss(result)}"
+
+
+def _some_of(named: int, every: int) -> str:
+    if named == every:
+        return "the one metric has" if every == 1 else f"all {every:,} metrics have"
+    return f"{named:,} of {every:,} metrics {'has' if named == 1 else 'have'}"
 
 
 def _loss(result: AnalysisResult) -> str:
@@ -103,7 +113,7 @@ def _nominal(result: AnalysisResult) -> list[Block]:
     nominal = how.get(verdict.nominal_is or "", "time inside any operation, waiting included")
     shown = [
         Fact("Nominal", percent(verdict.nominal_share), f"What a dashboard shows: {nominal}."),
-        Fact("Effective", percent(verdict.effective_share), "Time in which work was done at its usual speed."),
+        Fact("Effective", percent(verdict.effective_share), EFFECTIVE),
     ]
     return [Facts([fact for fact in shown if fact.value != UNKNOWN])]
 
@@ -134,8 +144,16 @@ def _answer(result: AnalysisResult) -> str:
     if outside:
         return f"By this view, {safe(outside[0].component)} is to be looked at first: {_metric_name(outside[0].metric)}."
     if any(one.inside for one in result.components):
-        return "By this view nothing is wrong, and there is nothing to repair."
+        return f"By this view nothing is wrong, and there is nothing to repair.{_ended(result.attempts)}"
     return "By this view nothing can be said: no limit is known."
+
+
+def _ended(found: AttemptsResult | None) -> str:
+    """That attempts which failed show in no metric of a part."""
+    failed = 0 if found is None else sum(number for outcome, number in found.outcomes.items() if outcome in FAILED)
+    if not failed:
+        return ""
+    return f" That {count(failed, 'attempt')} of the job failed shows in the job's log, and in no metric of a part."
 
 
 def _state(some: Sequence[Component]) -> int:
@@ -208,7 +226,7 @@ def _operators(run: BriefedRun) -> list[Block]:
         needs = "traces of the ranks (Kineto, Nsight, XPlane, OTLP, or an op table) beside the logs"
         return [Empty("No operation was traced.", needs, "taut analyze TRACES LOGS -o RUN")]
     picture = Picture("The operator graph, one node for each class", _alt(view), network(view))
-    return [Text(_where(view, run.result.job)), picture]
+    return [Text(_where(view, run.result.job)), *_of_the_wall(run.result), picture]
 
 
 def _where(view: OperatorView, job: Job) -> str:
@@ -224,6 +242,20 @@ def _where(view: OperatorView, job: Job) -> str:
     if len(gates) == 1:
         return f"{told}, all of it at {_name(first)}."
     return f"{told}, most of it at {_name(first)} ({percent(first.wait_share)})."
+
+
+def _of_the_wall(result: AnalysisResult) -> list[Block]:
+    """How waiting of rank time and what the wall loses to it go together."""
+    lost = next((one.loss_share for one in result.findings if one.loss_share is not None), None)
+    if lost is None:
+        return []
+    return [
+        Text(
+            "Rank time is the time of all ranks added up; the wall is the time on the clock. Of the wall, waiting for whoever "
+            f"happens to be late costs {share(lost)}. The two differ: whoever is late holds up the clock, and does not wait.",
+            "note",
+        )
+    ]
 
 
 def _undivided(node: OperatorNode) -> bool:
