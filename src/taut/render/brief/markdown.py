@@ -30,8 +30,8 @@ MARKED = re.compile(r"[\\`*_{}\[\]|~!]")
 ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 LEADING = re.compile(r"^(?:[=+\-@#:]|\d+[.)](?=\s|$))")
 """What would be a list, a heading, a rule or, in a spreadsheet, a formula at the begin of a line or a cell."""
-LINKED = re.compile(r"\S*(?:://|www\.|@|mailto:|xmpp:)\S*", re.IGNORECASE)
-"""Words that some readers make links of, whatever is escaped in them: they are shown as code."""
+WORD, LINKED = re.compile(r"\S+"), re.compile(r"://|www\.|@|mailto:|xmpp:", re.IGNORECASE)
+"""Words with these are made links of by some readers, whatever is escaped in them: they are shown as code."""
 TONES = {"plain": "{}", "lead": "**{}**", "note": "*{}*", "warning": "**{}**"}
 MARKS = {"plain": "{}", "old": "~~{}~~ (no longer)", "new": "**{}** (now)", "good": "✓ {}", "bad": "✗ {}", "strong": "**{}**"}
 LONGEST = 30
@@ -50,9 +50,10 @@ def render_markdown(document: Document) -> str:
 def escaped(text: str) -> str:
     """The text as Markdown that shows it and nothing else."""
     found, at = [], 0
-    for link in LINKED.finditer(text):
-        found += [_plain(text[at : link.start()]), code(link[0])]
-        at = link.end()
+    for word in WORD.finditer(text):
+        if LINKED.search(word[0]):
+            found += [_plain(text[at : word.start()]), code(word[0])]
+            at = word.end()
     whole = "".join([*found, _plain(text[at:])]).strip()
     return LEADING.sub(_led, whole)
 
