@@ -129,7 +129,7 @@ def test_boxes_never_overlap_and_stay_on_the_sheet(given_nodes: list[Node], widt
     for one, other in combinations(boxes, 2):
         apart = one.right < other.left or other.right < one.left or one.bottom < other.top or other.bottom < one.top
         assert apart
-    points = [point for way in routes(chart, boxes) for point in way]
+    points = [point for way in routes(chart, boxes, width) for point in way]
     assert all(0 <= x <= width and y >= 0 for x, y in points)
     assert all(box.left >= 0 and box.right <= width and box.top >= 0 for box in boxes)
 

@@ -24,7 +24,7 @@ def draw_network(chart: Network, width: float) -> str:
     bottom = max([box.bottom for box in boxes] or [0.0]) + 8
     legend = _wrapped(LEGEND, width) if gates else []
     sheet = Sheet(width, bottom + 16 * len(legend) + (6 if legend else 0))
-    ways = routes(chart, boxes)
+    ways = routes(chart, boxes, width)
     _arrows(sheet, chart, ways)
     _bodies(sheet, chart.nodes, boxes)
     _words(sheet, chart, boxes)

@@ -161,8 +161,12 @@ def _side(edges: Sequence[Edge]) -> float:
     return SIDE + max(LANE * min(len(edges), LANES), words) if edges else 0.0
 
 
-def routes(chart: Network, boxes: Sequence[Box]) -> list[list[Point]]:
-    """Points of every arrow, in the order of the arrows."""
+def routes(chart: Network, boxes: Sequence[Box], width: float) -> list[list[Point]]:
+    """Points of every arrow, in the order of the arrows; none leaves the sheet."""
+    return [[(min(max(x, 0.0), width), max(y, 0.0)) for x, y in way] for way in _ways(chart, boxes)]
+
+
+def _ways(chart: Network, boxes: Sequence[Box]) -> list[list[Point]]:
     up = leap = 0
     found: list[list[Point]] = []
     beside: Counter[tuple[int, int]] = Counter()
