@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from taut.bill_inputs import Opened, opened, rank_place
 from taut.core.errors import InputRefused, UsageError
+from taut.core.finding_place import place_of
 from taut.core.json_text import json_text
 from taut.core.prices import Prices
 from taut.core.tables import Table, concat
@@ -28,7 +29,7 @@ from taut.ledger.bill.lines import exact_sums
 from taut.ledger.bill.moved_bytes import billed_bytes
 from taut.ledger.bill.open_period import last_usage_ns
 from taut.ledger.bill.period import Period, period_of
-from taut.ledger.bill.recovery import Hourly, place_of, recoveries
+from taut.ledger.bill.recovery import NOBODY, Hourly, recoveries
 from taut.ledger.bill.tag_teams import tag_teams
 from taut.ledger.bill.traced_time import STRUCTURE
 from taut.read.files import Paths, listed
@@ -143,7 +144,7 @@ def _priced(found: Opened, charges: Charges | None, prices: Prices, wanted: Peri
         *([commitment_entries(prices, held, period, booking.unit)] if charges is None and period else []),
     ])  # fmt: skip
     hours = [Hourly(one.run, one.wall_ns, _hour(entries, one.job, booking.unit, len(one.run.ranks))) for one in found.runs]
-    causes = {one.id: _words(one.mode, place_of(one)) for billed in found.runs for one in billed.run.findings}
+    causes = {one.id: _words(one.mode, place_of(one) or NOBODY) for billed in found.runs for one in billed.run.findings}
     result = bill_result(Parts(
         entries=entries, booking=booking, period=period, prices=prices, energy=drawn.told, defaults=drawn.defaults,
         recoverable=[*recoveries(hours, prices), *of_fabric(hours, prices),

@@ -11,12 +11,14 @@ from fnmatch import fnmatchcase
 
 from msgspec import Struct
 
+from taut.core.finding_place import place_of
 from taut.core.prices import Fix, Prices, amount
 from taut.ledger.bill.traced_time import STRUCTURE, Traced
 from taut.replay.saving_interval import lab_error, replayed_saving
 from taut.result.types import Estimate, Finding, Recovery
 
 HOURS_A_DAY, DAYS_A_MONTH = 24, 30
+NOBODY = "nobody in particular"
 
 
 class Hourly(Struct, frozen=True):
@@ -90,24 +92,10 @@ def _scaled(one: Estimate, by: float) -> Estimate:
     return Estimate(value=one.value * by, lo=low, hi=high)
 
 
-def place_of(finding: Finding) -> str:
-    """Where a finding is, in words: ``rank 3 (node3)``, ``link 2:1``, ``nobody in particular``."""
-    if finding.where:
-        return finding.where
-    if finding.links:
-        return f"link {', '.join(finding.links[:3])}"
-    hosts = [*finding.hosts, *[None] * len(finding.ranks)]
-    ranks = [f"{rank} ({host})" if host else str(rank) for rank, host in zip(finding.ranks, hosts, strict=False)]
-    if ranks:
-        more = f" and {len(ranks) - 3} more" if len(ranks) > 3 else ""
-        return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(ranks[:3])}{more}"
-    return f"stage {', '.join(map(str, finding.stages))}" if finding.stages else "nobody in particular"
-
-
 def _remedy(finding: Finding) -> str:
     if finding.policy is not None:
         return f"policy {finding.policy.name}"
-    return f"repair {place_of(finding)}"
+    return f"repair {place_of(finding) or NOBODY}"
 
 
 def _fix(finding: Finding, prices: Prices) -> Fix | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Literal, TypeAlias, TypeVar
 
+from taut.core.finding_place import place_of
 from taut.result.types import Estimate, Finding
 
 TESTS = {
@@ -44,20 +45,6 @@ def _policy_words(name: str) -> str:
     kind, _, value = name.partition("=")
     how = f"let ranks meet every {value} steps only" if kind == "local-steps" and value else "change how ranks meet"
     return f"{how} (policy {name}); first check that the model still converges"
-
-
-def place_of(finding: Finding) -> str:
-    """Where a finding is: a set with a name, links, ranks with their hosts, stages."""
-    if finding.where:
-        return finding.where
-    if finding.links:
-        return f"link {', '.join(finding.links[:3])}"
-    hosts = [*finding.hosts, *[None] * len(finding.ranks)]
-    ranks = [f"{rank} ({host})" if host else str(rank) for rank, host in zip(finding.ranks, hosts, strict=False)]
-    more = f" and {len(ranks) - 3} more" if len(ranks) > 3 else ""
-    if ranks:
-        return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(ranks[:3])}{more}"
-    return f"stage {', '.join(map(str, finding.stages))}" if finding.stages else ""
 
 
 def kind_of(finding: Finding | None) -> Kind:

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
+from taut.core.finding_place import place_of
 from taut.render.brief.decided import DECIDE, decided
 from taut.render.brief.document import Block, Cell, Column, Empty, Grid, Section, Text
-from taut.render.brief.remedies import GENERIC, Kind, by_money, kind_of, place_of, repair_first, what_to_do
+from taut.render.brief.remedies import GENERIC, Kind, by_money, kind_of, repair_first, what_to_do
 from taut.render.brief.written import percent, share, worth
 from taut.render.text import UNKNOWN, safe
 from taut.result.brief_types import BriefedBill, BriefedControl, BriefedScenario, Briefing
