@@ -15,7 +15,7 @@ SOURCE = Path(__file__).resolve().parents[1] / "src" / "taut"
 STAIRS = ("core", "read", "graph", "replay", "diagnose", "control", "ledger", "project", "result")
 """Data flows down: each room may import those before it."""
 ASIDE = ("render", "audit")
-TYPES = ("taut.result.types.", "taut.result.brief_types.")
+TYPES = ("taut.result.types.", "taut.result.brief_types.", "taut.result.view_types.")
 """What ``--json`` prints, as types: every room may build parts of it."""
 TOP = (
     "watch",
@@ -28,6 +28,7 @@ TOP = (
     "forecasts",
     "bill_inputs",
     "billing",
+    "views",
     "briefing",
     "compare",
     "export",
@@ -37,7 +38,7 @@ TOP = (
 )
 WORLDLY = (
     "read", "audit", "render", "watch", "serve", "lab", "run", "stored", "stored_tables", "stored_bill", "forecasts",
-    "bill_inputs", "billing", "briefing", "compare", "cli", "__main__",
+    "bill_inputs", "billing", "views", "briefing", "compare", "cli", "__main__",
 )  # fmt: skip
 WORLDLY_FILES = ("whole_file", "memory", "signals", "boundary", "folder", "native")
 """Files of ``core`` that serve those rooms; the rest of ``core`` is pure."""

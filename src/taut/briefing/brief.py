@@ -13,13 +13,9 @@ import numpy as np
 from taut import __version__
 from taut.briefing.answers import CONTROLLED
 from taut.briefing.causes import causes, costs, savings
-from taut.briefing.cells import cells_of
-from taut.briefing.course import course_of
 from taut.briefing.decisions import Trail, trail_of
 from taut.briefing.demands import demands
 from taut.briefing.inputs import Asked, Opened, opened
-from taut.briefing.lateness import lateness_of
-from taut.briefing.operator_view import condensed
 from taut.briefing.questions import Sources, questions
 from taut.briefing.redaction import redacted
 from taut.briefing.simulated_control import stack_in
@@ -33,6 +29,10 @@ from taut.read.prices_file import load
 from taut.result.brief_types import BriefedRun, Briefing, Meets
 from taut.result.types import AnalysisResult, BriefInput, BriefResult, ProjectResult
 from taut.stored import open_run, refusing_runs
+from taut.views.cells import cells_of
+from taut.views.course import course_of
+from taut.views.lateness import lateness_of
+from taut.views.operator_view import condensed
 
 MOST_OPS = 250_000
 """Ops of a graph that is widened for a briefing: larger ones take longer than the rest of it."""

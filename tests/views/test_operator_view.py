@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from build import analyze, job
-from taut.briefing.operator_view import NODES, condensed
 from taut.result.brief_types import OperatorNode, OperatorView
+from taut.views.operator_view import NODES, condensed
 
 SLOW = {0: "fwd 5 | AR 1 | opt 2", 1: "fwd 9 | AR 1 | opt 2"}
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from build import MS, analyze, barriers, job
-from taut.briefing.lateness import MOST, lateness
 from taut.core.tables import Trace
 from taut.result.brief_types import RankLateness
+from taut.views.lateness import MOST, lateness
 
 
 def late(ranks: int, slow: int, steps: int = 12, **about: object) -> Trace:
