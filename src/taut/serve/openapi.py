@@ -64,7 +64,8 @@ def _parameters(route: Route) -> list[Json]:
 
 
 def _responses(route: Route) -> dict[str, Json]:
-    kind, schema = (JSON, _ref(route.answers)) if route.answers is not None else (JSON, {"type": "object"})
+    kind = JSON
+    schema: dict[str, Json] = {"type": "object"} if route.answers is None else _ref(route.answers)
     if route.path.endswith("/perfetto"):
         kind, schema = "application/octet-stream", {"type": "string", "format": "binary"}
     out: dict[str, Json] = {"200": {"description": route.meaning, "content": {kind: {"schema": schema}}}}

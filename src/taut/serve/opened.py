@@ -27,11 +27,12 @@ from taut.stored import Run, open_run, refusing_runs
 
 if TYPE_CHECKING:
     from taut.views.frames import Frames
+    from taut.views.op_detail import OpDetails
 
 T = TypeVar("T")
 WORKERS = min(4, max(2, os.cpu_count() or 2))
-PREPARED = 2.0
-"""What is prepared for the views of a run, at most, in sizes of its graph."""
+BINDINGS = 17
+"""Bytes an op of who bound whom."""
 LEAST_BUDGET, SHARE = 256 << 20, 0.5
 """Bytes for runs that are open: this share of the machine's memory."""
 
@@ -55,6 +56,13 @@ class OpenRun:
 
         return Frames(self.run)
 
+    @cached_property
+    def ops(self) -> OpDetails:
+        """What its ops are told from."""
+        from taut.views.op_detail import OpDetails
+
+        return OpDetails(self.frames)
+
     def kept(self, name: str, make: Callable[[], Part]) -> bytes:
         """An answer that is made once."""
         if name not in self.answers:
@@ -64,10 +72,11 @@ class OpenRun:
     @property
     def weight(self) -> int:
         """About how many bytes it holds."""
-        opened = self.__dict__.get("run")
-        graph = 0 if opened is None else held_bytes(opened.graph) + opened.reference_ns.nbytes
-        prepared = PREPARED * graph if "frames" in self.__dict__ else 0
-        return int(graph + prepared) + sum(map(len, self.answers.values()))
+        run, frames = self.__dict__.get("run"), self.__dict__.get("frames")
+        graph = 0 if run is None else held_bytes(run.graph) + run.reference_ns.nbytes
+        prepared = 0 if frames is None else frames.nbytes
+        bindings = BINDINGS * len(run.graph) if run is not None and "ops" in self.__dict__ else 0
+        return int(graph + prepared + bindings) + sum(map(len, self.answers.values()))
 
 
 def held_bytes(thing: object) -> int:
@@ -108,7 +117,8 @@ class OpenRuns:
     async def list_sent(self) -> bytes:
         """The list of runs as it is sent; one scan for all who ask at once."""
         async with self._scanning:
-            return self.catalogue.fresh or await self.listed(self.catalogue.sent)
+            fresh = self.catalogue.fresh
+            return fresh if fresh is not None else await self.listed(self.catalogue.sent)
 
     async def listed(self, work: Callable[[], T]) -> T:
         """What is asked of the list of runs: never behind a heavy question."""

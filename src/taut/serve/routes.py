@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 MOST_COLUMNS, MOST_LINES = 4096, 2048
 """Pixels of a frame."""
 MOST_FIXES, MOST_MS = 64, 1e9
-TRACE = "application/octet-stream"
 
 
 @dataclass(frozen=True)
@@ -143,7 +142,7 @@ async def overview(call: Call) -> Response:
 
 async def axis(call: Call) -> Response:
     """Steps and rows of the timeline."""
-    return await call.ask(lambda of: of.kept("axis", of.frames.axis))
+    return await call.ask(lambda of: of.kept("axis", of.frames.axis.described))
 
 
 async def frame(call: Call) -> Response:
@@ -152,24 +151,20 @@ async def frame(call: Call) -> Response:
     begin, end, first, rows, columns, lines = (
         asked.whole(name) for name in ("begin_ns", "end_ns", "first_row", "rows", "columns", "lines")
     )
-    lanes = bool(asked.whole("lanes"))
-    if end <= begin:
-        raise UsageError("end_ns: give a time after begin_ns")
-    return await call.ask(lambda of: encoded(of.frames.frame(begin, end, first, rows, columns, lines, lanes=lanes)))
+    return await call.ask(lambda of: encoded(of.frames.frame(begin, end, first, rows, columns, lines)))
 
 
 async def op(call: Call) -> Response:
     """One op, and what it hangs on."""
-    number, row, at_ns = call.asked.wholes("op", "row", "at_ns")
+    number, row, at_ns, lane = call.asked.wholes("op", "row", "at_ns", "lane")
     if (number is None) == (row is None) or (row is None) != (at_ns is None):
         raise UsageError("give op, or row and at_ns")
-    from taut.views.op_detail import op_detail
 
     def made(of: OpenRun) -> bytes:
-        found = number if number is not None else of.frames.op_at(row or 0, at_ns or 0)
-        if found is None or found >= len(of.run.graph):
+        found = of.ops.by_number(number) if number is not None else of.ops.at(row or 0, at_ns or 0, lane)
+        if found is None:
             raise Refused(404, "nothing is there")
-        return encoded(op_detail(of.run, found, of.frames))
+        return encoded(found)
 
     return await call.ask(made)
 
@@ -217,7 +212,9 @@ async def control(call: Call) -> Response:
     """Controllers."""
     from taut.views.control_view import control_view
 
-    return await call.ask(lambda of: of.kept("control", lambda: control_view(of.place.folder)))
+    card = await call.house.runs.listed(lambda: call.house.runs.catalogue.card(call.run))
+    traced = "timeline" in card.views
+    return await call.ask(lambda of: of.kept("control", lambda: control_view(of.place.folder, of.run if traced else None)))
 
 
 async def bill(call: Call) -> Response:
@@ -273,12 +270,13 @@ FRAME = (
     _whole("rows", "rows of the axis", 1, 2**31),
     _whole("columns", "pixels across", 1, MOST_COLUMNS),
     _whole("lines", "pixels down", 1, MOST_LINES),
-    _whole("lanes", "1: lanes of ranks apart", 0, 1, default=0),
+    _whole("lanes", "1 where lanes are shown apart: their ops are the same", 0, 1, default=0),
 )
 OP = (
     Parameter("op", "whole", "number of an op", 0, 2**40),
     Parameter("row", "whole", "row of the axis", 0, 2**31),
     Parameter("at_ns", "whole", "time on the axis, ns", 0, 2**60),
+    Parameter("lane", "whole", "with row: place in the lanes of the row", 0, 2**31),
 )
 DELAY = (
     _whole("rank", "rank that is delayed", 0, 2**31),

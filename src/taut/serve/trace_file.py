@@ -29,7 +29,7 @@ async def trace_response(runs: OpenRuns, name: str) -> Response:
 def _written(of: OpenRun) -> IO[bytes]:
     from taut.export import perfetto
 
-    out = tempfile.TemporaryFile()
+    out = tempfile.TemporaryFile()  # noqa: SIM115 (closed by whoever sends it)
     try:
         perfetto(of.run.graph, of.run.waits, of.run.result.findings, out)
     except BaseException:
