@@ -10,6 +10,7 @@ import contextlib
 import resource
 import signal
 import socket
+import threading
 from collections.abc import Iterator
 from ipaddress import ip_address
 from types import FrameType
@@ -153,6 +154,9 @@ class Served(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Stop serving at a signal, then hand it to whoever handled it before."""
+        if threading.current_thread() is not threading.main_thread():  # only there can signals be heard
+            yield
+            return
         asked: list[int] = []
 
         def stop(number: int, _: FrameType | None) -> None:
@@ -172,10 +176,15 @@ class Served(uvicorn.Server):
 
 def serve(app: ASGIApp, listening: socket.socket) -> None:
     """Answer until the process is asked to end."""
+    served(app).run([listening])
+
+
+def served(app: ASGIApp) -> Served:
+    """A server that is not running yet."""
     protocol = type("Limited", (Bounded,), {"most": most_connections()})
     config = uvicorn.Config(
         app, http=protocol, ws="none", lifespan="off", loop="asyncio", log_config=None, log_level="critical",
         access_log=False, proxy_headers=False, server_header=False, date_header=False, timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=GRACE_S, h11_max_incomplete_event_size=MOST_HEAD,
     )  # fmt: skip
-    Served(config).run([listening])
+    return Served(config)
