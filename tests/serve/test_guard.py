@@ -43,7 +43,9 @@ def test_a_token_in_the_address_becomes_a_cookie(app: App, path: str) -> None:
     assert app.get("/api/runs", {"cookie": cookie.partition(";")[0]}).status_code == 200
 
 
-@pytest.mark.parametrize("path", ["//evil.example/", "/api/runs", "/static/core.js", "/run/x/y", "/%2F%2Fevil.example", "/\\evil"])
+@pytest.mark.parametrize(
+    "path", ["//evil.example/", "/api/runs", "/static/core.js", "/run/x/y", "/%2F%2Fevil.example", "/\\evil"]
+)
 def test_only_pages_take_a_token_so_nobody_is_sent_elsewhere(app: App, path: str) -> None:
     found = app.get(f"http://{HOST}{path}?token={TOKEN}", {})
     assert (found.status_code, found.headers.get("location")) == (401, None)
@@ -54,7 +56,9 @@ def test_a_wrong_token_in_the_address(app: App) -> None:
     assert app.get("/?token=%FF", BEARER).status_code == 403
 
 
-@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "evil.example:8321", "", "[::2]", "10.0.0.1", "localhost@evil", "a b"])
+@pytest.mark.parametrize(
+    "host", ["evil.example", "127.0.0.1.evil.example", "evil.example:8321", "", "[::2]", "10.0.0.1", "localhost@evil", "a b"]
+)
 def test_other_names_are_refused(app: App, host: str) -> None:
     assert app.get("/api/runs", {**BEARER, "host": host}).status_code == 403
 

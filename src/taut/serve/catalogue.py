@@ -55,7 +55,18 @@ class Place:
 class _Scan:
     places: dict[str, Place] = field(default_factory=dict)
     refused: list[str] = field(default_factory=list)
-    folders: int = 0
+    seen: set[tuple[int, int]] = field(default_factory=set)
+    """Folders that were looked into: links may lead there again."""
+
+    def is_new(self, folder: Path) -> bool:
+        """Whether a folder is there, and was not looked into."""
+        try:
+            found = os.stat(folder)
+        except OSError:
+            return False
+        before = len(self.seen)
+        self.seen.add((found.st_dev, found.st_ino))
+        return len(self.seen) > before
 
 
 class Catalogue:
@@ -130,8 +141,9 @@ class Catalogue:
 
 def _look(folder: Path, root: Path, scan: _Scan, depth: int = 0) -> None:
     """Add the runs at and below a folder."""
-    scan.folders += 1
-    if scan.folders > MOST_FOLDERS or len(scan.places) >= MOST_RUNS:
+    if not scan.is_new(folder):
+        return
+    if len(scan.seen) > MOST_FOLDERS or len(scan.places) >= MOST_RUNS:
         said = f"{root}: more than {MOST_RUNS:,} runs or {MOST_FOLDERS:,} folders; serve a part of it"
         scan.refused += [] if said in scan.refused else [said]
         return

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 MOST_BODY = 64 << 10
 """Bytes of a request's body: a decision is a few sentences."""
+MOST_HEAD = 16 << 10
+"""Bytes of its headers."""
 PIECE = 64 << 10
 """Bytes of an answer that are handed to the connection at a time: a client that does not read holds no more of it."""
 METHODS = ("GET", "POST")
@@ -153,6 +155,8 @@ def same(one: str, other: str) -> bool:
 
 def _headers(pairs: Pairs) -> dict[str, str]:
     """Headers by name; refused where one that matters is given twice."""
+    if sum(len(name) + len(value) for name, value in pairs) > MOST_HEAD:
+        raise Refused(431, f"headers of more than {MOST_HEAD:,} bytes", {"connection": "close"})
     out: dict[str, str] = {}
     for name, value in pairs:
         key = name.decode("latin-1").lower()

@@ -20,7 +20,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from taut.core.errors import UsageError
-from taut.serve.guard import SAID
+from taut.serve.guard import MOST_HEAD, SAID
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -33,7 +33,6 @@ KEEP_ALIVE_S = 20
 """A connection without requests is kept this long; pages ask every few seconds."""
 GRACE_S = 1
 """Answers under way are waited for this long when the server ends."""
-MOST_HEAD = 16 << 10
 MOST_CONNECTIONS = 1024
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
