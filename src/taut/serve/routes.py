@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from taut.result.view_types import ANSWERS, VIEWS, NewDecision
 from taut.serve.opened import OpenRun, OpenRuns
 from taut.serve.parameters import Asked, Parameter
 from taut.serve.refusals import JSON, Refused, encoded
+from taut.serve.static_files import static_file
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -101,10 +103,9 @@ async def static(call: Call) -> Response:
     """A script, a style or the icon."""
     from starlette.responses import Response
 
-    from taut.render.page import bundle
-
+    name = str(call.request.path_params["name"])
     try:
-        data, kind = bundle.static(call.request.path_params["name"])
+        data, kind = await asyncio.to_thread(static_file, name)
     except KeyError:
         raise Refused(404, "no such file") from None
     return Response(data, headers={"content-type": kind})
@@ -182,7 +183,7 @@ async def delay(call: Call) -> Response:
     (number,) = call.asked.wholes("op")
     from taut.views.delay_wave import delay_wave
 
-    return await call.ask(lambda of: encoded(delay_wave(of.run, rank, step, ms, op=number)))
+    return await call.ask(lambda of: encoded(delay_wave(of.run, rank, step, round(ms * 1e6), number)))
 
 
 async def questions(call: Call) -> Response:
