@@ -35,6 +35,7 @@ def test_no_question_makes_the_app_fail(served: tuple[App, str], path: str, mode
 
     checks = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
     app, address = served
+    app.said.clear()
     name = app.ids()[0]
     told = app.get("/api/openapi.json").json()
     operation = next(
