@@ -49,9 +49,9 @@ class Call:
         """The id in the path."""
         return str(self.request.path_params["run"])
 
-    async def ask(self, work: Callable[[OpenRun], bytes]) -> Response:
+    async def ask(self, work: Callable[[OpenRun], bytes], apart: str = "") -> Response:
         """JSON that is made of a run."""
-        return json_response(await self.house.runs.ask(self.run, work, self.request.is_disconnected))
+        return json_response(await self.house.runs.ask(self.run, work, self.request.is_disconnected, apart))
 
 
 Handler = Callable[[Call], Awaitable["Response"]]
@@ -206,7 +206,7 @@ async def scaling(call: Call) -> Response:
     """What more ranks bring."""
     from taut.views.scaling import scaling as made
 
-    return await call.ask(lambda of: of.kept("scaling", lambda: made(of.place.folder)))
+    return await call.ask(lambda of: of.kept("scaling", lambda: made(of.place.folder)), "scaling")
 
 
 async def control(call: Call) -> Response:
@@ -222,14 +222,14 @@ async def bill(call: Call) -> Response:
     """A bill."""
     from taut.views.bill_view import bill_view
 
-    return await call.ask(lambda of: of.kept("bill", lambda: bill_view(of.place.folder)))
+    return await call.ask(lambda of: of.kept("bill", lambda: bill_view(of.place.folder)), "bill")
 
 
 async def decisions(call: Call) -> Response:
     """What was decided on a run."""
     from taut.views.decisions import decisions as made
 
-    return await call.ask(lambda of: encoded(made(of.place.folder, call.house.log)))
+    return await call.ask(lambda of: encoded(made(of.place.folder, call.house.log)), "decisions")
 
 
 async def decide(call: Call) -> Response:
@@ -246,7 +246,7 @@ async def decide(call: Call) -> Response:
         record(of.place.folder, new, call.house.log)
         return encoded(made(of.place.folder, call.house.log))
 
-    return json_response(await call.house.runs.ask(call.run, done))
+    return json_response(await call.house.runs.ask(call.run, done, apart="decisions"))
 
 
 async def perfetto(call: Call) -> Response:
