@@ -213,6 +213,8 @@ class TimelineAxis(Part, frozen=True, kw_only=True):
 
     wall_ns: int
     """The axis goes from 0 to this; steps without a time in common follow each other."""
+    zero_ns: int | None
+    """What the clock of the traces showed at 0, ns, as Perfetto's axis counts; null where steps have no time in common."""
     rows: list[TimelineRow]
     """One a rank."""
     steps: list[TimelineStep]
@@ -252,7 +254,7 @@ class TimelineGates(Part, frozen=True, kw_only=True):
     opens_ns: list[int]
     """Last arrival."""
     rows: list[list[int]]
-    """Rows of its members, at most 64 of them, spread evenly."""
+    """Rows of those of its members that the frame shows, at most 64 of them, spread evenly."""
     last_row: list[int]
     """Row of whoever came last."""
 
