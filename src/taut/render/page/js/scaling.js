@@ -1,0 +1,15 @@
+/* Not drawn yet. */
+(() => {
+  "use strict";
+
+  const taut = window.taut;
+
+  taut.view({
+    name: "scaling",
+    title: "Scaling",
+    needs: "It is drawn from the operator graph of a traced run: `taut analyze` on traces of its ranks.",
+    draw(root) {
+      root.append(taut.el("h1", {}, "Scaling"), taut.empty("This page is not built yet."));
+    },
+  });
+})();
