@@ -1,6 +1,8 @@
-// What the two canvas pages share: sharp surfaces, patterns of states, a card at the cursor, short words, motion.
-(function () {
+/* What the two canvas pages share: sharp surfaces, patterns of states, a card at the cursor, short words, motion. */
+(() => {
   "use strict";
+
+  const taut = window.taut;
   const { el } = taut;
 
   const PROPERTY = {
@@ -117,21 +119,23 @@
     }
     return widths.get(key);
   }
-  // As much of a text as fits: its beginning and its end, because names differ in both.
+  const cut = (text, keep) => { const head = Math.ceil(keep * 0.6); return text.slice(0, head) + "…" + text.slice(text.length - (keep - head)); };
+  const cuts = new Map();
+  // As much of a text as fits: its beginning and its end, because names differ in both; nothing where letters would not tell.
   function short(pen, text, width) {
     const whole = textWidth(pen, text);
     if (whole <= width) return text;
-    const keep = Math.floor(text.length * width / whole) - 1;
-    if (keep < 3) return "";
-    const head = Math.ceil(keep * 0.6);
-    return text.slice(0, head) + "…" + text.slice(text.length - (keep - head));
+    const room = Math.floor(width / 4) * 4, key = pen.font + room + text;
+    if (!cuts.has(key)) {
+      if (cuts.size > 20000) cuts.clear();
+      let keep = Math.min(text.length - 1, Math.floor(text.length * room / whole) + 1);
+      while (keep >= 3 && pen.measureText(cut(text, keep)).width > room) keep -= 1;
+      cuts.set(key, keep >= 3 ? cut(text, keep) : "");
+    }
+    return cuts.get(key);
   }
   // The same by letters, for words that stand in SVG or HTML.
-  function middle(text, most) {
-    if (text.length <= most) return text;
-    const head = Math.ceil((most - 1) * 0.6);
-    return text.slice(0, head) + "…" + text.slice(text.length - (most - 1 - head));
-  }
+  const middle = (text, most) => (text.length <= most ? text : cut(text, most - 1));
 
   const still = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
   // Calls draw(0…1) on every frame for a while, at once where people want no motion; returns what stops it.
@@ -159,8 +163,39 @@
     return call;
   }
 
+  const PERFETTO = "https://ui.perfetto.dev";
+
+  /** Answers once a window says that it listens; fails where it never does. */
+  const listening = (page, signal) => new Promise((ready, failed) => {
+    const ping = setInterval(() => page.postMessage("PING", PERFETTO), 200);
+    const stop = () => { clearInterval(ping); clearTimeout(late); removeEventListener("message", heard); };
+    const late = setTimeout(() => { stop(); failed(new Error("ui.perfetto.dev does not answer")); }, 30000);
+    const heard = (event) => { if (event.origin === PERFETTO && event.source === page && event.data === "PONG") { stop(); ready(); } };
+    addEventListener("message", heard);
+    if (signal) signal.addEventListener("abort", stop);
+  });
+
+  /** Hands the raw ops of a run to Perfetto's page in this browser, after a question. */
+  taut.perfetto = taut.perfetto || (async (context) => {
+    const yes = await taut.ask("Open in Perfetto?", ["The trace goes from here into a window of ui.perfetto.dev, in this browser.", "Perfetto keeps it there; nothing is uploaded."], "open");
+    if (!yes) return;
+    const page = window.open(PERFETTO);
+    if (!page) throw new Error("the browser opened no window: allow it for this address");
+    const buffer = await context.bytes("perfetto");
+    await listening(page, context.signal);
+    page.postMessage({ perfetto: { buffer, title: taut.safe(context.card.name) } }, PERFETTO);
+  });
+
   // What get() rejects with when a page is left or an answer is stale.
   const stale = (error) => error && error.name === "AbortError";
 
-  taut.canvas = { TILE, PROPERTY, MEANING, palette, rgb, mixed, packed, tile, swatch, fit, card, textWidth, short, middle, motion, once, later, still, stale };
+  const light = (c) => { const [r, g, b] = c.map((one) => (one / 255 <= 0.04045 ? one / 255 / 12.92 : ((one / 255 + 0.055) / 1.055) ** 2.4)); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+  // Black or white, whichever can be read on a colour.
+  const inkOn = (c) => (light(c) > 0.179 ? "#000000" : "#ffffff");
+
+  taut.canvas = {
+    times: [], inkOn,
+    TILE, PROPERTY, MEANING, palette, rgb, mixed, packed, tile, swatch, fit, card,
+    textWidth, short, middle, motion, once, later, still, stale,
+  };
 })();

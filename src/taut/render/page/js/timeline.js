@@ -11,6 +11,7 @@
   const HEAD = 36; // steps and times
   const MAP = 30; // the whole run above
   const SPAN = 200; // shortest that is shown, ns
+  const SINGLE = 3600; // ops that an answer surely holds one by one
   const MOST_COLUMNS = 4096;
   const MOST_LINES = 2048;
   // What lies above what where a row is not split by lanes, and which words a search for a moment prefers.
@@ -161,7 +162,7 @@
       this.chosen = null; // OpDetail
       this.sizes = { width: 0, height: 0, ratio: 1 };
       this.asked = null;
-      this.times = []; // what drawings took, ms
+      this.times = C.times; // what drawings took, ms
     }
 
     begin() {
@@ -200,7 +201,7 @@
       this.table = taut.fold("What is shown, as a table", el("div", { class: "timeline-table" }));
       const tools = el("div", { class: "timeline-tools" }, el("label", { class: "timeline-filter" }, "ranks ", this.filter),
         this.button("−", "zoom out (−)", () => this.zoom(2)), this.button("+", "zoom in (+)", () => this.zoom(0.5)), this.button("whole run", "show everything (Home twice)", () => this.travel(this.whole)),
-        this.where, this.busy, el("span", { class: "timeline-space" }), this.button("open in Perfetto", "the raw ops in ui.perfetto.dev: it asks first", () => this.perfetto()));
+        this.where, this.busy, el("span", { class: "timeline-space" }), taut.source.live && this.button("open in Perfetto", "the raw ops in ui.perfetto.dev: it asks first", () => this.perfetto()));
       this.root.append(el("div", { class: "timeline" }, tools, this.legend, el("div", { class: "timeline-body" }, el("div", { class: "timeline-left" }, this.map, this.stage), this.side), this.table));
       this.card = C.card(document.body);
       this.aside();
@@ -246,7 +247,7 @@
       this.sizes = { width, height, ratio };
       this.mapDrawn = null;
       const pen = this.base.getContext("2d");
-      pen.font = "12px " + getComputedStyle(document.body).fontFamily;
+      pen.font = "600 12px " + getComputedStyle(document.body).fontFamily;
       this.wide = between(Math.max(...this.axis.rows.map((row) => C.textWidth(pen, taut.safe(row.label)))) + 14, ...GUTTER);
     }
 
@@ -344,13 +345,15 @@
 
     get(name, params, signal) { return taut.source.get(this.context.run, name, params, signal || this.context.signal); }
 
+    /** A frame around a view: with as much at its sides as ops can be shown one by one. */
     request(view, wide) {
-      const plot = this.plot, many = Math.min(1.5, this.sizes.ratio);
-      const length = view.end - view.begin;
-      const begin = Math.max(0, Math.floor(view.begin - (wide ? 0.5 * length : 0))), end = Math.min(this.whole.end, Math.ceil(view.end + (wide ? 0.5 * length : 0)));
-      const first = Math.max(0, Math.floor(view.first - (wide ? 0.25 * view.rows : 0))), last = Math.min(this.whole.rows, Math.ceil(view.first + view.rows + (wide ? 0.25 * view.rows : 0)));
-      const columns = Math.round(plot.width * many * (end - begin) / length);
-      return { begin_ns: begin, end_ns: end, first_row: first, rows: last - first, columns: between(columns, 16, MOST_COLUMNS), lines: between(Math.min(last - first, Math.round(plot.height * many * (last - first) / view.rows)), 1, MOST_LINES) };
+      const plot = this.plot, many = Math.min(1.5, this.sizes.ratio), length = view.end - view.begin;
+      const ops = this.axis.ops * length / this.whole.end * view.rows / this.whole.rows;
+      const more = !wide ? 0 : [0.5, 0.3, 0.1].find((share) => ops * (1 + 2 * share) * (1 + share) < SINGLE) || (ops > SINGLE ? 0.5 : 0);
+      const begin = Math.max(0, Math.floor(view.begin - more * length)), end = Math.min(this.whole.end, Math.ceil(view.end + more * length));
+      const first = Math.max(0, Math.floor(view.first - 0.5 * more * view.rows)), last = Math.min(this.whole.rows, Math.ceil(view.first + view.rows * (1 + 0.5 * more)));
+      const columns = Math.round(plot.width * many * (end - begin) / length), lines = Math.round(plot.height * many * (last - first) / view.rows);
+      return { begin_ns: begin, end_ns: end, first_row: first, rows: last - first, columns: between(columns, 16, MOST_COLUMNS), lines: between(Math.min(last - first, lines), 1, MOST_LINES) };
     }
 
     async overall() {
@@ -425,7 +428,6 @@
 
     paint() {
       const began = performance.now();
-      this.asks = false;
       const { pen, ratio } = C.fit(this.base, this.sizes.width, this.sizes.height);
       const at = this.places(), plot = this.plot;
       pen.fillStyle = this.colours.paper;
@@ -520,7 +522,7 @@
 
     labels(pen, at) {
       const { view, colours, axis } = this, plot = this.plot, { ratio } = this.sizes, height = at.height / ratio;
-      const every = tickOf(Math.max(1, 13 / height));
+      const every = tickOf(Math.max(1, 13 / height)), lanes = at.split && this.shown.some((frame) => frame.drawn);
       pen.save();
       pen.beginPath();
       pen.rect(0, plot.y, plot.x, plot.height);
@@ -533,8 +535,8 @@
         pen.fillStyle = this.kept && !this.kept.includes(row) ? colours.muted : colours.ink;
         pen.textAlign = "left";
         const middle = between(top + height / 2, Math.max(plot.y + 7, top + 6), Math.max(plot.y + 7, top + height - 6));
-        if (every === 1 || !chosen || !(row % every)) pen.fillText(C.short(pen, taut.safe(axis.rows[row].label), this.wide - 8), 4, middle);
-        if (at.split) this.laneWords(pen, row, top, (height - at.gap / ratio) / this.lanesOf(row));
+        if (every === 1 || !chosen || !(row % every)) pen.fillText(C.short(pen, taut.safe(axis.rows[row].label), (lanes ? this.wide : plot.x) - 8), 4, middle);
+        if (lanes) this.laneWords(pen, row, top, (height - at.gap / ratio) / this.lanesOf(row));
       }
       pen.restore();
     }
@@ -578,8 +580,8 @@
 
     /** Ink that can be read on a state's pattern. */
     onTile(code) {
-      const value = this.full[code][9], [r, g, b] = [value & 255, (value >> 8) & 255, (value >> 16) & 255];
-      return 0.299 * r + 0.587 * g + 0.114 * b > 118 ? "#000000" : "#ffffff";
+      const value = this.full[code][9];
+      return C.inkOn([value & 255, (value >> 8) & 255, (value >> 16) & 255]);
     }
 
     /** A line over those who meet, at the opening; from the first arrival a thin one; who came last has a diamond. */
@@ -736,7 +738,8 @@
         const y = this.level(at, op.op, op.row), next = path[k + 1];
         const back = next && next.because === "last at the gate" ? op.opening_ns : op.begin_ns;
         if (k === 0) out.push([px(op.opening_ns > op.begin_ns ? op.opening_ns : op.end_ns), y]);
-        else out.push([out[out.length - 1][0], y], [px(op.end_ns), y]);
+        else out.push([out[out.length - 1][0], y]);
+        if (k && op.because !== "last at the gate") out.push([px(op.end_ns), y]);
         out.push([px(back), y]);
       });
       return out;
@@ -764,7 +767,7 @@
       pen.fillStyle = this.colours.paper;
       pen.fill();
       pen.lineWidth = 3;
-      pen.strokeStyle = this.colours.slow;
+      pen.strokeStyle = this.colours.ink;
       pen.stroke();
       pen.font = "600 11px " + this.font;
       pen.textBaseline = "middle";
@@ -860,10 +863,11 @@
       this.over.classList.toggle("on-op", place.inside);
       if (!place.inside) { this.card.hide(); clearTimeout(this.pause); return; }
       const found = this.local(place), brief = this.brief(place, found);
+      if (!found.state) { this.card.hide(); clearTimeout(this.pause); return; }
       const known = found.op !== undefined && this.details.get(found.op);
       this.card.show(this.cardOf(brief, known), event.clientX, event.clientY);
       clearTimeout(this.pause);
-      if (!known && (found.op !== undefined || found.state)) this.pause = setTimeout(() => this.explain(place, found, brief, event), 140);
+      if (!known) this.pause = setTimeout(() => this.explain(place, found, brief, event), 140);
     }
 
     async explain(place, found, brief, event) {
@@ -954,8 +958,7 @@
     forget() { this.chosen = null; this.focused = null; this.aside(); this.redraw(); this.remember(); this.over.focus({ preventScroll: true }); }
 
     perfetto() {
-      if (taut.perfetto) { taut.perfetto(this.context); return; }
-      this.context.live("The trace cannot be opened from here: taut export RUN --to perfetto writes it.");
+      taut.perfetto(this.context).catch((error) => C.stale(error) || taut.say(error.message, true));
     }
 
     // -----------------------------------------------------------------------------------------------------------------
