@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from taut.core.array_types import Indices, Ints, Letters, Mask
-from taut.core.jit import kernel
+from taut.core.jit import kernel, numpy_twin_of_kernel
 
 IDLE, NOTHING = 10, 15
 """Codes of a row that does nothing in a segment, and of what no segment covers."""
@@ -107,7 +107,29 @@ def at_or_before(pieces: Ints, lo: int, hi: int, ns: int) -> int:
     return lo
 
 
-@kernel()
+@numpy_twin_of_kernel
+def painted_plain(
+    pieces: Ints, first: Ints, first_row: int, rows: int, begin: int, end: int, columns: int, lines: int
+) -> Letters:
+    """``painted`` by numpy."""
+    out = np.full((lines, columns), -1, np.int8)
+    count = columns if columns <= end - begin else end - begin  # columns of less than a nanosecond repeat their neighbours
+    lefts = np.array([begin + c * (end - begin) // count for c in range(count + 1)])
+    repeated = np.arange(columns) * count // columns
+    for line in range(lines):
+        held = np.zeros((count, STRIDE), np.int64)
+        for row in range(first_row + line * rows // lines, first_row + (line + 1) * rows // lines):
+            mine = pieces[first[row] : first[row + 1]]
+            times = np.unique(np.concatenate([lefts, np.clip(mine >> 4, begin, end)]))
+            code = mine[np.searchsorted(mine >> 4, times[:-1], side="right") - 1] & 15
+            column = np.searchsorted(lefts, times[:-1], side="right") - 1
+            np.add.at(held, (column, code), np.diff(times))
+        known = held[:, :NOTHING]
+        out[line] = np.where(known.any(axis=1), known.argmax(axis=1), -1)[repeated]
+    return out
+
+
+@kernel(plain=painted_plain)
 def painted(
     pieces: Ints, first: Ints, first_row: int, rows: int, begin: int, end: int, columns: int, lines: int
 ) -> Letters:
