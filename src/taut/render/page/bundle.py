@@ -37,9 +37,9 @@ POLICY = (
 """What the app's pages may load and run: the header ``Content-Security-Policy`` of the shell."""
 STYLES = ("page.css", "canvas.css")
 STATIC = {
-    **{name: "text/javascript; charset=utf-8" for name in SCRIPTS},
+    **dict.fromkeys(SCRIPTS, "text/javascript; charset=utf-8"),
     "vega.js": "text/javascript; charset=utf-8",
-    **{name: "text/css; charset=utf-8" for name in STYLES},
+    **dict.fromkeys(STYLES, "text/css; charset=utf-8"),
     "icon.svg": "image/svg+xml",
 }
 """Static files by name, with their content types: nothing else is served."""
@@ -65,7 +65,7 @@ def shell(title: str) -> str:
 
 
 def file(title: str, packed: Mapping[str, bytes]) -> str:
-    """One HTML file with everything inside; ``packed`` is what ``source_file.js`` answers from: ``*.json`` and bytes, by name."""
+    """One HTML file with everything inside; ``packed`` is what its source answers from: ``*.json`` and bytes, by name."""
     style = "".join(map(_text, STYLES))
     scripts = [_closed(text) for text in (vega().decode(), *map(_text, FILE_SCRIPTS))]
     icon = "data:image/svg+xml," + quote(_text("icon.svg").strip())

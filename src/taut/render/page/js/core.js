@@ -373,7 +373,7 @@
       const [width, height] = [element.clientWidth, element.clientHeight];
       return { width, height, w: (width - left - 4) / columns.length, h: (height - top - foot) / rows.length };
     };
-    const shade = (v, paper, ink) => taut.mix(paper, ink, 0.06 + 0.94 * Math.sqrt(Math.max(0, v) / (most || 1)));
+    const shade = (v, paper, ink) => taut.mix(paper, ink, v > 0 ? 0.05 + 0.95 * (v / (most || 1)) ** 0.7 : 0);
     const draw = () => {
       const p = place();
       if (p.width < 40 || p.height < 40) return;

@@ -57,7 +57,7 @@
 
   const edgeLine = (edge, places) => {
     const a = places[edge.first], b = places[edge.then], far = b.at - a.at, critical = edge.critical_share || 0;
-    const bend = far === 1 ? 0 : far > 0 ? -24 - 10 * Math.min(far, 4) : 30 + 8 * Math.min(-far, 4);
+    const bend = far === 1 ? 0 : far > 0 ? -38 - 8 * Math.min(far, 4) : 34 + 8 * Math.min(-far, 4);
     const from = [a.x, a.y], to = [b.x, b.y], mid = [(a.x + b.x) / 2, a.y + 2 * bend];
     const head = svg("path", { d: "M-5,-4L5,0L-5,4Z", transform: `translate(${mid[0]},${a.y + bend}) scale(${critical >= 0.5 ? 1.7 : 1})${far < 0 ? " rotate(180)" : ""}`, class: "edge-head" });
     const line = svg("path", { d: `M${from}Q${mid} ${to}`, class: "edge-line", "stroke-width": (1 + 4 * critical).toFixed(2), "stroke-dasharray": far < 0 ? "5 4" : null });
@@ -93,8 +93,8 @@
   };
 
   const graphKey = () => el("p", { class: "note graph-key" },
-    el("span", { class: "key" }, el("i", { class: "swatch fill-compute", "aria-hidden": "true" }), "computes"), el("span", { class: "key" }, el("i", { class: "swatch kind-bar", "aria-hidden": "true" }), "bar: a gate, where ranks meet"),
-    el("span", { class: "key" }, el("i", { class: "swatch hatch", "aria-hidden": "true" }), "hatched: waiting"), el("span", { class: "key" }, el("i", { class: "swatch bold", "aria-hidden": "true" }), "bold: critical path; dashed: into the next step"));
+    el("span", { class: "key" }, el("i", { class: "swatch fill-compute", "aria-hidden": "true" }), "computes"), el("span", { class: "key" }, el("i", { class: "swatch kind-bar", "aria-hidden": "true" }), "gate, where ranks meet"),
+    el("span", { class: "key" }, el("i", { class: "swatch hatch", "aria-hidden": "true" }), "waiting"), el("span", { class: "key" }, el("i", { class: "swatch bold", "aria-hidden": "true" }), "critical path"), el("span", { class: "key" }, "– – into the next step"));
 
   const nodeTable = (view) => taut.table({
     caption: "Classes of ops, in the order of a step", rows: [...view.nodes].sort((a, b) => a.place - b.place), csv: "operators.csv",
