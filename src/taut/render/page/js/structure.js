@@ -399,7 +399,7 @@
       const cost = -wave.saved_wall_ns, share = wave.delay_ns ? cost / wave.delay_ns : 0;
       const other = wave.rank !== asked.rank || wave.step !== asked.step || Math.abs(wave.delay_ns - asked.ms * 1e6) > 1;
       this.headline.replaceChildren();
-      taut.add(this.headline, el("strong", {}, cost > 0 ? taut.signed(cost, taut.ns) : "nothing"), ` ${cost > 0 ? "of wall time" : "is lost of wall time"}: ${taut.percent(share, 0)} of the ${taut.ns(wave.delay_ns)} that rank ${wave.rank} is late in step ${wave.step}`, other && el("span", { class: "bad" }, " (the only one that this file holds)"));
+      taut.add(this.headline, el("strong", { "data-ns": cost }, cost > 0 ? taut.signed(cost, taut.ns) : "nothing"), ` ${cost > 0 ? "of wall time" : "is lost of wall time"}: ${taut.percent(share, 0)} of the ${taut.ns(wave.delay_ns)} that rank ${wave.rank} is late in step ${wave.step}`, other && el("span", { class: "bad" }, " (the only one that this file holds)"));
       this.where.textContent = taut.safe(`Delayed: ${C.middle(wave.name, 70)}. It reaches ${taut.count(wave.reached_ranks)} of ${taut.count(this.data.ranks.length, "rank")} and ${taut.count(wave.gates.length, "gate")}${wave.gates.length >= 200 ? " or more" : ""}.`);
       this.command.replaceChildren(taut.command(wave.command));
       this.absorbed.replaceChildren(...(wave.absorbed.length ? wave.absorbed.map((one) => el("li", {}, el("b", {}, taut.ns(one.ns)), ` ${one.label}`, one.name && el("span", { class: "muted" }, ` ${C.middle(one.name, 48)}`))) : [el("li", { class: "muted" }, "Nowhere: all of it arrives.")]));
@@ -432,7 +432,10 @@
   }
 
   const draw = async (root, context) => {
+    const wait = el("p", { class: "muted", role: "status" }, "Reading the run …");
+    root.append(wait);
     const data = await context.get("structure");
+    wait.remove();
     return context.signal.aborted ? undefined : new Structure(root, context, data).begin();
   };
 

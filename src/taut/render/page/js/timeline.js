@@ -139,9 +139,11 @@
   // The page
 
   const draw = async (root, context) => {
-    root.append(el("h1", { class: "unseen" }, "Timeline"));
+    const wait = el("p", { class: "muted", role: "status" }, "Reading the run …");
+    root.append(el("h1", { class: "unseen" }, "Timeline"), wait);
     const axis = await context.get("axis");
     if (context.signal.aborted) return undefined;
+    wait.remove();
     return new Timeline(root, context, axis).begin();
   };
 
@@ -481,7 +483,6 @@
       pen.textBaseline = "middle";
       const steps = this.axis.steps.filter((step) => step.end_ns >= view.begin && step.begin_ns <= view.end);
       const wide = plot.width / Math.max(1, (view.end - view.begin) / (this.whole.end / Math.max(1, this.axis.steps.length)));
-      const every = tickOf(Math.max(1, 34 / wide));
       pen.strokeStyle = colours.muted;
       pen.globalAlpha = 0.55;
       pen.beginPath();
@@ -493,14 +494,22 @@
       pen.stroke();
       pen.globalAlpha = 1;
       pen.fillStyle = colours.ink;
-      for (const step of steps) {
-        if (step.step % every) continue;
-        const left = Math.max(plot.x, plot.x + at.x(step.begin_ns) / ratio), room = plot.x + at.x(step.end_ns) / ratio - left;
-        const text = room > 62 ? `step ${step.step}` : String(step.step);
-        if (every > 1 || room > C.textWidth(pen, text) + 6) pen.fillText(text, left + 4, 9);
-      }
+      this.stepWords(pen, at, steps, tickOf(Math.max(1, 34 / wide)));
       this.ticks(pen, at);
       pen.restore();
+    }
+
+    /** Numbers of steps where there is room; of consecutive ones the round ones. */
+    stepWords(pen, at, steps, every) {
+      const plot = this.plot, { ratio } = this.sizes, round = steps.length > 1 && steps[1].step === steps[0].step + 1;
+      let free = plot.x;
+      for (const step of steps) {
+        const left = Math.max(plot.x, plot.x + at.x(step.begin_ns) / ratio), text = plot.x + at.x(step.end_ns) / ratio - left > 62 ? `step ${step.step}` : String(step.step);
+        const end = left + C.textWidth(pen, text) + 10;
+        if ((round && step.step % every) || left < free || end > plot.x + plot.width) continue;
+        pen.fillText(text, left + 4, 9);
+        free = end;
+      }
     }
 
     ticks(pen, at) {
@@ -513,7 +522,7 @@
         const x = plot.x + at.x(t) / ratio;
         pen.moveTo(Math.round(x) + 0.5, 20);
         pen.lineTo(Math.round(x) + 0.5, HEAD);
-        pen.fillText(moment(t, every), x + 4, 26);
+        if (x + 8 + C.textWidth(pen, moment(t, every)) < plot.x + plot.width) pen.fillText(moment(t, every), x + 4, 26);
       }
       pen.moveTo(plot.x, HEAD - 0.5);
       pen.lineTo(plot.x + plot.width, HEAD - 0.5);
@@ -858,17 +867,21 @@
     }
 
     hover(event) {
+      if (this.clicked && Math.hypot(event.clientX - this.clicked.x, event.clientY - this.clicked.y) < 8) return;
+      this.clicked = null;
       const place = this.under(event);
       if (this.asking) this.asking.abort();
       this.over.classList.toggle("on-op", place.inside);
-      if (!place.inside) { this.card.hide(); clearTimeout(this.pause); return; }
+      if (!place.inside) { this.quiet(); return; }
       const found = this.local(place), brief = this.brief(place, found);
-      if (!found.state) { this.card.hide(); clearTimeout(this.pause); return; }
+      if (!found.state) { this.quiet(); return; }
       const known = found.op !== undefined && this.details.get(found.op);
       this.card.show(this.cardOf(brief, known), event.clientX, event.clientY);
       clearTimeout(this.pause);
       if (!known) this.pause = setTimeout(() => this.explain(place, found, brief, event), 140);
     }
+
+    quiet() { this.card.hide(); clearTimeout(this.pause); if (this.asking) this.asking.abort(); }
 
     async explain(place, found, brief, event) {
       const mine = (this.asking = new AbortController());
@@ -1021,7 +1034,7 @@
       over.addEventListener("pointerdown", (event) => this.press(event));
       over.addEventListener("pointermove", (event) => this.move(event));
       for (const end of ["pointerup", "pointercancel"]) over.addEventListener(end, (event) => this.release(event));
-      over.addEventListener("pointerleave", () => { this.card.hide(); clearTimeout(this.pause); });
+      over.addEventListener("pointerleave", () => this.quiet());
       over.addEventListener("dblclick", (event) => this.fitStep(this.under(event)));
       over.addEventListener("keydown", (event) => this.key(event));
       for (const name of ["focus", "blur"]) over.addEventListener(name, () => this.paintOver());
@@ -1094,6 +1107,8 @@
       const place = this.under(event);
       if (!place.inside) return;
       this.cursor = { row: place.row, at: place.at };
+      this.clicked = { x: event.clientX, y: event.clientY };
+      this.quiet();
       this.pick(place);
     }
 
