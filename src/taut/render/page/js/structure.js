@@ -72,14 +72,14 @@
   };
 
   const nodeMark = (p, pick) => {
-    const { node } = p, above = p.at % 2 === 1, letters = Math.floor(p.apart * 1.7 / 6.4);
+    const { node } = p, above = p.at % 2 === 1, shortened = C.middle(taut.safe(node.name), Math.floor(p.apart * 1.7 / 6.4));
     const y = above ? 14 : GRAPH - 20, shares = `${taut.percent(node.rank_share)}${node.wait_share > 0 ? ` + ${taut.percent(node.wait_share)} waiting` : ""}`;
     const anchor = p.x < 100 ? "start" : "middle", x = anchor === "start" ? Math.max(6, p.x - 40) : p.x;
     const words = `${node.name}: ${node.gate ? "gate, " : ""}${taut.count(node.ops, "op")}, ${taut.percent(node.rank_share)} of rank time, ${taut.percent(node.wait_share)} waiting, ${taut.percent(node.critical_share)} of the wall on the critical path`;
     const act = (event) => { if (event.type === "click" || event.key === "Enter" || event.key === " ") { event.preventDefault(); pick(node); } };
-    return svg("g", { class: "node", tabindex: "0", role: "button", "aria-label": taut.safe(`${words}. Put the delay there.`), on: { click: act, keydown: act } },
+    return svg("g", { class: "node", tabindex: "0", role: "button", "aria-label": taut.safe(`${shortened} ${shares}. ${words}. Put the delay there.`), on: { click: act, keydown: act } },
       svg("title", {}, words), svg("line", { x1: p.x, x2: p.x, y1: p.y, y2: above ? 34 : GRAPH - 36, class: "lead" }), marks(p),
-      svg("text", { x, y, "text-anchor": anchor, class: "node-name" }, C.middle(taut.safe(node.name), letters)), svg("text", { x, y: y + 13, "text-anchor": anchor, class: "node-share" }, shares));
+      svg("text", { x, y, "text-anchor": anchor, class: "node-name" }, shortened), svg("text", { x, y: y + 13, "text-anchor": anchor, class: "node-share" }, shares));
   };
 
   const hatch = () => svg("defs", {}, svg("pattern", { id: "waiting", width: 6, height: 6, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" },
