@@ -86,9 +86,9 @@ class Named:
         first = self.names[0]
         wait = WaitParts(wait_ns=4 * MS, fault_ns=3 * MS, jitter_ns=MS, structural_ns=0, gap_ns=0, unexplained_ns=0)
         return OpDetail(
-            op=given.get("op", 0), rank=0, label=first, lane=first, name=first, kind="compute", step=0, begin_ns=0, opening_ns=4 * MS,
-            end_ns=10 * MS, work_ns=6 * MS, reference_ns=5e6, size_bytes=None, gate=0, members=2, last_label=first, wait=wait, slack_ns=0,
-            critical=True, path=path, root=1,
+            op=given.get("op", 0), rank=0, label=first, lane=first, name=first, kind="compute", step=0, begin_ns=0,
+            opening_ns=4 * MS, end_ns=10 * MS, work_ns=6 * MS, reference_ns=5e6, size_bytes=None, gate=0, members=2, last_label=first,
+            wait=wait, slack_ns=0, critical=True, path=path, root=1,
         )  # fmt: skip
 
 
@@ -108,7 +108,9 @@ def structure(names: Sequence[str]) -> Structure:
     ]  # fmt: skip
     edges = [OperatorEdge(first=k, then=k + 1, count=4, critical_share=1.0) for k in range(len(few) - 1)]
     shown = list(names[:32])
-    pairs = RankLateness(labels=shown, cause=[1] * len(shown), victim=list(range(len(shown))), share=[1 / len(shown)] * len(shown))
+    pairs = RankLateness(
+        labels=shown, cause=[1] * len(shown), victim=list(range(len(shown))), share=[1 / len(shown)] * len(shown)
+    )
     view = OperatorView(nodes=nodes, edges=edges, left_out=0)
     return Structure(parts=parts, view=view, waits=pairs, ranks=list(names), steps=[0, 1, 2], delayed_rank=1, delayed_step=1)
 

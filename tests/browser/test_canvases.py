@@ -1,6 +1,6 @@
 """The timeline and the structure of a run in a browser: keys, addresses, paths, delays, and names that are hostile.
 
-Needs chromium, playwright, and axe.min.js of npm's axe-core: ``npm install axe-core``, ``TAUT_AXE=node_modules/axe-core/axe.min.js``.
+Needs chromium, playwright, and axe.min.js of npm's axe-core: ``npm install axe-core``, and its path in ``TAUT_AXE``.
 """
 
 from __future__ import annotations
@@ -98,9 +98,9 @@ class Pages:
 def card() -> RunCard:
     """A run whose pages are all there."""
     return RunCard(
-        id="one", name="one", folder="taut-runs/one", verb="analyze", views=list(VIEWS), verdict="", kind=None, regime=None, ranks=2,
-        steps=6, step_ns=1e7, wall_ns=60 * MS, recoverable_share=None, effective_share=None, lost_per_hour=None, currency=None,
-        made_ns=0, trend_ns=[],
+        id="one", name="one", folder="taut-runs/one", verb="analyze", views=list(VIEWS), verdict="", kind=None, regime=None,
+        ranks=2, steps=6, step_ns=1e7, wall_ns=60 * MS, recoverable_share=None, effective_share=None, lost_per_hour=None,
+        currency=None, made_ns=0, trend_ns=[],
     )  # fmt: skip
 
 
@@ -306,5 +306,7 @@ def test_names_are_text_in_the_structure(hostile: Pages) -> None:
 
 def foreign(page: Page) -> int:
     """Elements that no script of ours makes."""
-    found: int = page.evaluate("() => document.querySelectorAll('body :is(script, img, iframe, style, form, math, object)').length")
+    found: int = page.evaluate(
+        "() => document.querySelectorAll('body :is(script, img, iframe, style, form, math, object)').length"
+    )
     return found

@@ -77,8 +77,8 @@
     const anchor = p.x < 100 ? "start" : "middle", x = anchor === "start" ? Math.max(6, p.x - 40) : p.x;
     const words = `${node.name}: ${node.gate ? "gate, " : ""}${taut.count(node.ops, "op")}, ${taut.percent(node.rank_share)} of rank time, ${taut.percent(node.wait_share)} waiting, ${taut.percent(node.critical_share)} of the wall on the critical path`;
     const act = (event) => { if (event.type === "click" || event.key === "Enter" || event.key === " ") { event.preventDefault(); pick(node); } };
-    return svg("g", { class: "node", tabindex: "0", role: "button", "aria-label": taut.safe(`${shortened} ${shares}. ${words}. Put the delay there.`), on: { click: act, keydown: act } },
-      svg("title", {}, words), svg("line", { x1: p.x, x2: p.x, y1: p.y, y2: above ? 34 : GRAPH - 36, class: "lead" }), marks(p),
+    return svg("g", { class: "node", tabindex: "0", role: "button", on: { click: act, keydown: act } },
+      svg("title", {}, `${words}. Click: the delay is put there.`), svg("line", { x1: p.x, x2: p.x, y1: p.y, y2: above ? 34 : GRAPH - 36, class: "lead" }), marks(p),
       svg("text", { x, y, "text-anchor": anchor, class: "node-name" }, shortened), svg("text", { x, y: y + 13, "text-anchor": anchor, class: "node-share" }, shares));
   };
 
