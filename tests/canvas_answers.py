@@ -87,8 +87,8 @@ class Named:
         wait = WaitParts(wait_ns=4 * MS, fault_ns=3 * MS, jitter_ns=MS, structural_ns=0, gap_ns=0, unexplained_ns=0)
         return OpDetail(
             op=given.get("op", 0), rank=0, label=first, lane=first, name=first, kind="compute", step=0, begin_ns=0,
-            opening_ns=4 * MS, end_ns=10 * MS, work_ns=6 * MS, reference_ns=5e6, size_bytes=None, gate=0, members=2, last_label=first,
-            wait=wait, slack_ns=0, critical=True, path=path, root=1,
+            opening_ns=4 * MS, end_ns=10 * MS, work_ns=6 * MS, reference_ns=5e6, size_bytes=None, gate=0, members=2,
+            last_label=first, wait=wait, slack_ns=0, critical=True, path=path, root=1,
         )  # fmt: skip
 
 

@@ -6,7 +6,7 @@
   const { el } = taut;
   const C = taut.canvas;
 
-  const GUTTER = [64, 150]; // words of ranks, CSS pixels: least and most
+  const GUTTER = [64, 172]; // words of ranks, CSS pixels: least and most
   const LANES = 74; // words of lanes, where rows are split
   const HEAD = 36; // steps and times
   const MAP = 30; // the whole run above
@@ -960,7 +960,7 @@
     /** Shows an op of the path, at a width that shows its neighbours. */
     focusOn(op) {
       this.focused = op;
-      const length = Math.max((op.end_ns - op.begin_ns) * 4, SPAN * 4, Math.min(this.view.end - this.view.begin, (op.end_ns - op.begin_ns) * 40));
+      const length = Math.max((op.end_ns - op.begin_ns) * 2, SPAN * 4, Math.min(this.view.end - this.view.begin, (op.end_ns - op.begin_ns) * 40));
       const middle = (op.begin_ns + op.end_ns) / 2, view = { ...this.view, begin: middle - length / 2, end: middle + length / 2 };
       if (op.row < view.first || op.row + 1 > view.first + view.rows) view.first = op.row - view.rows / 2;
       this.cursor = { row: op.row, at: middle };
