@@ -69,10 +69,13 @@
     const row = (key) => {
       const [least, most] = questions.scales[key];
       const [word, meaning] = SCALES[key];
+      // Half as much is as far from the middle as twice as much, where nothing is no choice.
+      const [there, back] = least > 0 ? [Math.log2, (x) => 2 ** x] : [(x) => x, (x) => x];
+      const rounded = (x) => Number(back(Number(x)).toFixed(2));
       const shown = el("output", {}, "× " + asked[key]);
-      const slide = el("input", { type: "range", min: least, max: most, step: 0.05, value: asked[key], "aria-label": `${word}: ${meaning}`, on: {
-        input: (e) => { shown.textContent = "× " + Number(e.target.value); change({ [key]: Number(e.target.value) }, true); } } });
-      const reset = taut.button("× 1", () => { slide.value = 1; shown.textContent = "× 1"; change({ [key]: 1 }, true); }, { class: "small", "aria-label": `× 1: ${word} as recorded` });
+      const set = (value) => { shown.textContent = "× " + value; slide.setAttribute("aria-valuetext", `times ${value}`); change({ [key]: value }, true); };
+      const slide = el("input", { type: "range", min: there(least), max: there(most), step: least > 0 ? 0.01 : 0.05, value: there(asked[key]), "aria-label": `${word}: ${meaning}`, "aria-valuetext": `times ${asked[key]}`, on: { input: (e) => set(rounded(e.target.value)) } });
+      const reset = taut.button("× 1", () => { slide.value = there(1); set(1); }, { class: "small", "aria-label": `× 1: ${word} as recorded` });
       return el("div", { class: "slider" }, el("span", {}, word, taut.why(meaning)), slide, shown, reset);
     };
     return el("section", { class: "card" }, el("h2", {}, "factors"), Object.keys(SCALES).filter((key) => questions.scales[key]).map(row));
@@ -99,7 +102,7 @@
     const same = regime.without === regime.with;
     return [
       walls(result),
-      el("dl", { class: "facts" },
+      el("dl", { class: "facts two" },
         fact(saved ? "saves, of the wall" : "costs, of the wall", taut.percent(Math.abs(result.saved_share)), taut.ns(Math.abs(result.saved_wall_ns)) + (saved ? " less" : " more")),
         fact(saved ? "saves an hour" : "costs an hour", answer.saved_per_hour === null ? "no price" : taut.money(answer.saved_per_hour.replace(/^-/, ""), answer.currency), answer.saved_per_day === null ? "analyse with --prices" : `${taut.money(answer.saved_per_day.replace(/^-/, ""), answer.currency)} a day`),
         fact("regime", regime.with || "not known", same ? "as recorded" : `recorded: ${regime.without || "not known"}`),
@@ -166,7 +169,6 @@
       const focused = () => [...left.querySelectorAll("input, select, button")].indexOf(document.activeElement);
       left.append(...parts());
       const clear = taut.button("as recorded", () => { asked = read({}); context.set({}); left.replaceChildren(...parts()); ask(); }, { class: "small" });
-      right.firstChild.append(" ");
       root.append(el("div", { class: "head-line" }, el("h1", {}, "What if …"), clear), el("div", { class: "asking" }, left, right));
       await ask();
       return (params) => { asked = read(params); left.replaceChildren(...parts()); return ask(); };
