@@ -37,19 +37,20 @@
       data: { values: rows }, mark: { type: "point", filled: true, size: 54, opacity: 0.85 },
       encoding: {
         x: x(walls.length ? null : word), y: { field: "lane", type: "nominal", title: null, sort: lanes, axis: { ...edge, grid: true } },
+        yOffset: { field: "way", type: "nominal", scale: { domain: ways, range: [-4, 4, 0] } },
         shape: { field: "way", type: "nominal", scale: { domain: ways, range: ["triangle-up", "triangle-down", "circle"] }, legend: null },
         color: { field: "way", type: "nominal", scale: { domain: ways, range: ["compute", "slow", "gap"].map(taut.colour) }, legend: null },
         tooltip: [{ field: "lane", title: "controller" }, { field: "what" }, { field: "time", title: unit, format: ".4~g" }],
       },
     });
-    const line = () => ({ data: { values: walls }, mark: { type: "line", color: taut.colour("ink"), strokeWidth: 1.4 }, encoding: { x: x(word), y: { field: "ms", type: "quantitative", title: "step, ms", axis: { ...edge, tickCount: 4 } } } });
+    const line = () => ({ data: { values: walls }, mark: { type: "line", color: taut.colour("ink"), strokeWidth: 1.4 }, encoding: { x: x(word), y: { field: "ms", type: "quantitative", title: null, axis: { ...edge, tickCount: 3, labelExpr: "datum.label + ' ms'" } } } });
     const upper = el("div", {});
     upper.style.height = `${Math.max(60, lanes.length * LANE) + (walls.length ? 24 : 40)}px`;
     upper.style.flex = "none";
     const lower = walls.length ? el("div", { class: "low" }) : null;
     queueMicrotask(() => {
       taut.chart(upper, dots, `${rows.length} decisions of ${lanes.length} controllers over time`, context.signal);
-      if (lower) taut.chart(lower, line, "step times on the same axis", context.signal);
+      if (lower) taut.chart(lower, line, "step times, ms, on the same axis", context.signal);
     });
     return el("section", { class: "card" }, el("div", { class: "head" }, el("h2", {}, "decisions over time"), el("span", { class: "scale" }, "▲ up  ▼ down  ● not told")), upper, lower);
   };

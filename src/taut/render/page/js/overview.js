@@ -86,9 +86,9 @@
       el("div", { class: "figures" },
         figure(data.nominal_share, "utilised", data.nominal_share === null ? "Nobody measured it." : `What a dashboard shows: time under any kernel or op, waiting included (${data.nominal_is}).`),
         figure(data.effective_share, "productive", "Rank time that is useful work, up to what the same work takes elsewhere in the job.")),
-      taut.bar(parts, `where the ${priced ? "money" : "time"} goes: ${words}`),
-      el("div", { class: "keys-line" }, el("span", { class: "muted" }, `where the ${priced ? "money" : "time"} goes:`),
-        groups.map((g) => taut.key(g.name, `${GROUPS[g.name]} ${taut.percent(g.share)}`, hour ? el("span", { class: "muted" }, `${taut.money(hour * g.share, data.currency)}/h`) : g.money !== null && el("span", { class: "muted" }, taut.money(g.money, data.currency))))));
+      taut.bar(parts, `where the ${priced || hour ? "money" : "time"} goes: ${words}`),
+      el("div", { class: "keys-line" }, el("span", { class: "muted" }, priced || hour ? `where the money goes, ${data.currency || ""}${hour ? "/h" : ""}:` : "where the time goes:"),
+        groups.map((g) => taut.key(g.name, `${GROUPS[g.name]} ${taut.percent(g.share)}`, hour ? el("span", { class: "muted" }, taut.money(hour * g.share, "")) : g.money !== null && el("span", { class: "muted" }, taut.money(g.money, ""))))));
   };
 
   // -------------------------------------------------------------------------------------------------------------------
