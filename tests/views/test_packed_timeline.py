@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from build import MS, Scripts, analyze, job
+from build import MS, Scripts, analyze, barriers, job
 from taut.core.tables import Trace
 from taut.result.analysis_result import report
 from taut.result.view_types import OpDetail, TimelineGates
@@ -46,11 +46,13 @@ def test_cells_of_a_part_are_nearly_those_of_the_frame(frames: Frames) -> None:
     assert (packed.cells(*asked) == frames.cells(*asked)).mean() > 0.98
 
 
-def test_levels_become_finer_within_the_budget(frames: Frames) -> None:
-    levels = pyramid(frames, 20_000)
-    assert 2 <= len(levels) <= 3
-    assert all(4 * a.shape[1] <= b.shape[1] for a, b in pairwise(levels))
-    assert len(pyramid(frames, 0)) == 1
+def test_levels_become_finer_within_the_budget() -> None:
+    work = 10 * MS * np.random.default_rng(2).normal(1, 0.1, (600, 2))
+    frames = timeline_of(barriers(work, MS))
+    columns = [one.shape[1] for one in pyramid(frames, 100_000)]
+    assert len(columns) == 3
+    assert all(2 * a <= b for a, b in pairwise(columns))
+    assert [one.shape for one in pyramid(frames, 0)] == [(2, columns[0])]
 
 
 @pytest.mark.parametrize("budget", [3_000, 20_000, 200_000])
