@@ -22,7 +22,7 @@ from taut.core.coded_columns import unique, worded
 from taut.core.errors import NotATrace, UsageError
 from taut.core.folder import FORMAT, save_folder
 from taut.core.json_text import json_text
-from taut.core.tables import Action, Attempt, Member, Metric, Op, Trace
+from taut.core.tables import Action, Attempt, Member, Metric, Op, Table, Trace
 from taut.diagnose import hang
 from taut.diagnose.against_baseline import LEAST_STEPS
 from taut.diagnose.detectors import Evidence, diagnose, most_recoverable
@@ -46,7 +46,7 @@ from taut.result.computed import Computed
 from taut.result.jobs_result import report_jobs
 from taut.result.result_tables import result_tables
 from taut.result.types import AnalysisResult
-from taut.stored import OP_ARRAYS, Run, op_words, open_run
+from taut.stored import OP_ARRAYS, Run, op_words, open_run, table_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -76,6 +76,10 @@ class Analysis(Computed):
         from taut.render.card import card
 
         return card(self.result)
+
+    def table(self, name: str) -> Table:
+        """One of its tables: ops, gates, members, clock, waits or ledger; it knows the words of its codes."""
+        return table_of(self.graph, name, {"waits": lambda: self.blame.waits, "ledger": lambda: self.ledger.cells})
 
     def to_json(self) -> str:
         """The result as JSON text; the same input gives the same bytes."""
