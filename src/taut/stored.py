@@ -100,6 +100,11 @@ class Run:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.folder}: {self.verdict}>"
 
+    def _repr_html_(self) -> str:
+        from taut.render.card import card
+
+        return card(self.result, str(self.folder))
+
     @property
     def verdict(self) -> str:
         """The answer in a sentence or two."""
