@@ -147,7 +147,7 @@ class StepTimes(Part, frozen=True, kw_only=True):
     step: list[int]
     observed_ns: list[int]
     ideal_ns: list[int]
-    """Everything at its reference, gaps kept out on neither side."""
+    """Every op at its reference whatever its role, and no gaps: the ideal of ``whatif.ideal_wall_ns``. Observed steps have gaps."""
     baseline_ns: float | None
     """Median step of the baseline; null without one."""
 
