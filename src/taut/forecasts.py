@@ -21,6 +21,7 @@ from taut.result.types import ProjectResult, TwoScenarios
 if TYPE_CHECKING:
     from taut.core.prices import Prices
     from taut.project.noise import RunNoise
+    from taut.render.forecast_charts import ForecastPlots
 
 
 class Question(TypedDict, total=False):
@@ -50,6 +51,13 @@ class Projection(ProjectResult, frozen=True, kw_only=True):
 
         return forecast_card(self)
 
+    @property
+    def plot(self) -> ForecastPlots:
+        """Pictures of it: ``plot.growth()``, ``plot.policies()``; they need altair."""
+        from taut.render.forecast_charts import ForecastPlots
+
+        return ForecastPlots(self)
+
 
 class TwoProjections(TwoScenarios, frozen=True, kw_only=True):
     """Two scenarios side by side, which show themselves in notebooks."""
@@ -61,6 +69,13 @@ class TwoProjections(TwoScenarios, frozen=True, kw_only=True):
         from taut.render.forecast_card import two_card
 
         return two_card(self)
+
+    @property
+    def plot(self) -> ForecastPlots:
+        """Pictures of both: ``plot.growth()``; they need altair."""
+        from taut.render.forecast_charts import ForecastPlots
+
+        return ForecastPlots(*self.scenarios)
 
 
 @overload

@@ -51,6 +51,8 @@ from taut.stored import OP_ARRAYS, Run, op_words, open_run, table_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from taut.render.run_charts import RunPlots
+
 TWO_AT_ONCE = 1_000_000
 """Ops from which what-ifs and diagnosis run beside blame and ledger, on the second core."""
 
@@ -76,6 +78,13 @@ class Analysis(Computed):
         from taut.render.card import card
 
         return card(self.result)
+
+    @property
+    def plot(self) -> RunPlots:
+        """Pictures of it: ``plot.fates()``, ``steps()``, ``lateness()``, ``waits()``, ``ranks()``; they need altair."""
+        from taut.views.run_plots import run_plots
+
+        return run_plots(Run(Path(), self.graph, self.blame.peers.value_ns, self.result, {}, self.digest))
 
     def table(self, name: str) -> Table:
         """One of its tables: ops, gates, members, clock, waits or ledger; it knows the words of its codes."""

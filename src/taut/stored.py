@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyarrow.parquet import ParquetFile
 
+    from taut.render.run_charts import RunPlots
+
 FREE_BYTES, RATIO = 64 << 20, 400
 """Tables may decode to this much, or to this many times the size of their file: constant columns take no room in it."""
 OP_ARRAYS = {
@@ -109,6 +111,13 @@ class Run:
     def verdict(self) -> str:
         """The answer in a sentence or two."""
         return self.result.verdict.text
+
+    @property
+    def plot(self) -> RunPlots:
+        """Pictures of it: ``plot.fates()``, ``steps()``, ``lateness()``, ``waits()``, ``ranks()``; they need altair."""
+        from taut.views.run_plots import run_plots
+
+        return run_plots(self)
 
     def table(self, name: str) -> Table:
         """One of its tables: ops, gates, members, clock, waits or ledger; it knows the words of its codes."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -22,6 +23,9 @@ from taut.result.finding_result import finding_result
 from taut.result.types import CompareResult, Text
 from taut.stored import Run, open_run
 
+if TYPE_CHECKING:
+    from taut.render.compare_charts import ComparePlots
+
 
 class Comparison(CompareResult, frozen=True, kw_only=True):
     """Runs compared: what ``taut compare --json`` prints, which shows itself in notebooks."""
@@ -33,6 +37,13 @@ class Comparison(CompareResult, frozen=True, kw_only=True):
         from taut.render.compare_card import compare_card
 
         return compare_card(self)
+
+    @property
+    def plot(self) -> ComparePlots:
+        """Pictures of it: ``plot.steps()``, ``plot.trend()``; they need altair."""
+        from taut.render.compare_charts import ComparePlots
+
+        return ComparePlots(self)
 
 
 def compare(runs: Sequence[str | Path | Run], *, same_job: bool = False) -> Comparison:
