@@ -23,6 +23,7 @@ from taut.cli.failures import Commands
 from taut.cli.options import FIX_KEYS, MOST_STALENESS, Real, Target, delays, fixes, price, token_price, watts
 from taut.cli.project_verb import project
 from taut.cli.recording import audit_file, record_all
+from taut.cli.serve_verb import serve
 from taut.core.errors import UsageError
 from taut.core.reporting import LISTED_SHARE
 from taut.lab.commands import lab
@@ -546,6 +547,7 @@ VERBS = (
     export,
     project,
     control,
+    serve,
     audit,
     lab,
 )

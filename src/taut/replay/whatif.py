@@ -235,9 +235,26 @@ def _median_of_others(graph: Graph, ops: Ints) -> Floats:
     return describe_cells(graph.work_ns[rest], order, begin)[0][cls[ops]]
 
 
-def delay(graph: Graph, rank: int, step: int, ns: int) -> Change:
-    """A one-off delay: the first op of a rank in a step begins that much later."""
+def delay(graph: Graph, rank: int, step: int, ns: int, op: int | None = None) -> Change:
+    """A one-off delay: an op of a rank in a step, the first unless it is given, begins that much later."""
     ops = np.flatnonzero((graph.ops.rank == rank) & (graph.steps[graph.window] == step))
     if len(ops) == 0:
         raise UsageError(f"--delay rank={rank},step={step}: no op of that rank in that step")
-    return Change(ops[:1], "gap", "add", ns, f"rank {rank} delayed by {ns / 1e6:g} ms in step {step}")
+    if op is not None:
+        _check_own(graph, ops, rank, step, op)
+    which = "" if op is None else f" at op {op}"
+    chosen = ops[:1] if op is None else np.array([op])
+    return Change(chosen, "gap", "add", ns, f"rank {rank} delayed by {ns / 1e6:g} ms in step {step}{which}")
+
+
+def _check_own(graph: Graph, ops: Ints, rank: int, step: int, op: int) -> None:
+    """Refuse an op of another rank or step."""
+    at = int(np.searchsorted(ops, op))
+    if at < len(ops) and int(ops[at]) == op:
+        return
+    whose = (
+        f"op {op} is of rank {int(graph.ops.rank[op])} in step {int(graph.steps[graph.window[op]])}"
+        if 0 <= op < len(graph)
+        else f"no such op; rows of ops.parquet go from 0 to {len(graph) - 1}"
+    )
+    raise UsageError(f"--delay rank={rank},step={step},op={op}: {whose}")
