@@ -28,6 +28,7 @@ from taut.stored import Run, open_run, refusing_runs
 if TYPE_CHECKING:
     from taut.views.frames import Frames
     from taut.views.op_detail import OpDetails
+    from taut.views.replays import Replays
 
 T = TypeVar("T")
 WORKERS = min(4, max(2, os.cpu_count() or 2))
@@ -62,6 +63,13 @@ class OpenRun:
         from taut.views.op_detail import OpDetails
 
         return OpDetails(self.frames)
+
+    @cached_property
+    def replays(self) -> Replays:
+        """What is asked what would have been."""
+        from taut.views.replays import Replays
+
+        return Replays(self.run)
 
     def kept(self, name: str, make: Callable[[], Part]) -> bytes:
         """An answer that is made once."""

@@ -190,16 +190,17 @@ async def questions(call: Call) -> Response:
     """What can be changed."""
     from taut.views.questions import questions as made
 
-    return await call.ask(lambda of: of.kept("questions", lambda: made(of.run)))
+    return await call.ask(lambda of: of.kept("questions", lambda: made(of.replays)))
 
 
 async def whatif(call: Call) -> Response:
     """What a change gives."""
-    asked = call.asked
-    scales = {name: asked.real(name) for name in ("work", "bandwidth", "gaps") if name in asked}
-    from taut.views.questions import answer
+    from taut.views.questions import answer, question
 
-    return await call.ask(lambda of: encoded(answer(of.run, asked.texts("fix"), asked.texts("policy"), scales)))
+    asked = call.asked
+    scales = {name: repr(asked.real(name)) for name in ("work", "bandwidth", "gaps") if name in asked}
+    put = question(asked.texts("fix"), asked.texts("policy"), scales)
+    return await call.ask(lambda of: encoded(answer(of.replays, put)))
 
 
 async def scaling(call: Call) -> Response:
@@ -288,8 +289,8 @@ DELAY = (
 WHATIF = (
     Parameter("fix", "texts", "KEY=VALUE as taut whatif --fix takes it; may be repeated", 0, MOST_FIXES),
     Parameter("policy", "texts", "NAME[=VALUE] as --policy takes it; may be repeated", 0, 8),
-    Parameter("work", "real", "all compute, times this", 0, 1000),
-    Parameter("bandwidth", "real", "bandwidth of all transfers, times this", 1e-6, 1e6),
+    Parameter("work", "real", "all compute, times this", 1e-3, 1000),
+    Parameter("bandwidth", "real", "bandwidth of all transfers, times this", 1e-3, 1000),
     Parameter("gaps", "real", "all gaps, times this", 0, 1000),
 )
 
