@@ -429,6 +429,8 @@ class Choice(Part, frozen=True, kw_only=True):
 
     fix: str
     """As ``--fix`` takes it: ``rank=3``."""
+    fixes: list[str]
+    """All that are set together: of a finding with several ranks or links one each, else ``fix`` alone."""
     label: str
     saved_share: float | None
     """Alone, of the wall, 0–1; null where it was not replayed."""
@@ -468,8 +470,10 @@ class Answer(Part, frozen=True, kw_only=True):
     saved_per_day: Amount | None
     currency: str | None
     regime: Regimes
+    """Without and with it: of a policy its own; of what mends findings the same, because it is told with all of them mended;
+    null where it is not known."""
     effective_throughput_ratio: float | None
-    """After the change: the ideal wall over the changed one."""
+    """After the change: the ideal wall (no gaps) over the changed one, at most 1; null where the ideal itself changed."""
 
 
 # ---------------------------------------------------------------------------------------------------------------------
