@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 WORKERS = min(4, max(2, os.cpu_count() or 2))
-BINDINGS = 17
-"""Bytes an op of who bound whom."""
+BINDINGS, CUTS = 17, 64
+"""Bytes an op of who bound whom, and of the ways to cut the ops for what-ifs."""
 LEAST_BUDGET, SHARE = 256 << 20, 0.5
 """Bytes for runs that are open: this share of the machine's memory."""
 
@@ -83,8 +83,9 @@ class OpenRun:
         run, frames = self.__dict__.get("run"), self.__dict__.get("frames")
         graph = 0 if run is None else held_bytes(run.graph) + run.reference_ns.nbytes
         prepared = 0 if frames is None else frames.nbytes
-        bindings = BINDINGS * len(run.graph) if run is not None and "ops" in self.__dict__ else 0
-        return int(graph + prepared + bindings) + sum(map(len, self.answers.values()))
+        beside = BINDINGS * ("ops" in self.__dict__) + CUTS * ("replays" in self.__dict__)
+        made = 0 if run is None else beside * len(run.graph)
+        return int(graph + prepared + made) + sum(map(len, self.answers.values()))
 
 
 def held_bytes(thing: object) -> int:
