@@ -238,3 +238,18 @@ def test_a_table_sorts_and_is_saved_without_formulas(browser: Browser, hostile: 
         assert page.get_attribute("th:has-text('late')", "aria-sort") == "ascending"
         csv = page.evaluate("taut.csv([{key: 'a', label: 'a'}], [{a: '=1+1'}, {a: '+2'}, {a: 'x,\"y'}, {a: -3}, {a: null}])")
         assert csv == 'a\r\n\'=1+1\r\n\'+2\r\n"x,""y"\r\n-3\r\n\r\n'
+
+
+def test_a_file_shows_its_pages_and_asks_for_nothing(browser: Browser, tmp_path: Path) -> None:
+    names = ("runs", "overview", "questions", "scaling", "control", "bill", "decisions")
+    packed = {f"{name}.json": msgspec.json.encode(answer(name, HOSTILE)) for name in names}
+    (tmp_path / "job.html").write_text(bundle.file(HOSTILE, packed), "utf-8")
+    with opened(browser, tmp_path.as_uri()) as watched:
+        watched.open("/job.html")
+        page = watched.page
+        for key, view in enumerate(("overview", "whatif", "scaling", "control", "bill", "decisions")):
+            page.keyboard.press("145678"[key])
+            page.wait_for_selector(f"main.page-{view} :is(.card, .headline)")
+        assert "A file records nothing" in page.inner_text("main")
+        assert page.locator("text=Perfetto").count() == 0
+        assert watched.wrong == []
