@@ -18,7 +18,7 @@ from kernel_calls import Args, copied, kernels, recorded_calls
 from taut.core import jit, native
 from taut.core.jit import Kernel
 
-ROOMS = ("control", "core", "graph", "project.requests", "project", "read", "render", "replay")
+ROOMS = ("control", "core", "graph", "project.requests", "project", "read", "render", "replay", "views")
 ULPS = 1
 """Units in the last place by which machine code may differ from Python."""
 ROUNDED = {"fitted": 100}

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 MISSING = "pages need {}, which is not installed: pip install 'taut[brief]'"
 VIEWS = (
-    "runs.js", "overview.js", "timeline.js", "structure.js", "whatif.js", "scaling.js", "control.js", "bill.js", "decisions.js",
+    "canvas.js", "runs.js", "overview.js", "timeline.js", "structure.js", "whatif.js", "scaling.js", "control.js", "bill.js",
+    "decisions.js",
 )  # fmt: skip
 SCRIPTS = ("core.js", "source_app.js", *VIEWS, "main.js")
 """Scripts of the app, in the order in which they run."""
@@ -34,10 +35,11 @@ POLICY = (
     "form-action 'none'; frame-ancestors 'none'"
 )
 """What the app's pages may load and run: the header ``Content-Security-Policy`` of the shell."""
+STYLES = ("page.css", "canvas.css")
 STATIC = {
     **dict.fromkeys(SCRIPTS, "text/javascript; charset=utf-8"),
     "vega.js": "text/javascript; charset=utf-8",
-    "page.css": "text/css; charset=utf-8",
+    **dict.fromkeys(STYLES, "text/css; charset=utf-8"),
     "icon.svg": "image/svg+xml",
 }
 """Static files by name, with their content types: nothing else is served."""
@@ -59,12 +61,12 @@ def static(name: str) -> tuple[bytes, str]:
 
 def shell(title: str) -> str:
     """The HTML of every page of the app: no script, style or data of its own."""
-    return _template().render(title=title, policy=None, home="/", names=SCRIPTS, blocks=(), scripts=())
+    return _template().render(title=title, policy=None, home="/", names=SCRIPTS, styles=STYLES, blocks=(), scripts=())
 
 
 def file(title: str, packed: Mapping[str, bytes]) -> str:
     """One HTML file with everything inside; ``packed`` is what its source answers from: ``*.json`` and bytes, by name."""
-    style = _text("page.css")
+    style = "".join(map(_text, STYLES))
     scripts = [_closed(text) for text in (vega().decode(), *map(_text, FILE_SCRIPTS))]
     icon = "data:image/svg+xml," + quote(_text("icon.svg").strip())
     return _template().render(
