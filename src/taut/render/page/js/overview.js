@@ -7,6 +7,7 @@
   const SIGNS = { fault: ["▲", "bad"], structure: ["◆", "bad"], control: ["■", "bad"], unknown: ["?", "muted"], healthy: ["●", "good"] };
   const GROUPS = { useful: "useful", slow: "slow", communication: "communication", waiting: "waiting", idle: "idle", other: "other" };
   const PERFETTO = "https://ui.perfetto.dev";
+  const PATIENCE_MS = 45000;
 
   // -------------------------------------------------------------------------------------------------------------------
   // Perfetto: opened only when asked, handed the trace through its window
@@ -18,7 +19,9 @@
     if (!page) { taut.say("The browser does not let a window open", true); return; }
     const buffer = await context.bytes("perfetto");
     const timer = setInterval(() => page.postMessage("PING", PERFETTO), 100);
-    const stop = () => { clearInterval(timer); removeEventListener("message", answered); };
+    const stop = () => { clearInterval(timer); clearTimeout(late); removeEventListener("message", answered); };
+    const instead = () => { stop(); taut.save("trace.pftrace", buffer, "application/octet-stream"); taut.say("Perfetto did not answer: the trace is saved as a file to open there", true); };
+    const late = setTimeout(instead, PATIENCE_MS);
     const answered = (event) => {
       if (event.origin !== PERFETTO || event.data !== "PONG") return;
       stop();
@@ -26,7 +29,6 @@
     };
     addEventListener("message", answered);
     context.signal.addEventListener("abort", stop);
-    setTimeout(stop, 60000);
   };
 
   // -------------------------------------------------------------------------------------------------------------------
@@ -150,11 +152,12 @@
     const most = Math.max(...waits.share);
     const short = waits.labels.map((label) => label.replace(/^ranks? /, "").replace(/ \(.*$/, ""));
     const words = (r, c) => [`${waits.labels[c]} waited for ${waits.labels[r]}`, `${taut.percent(value(r, c))} of all waiting with a cause`, "Enter or click: structure"];
+    const rank = (label) => { const row = data.ranks.find((one) => one.label === label); return row ? row.rank : (/^ranks? (\d+)/.exec(label) || [])[1]; };
     const first = waits.first_steps ? ` Measured on the first ${waits.first_steps} steps.` : "";
     return el("section", { class: "card" },
       titled(title, "Rows caused the waiting, columns waited." + first, scale(most, (v) => taut.percent(v), "fault")),
       taut.heat({ rows: waits.labels, columns: short, value, words, left: 92, colour: "fault", axis: "who waited (rows: for whom)", signal: context.signal,
-        pick: (r, c) => context.go("structure", { cause: waits.labels[r], victim: waits.labels[c] }),
+        pick: (r, c) => context.go("structure", { rank: rank(waits.labels[r]), cause: waits.labels[r], victim: waits.labels[c] }),
         alt: `waiting of ${waits.labels.length} ranks or groups for each other, at most ${taut.percent(most)} in a cell; arrow keys move, Enter opens the structure` }));
   };
 
