@@ -6,10 +6,13 @@ import math
 import os
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import click
 
+SCALE_KEYS = ("work", "bandwidth", "gaps")
+LEAST_FACTOR, MOST_FACTOR = 1e-3, 1e3
+"""Of what is scaled as a whole."""
 FIX_KEYS = ("rank", "stage", "dp_rank", "class", "link", "gate")
 SIGNS = {"€": "EUR", "$": "USD", "£": "GBP"}
 CURRENCIES = """
@@ -127,25 +130,50 @@ def fixes(_: click.Context, __: click.Parameter, values: Sequence[str]) -> list[
     return out
 
 
-def delays(_: click.Context, __: click.Parameter, values: Sequence[str]) -> list[tuple[int, int, int]]:
-    """``rank=3,step=10,ms=40`` → rank, step and nanoseconds."""
+def factors(_: click.Context, __: click.Parameter, values: Sequence[str]) -> list[tuple[str, float]]:
+    """``work=0.9`` → what is scaled, and its factor."""
+    out: list[tuple[str, float]] = []
+    for value in _not_too_many(values):
+        key, _, said = value.partition("=")
+        if key not in SCALE_KEYS:
+            raise click.BadParameter(f"{value!r}: give KEY=FACTOR with KEY one of {', '.join(SCALE_KEYS)}")
+        if key in dict(out):
+            raise click.BadParameter(f"{key} is given twice: factors of one thing are one factor")
+        try:
+            factor = float(said)
+        except ValueError:
+            raise click.BadParameter(f"{value!r}: {said!r} is no number") from None
+        if not (LEAST_FACTOR <= factor <= MOST_FACTOR or (key == "gaps" and factor == 0)):  # nan neither
+            or_none = ", or 0 for none" if key == "gaps" else ""
+            raise click.BadParameter(f"{value!r}: give a factor from {LEAST_FACTOR:g} to {MOST_FACTOR:g}{or_none}")
+        out.append((key, factor))
+    return out
+
+
+Delay: TypeAlias = tuple[int, int, int, int | None]
+"""Rank, step, nanoseconds, and the op where one is given."""
+
+
+def delays(_: click.Context, __: click.Parameter, values: Sequence[str]) -> list[Delay]:
+    """``rank=3,step=10,ms=40`` → rank, step and nanoseconds; ``op=N`` behind it names the op."""
     return [_delay(value) for value in _not_too_many(values)]
 
 
-def _delay(value: str) -> tuple[int, int, int]:
-    pairs = [part.partition("=")[::2] for part in value.split(",", 3)]
+def _delay(value: str) -> Delay:
+    pairs = [part.partition("=")[::2] for part in value.split(",", 4)]
     found = dict(pairs)
     try:
-        if sorted(key for key, _ in pairs) != ["ms", "rank", "step"]:
+        if sorted(key for key, _ in pairs if key != "op") != ["ms", "rank", "step"] or len(found) < len(pairs):
             raise ValueError
         rank, step, ms = int(found["rank"]), int(found["step"]), float(found["ms"])
+        op = int(found["op"]) if "op" in found else None
     except ValueError:
         raise click.BadParameter(f"{value!r}: write it like rank=3,step=10,ms=40") from None
     if not 0 <= ms <= LONGEST_DELAY_MS:  # nan neither
         raise click.BadParameter(f"{value!r}: give ms from 0 to {LONGEST_DELAY_MS:.0f}")
-    if max(abs(rank), abs(step)) > HIGHEST:
+    if max(abs(rank), abs(step), abs(op or 0)) > HIGHEST:
         raise click.BadParameter(f"{value!r}: no job has so many ranks or steps")
-    return rank, step, round(ms * 1e6)
+    return rank, step, round(ms * 1e6), op
 
 
 def _not_too_many(values: Sequence[str]) -> Sequence[str]:

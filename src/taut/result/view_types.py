@@ -147,7 +147,7 @@ class StepTimes(Part, frozen=True, kw_only=True):
     step: list[int]
     observed_ns: list[int]
     ideal_ns: list[int]
-    """Every op at its reference whatever its role, and no gaps: the ideal of ``whatif.ideal_wall_ns``. Observed steps have gaps."""
+    """Every op at its reference whatever its role, and no gaps: the ideal of ``whatif.ideal_wall_ns``; observed have gaps."""
     baseline_ns: float | None
     """Median step of the baseline; null without one."""
 
@@ -405,9 +405,10 @@ class DelayWave(Part, frozen=True, kw_only=True):
     not a member."""
     reached_ranks: int
     left_ns: list[int]
-    """After each gate, the largest delay of any rank."""
+    """After each gate, the largest delay of any of its members."""
     absorbed: list[AbsorbedDelay]
-    """Where slack took it in, the most first."""
+    """Where slack took it in, the most first, along the branch that carries it to where the wall is lost or, where nothing is,
+    furthest: they sum to the delay less what the wall loses."""
 
 
 class AbsorbedDelay(Part, frozen=True, kw_only=True):
