@@ -46,7 +46,7 @@ def test_a_view_that_a_run_does_not_have(app: App, name: str) -> None:
         ("op", "give op, or row and at_ns"),
         ("op?op=1&row=1&at_ns=1", "give op, or row and at_ns"),
         ("op?op=999999", "no op 999999"),
-        ("frame?begin_ns=5&end_ns=5&rows=1&columns=1&lines=1", "end_ns"),
+        ("frame?begin_ns=5&end_ns=5&rows=1&columns=1&lines=1", "no such time"),
         ("frame?begin_ns=0&end_ns=5&rows=1&columns=5000&lines=1", "columns=5000"),
         ("frame?begin_ns=0&end_ns=5&rows=9&columns=5&lines=1", "no such rows"),
         ("delay?rank=7&step=1&ms=5", "7"),
@@ -175,7 +175,8 @@ def test_a_decision_is_what_taut_audit_decide_records(changing: tuple[App, Path]
 @pytest.mark.parametrize(
     "body",
     [b"", b"{", b"[]", b'{"finding": "f-1"}', b'{"finding": "no-such", "do": "x", "by": "y"}', b"\xff", b"[" * 5000,
-     b'{"finding": "f-1", "do": " ", "by": "y"}', b'{"finding": "f-1", "do": "x", "by": ""}', b'{"finding": 1, "do": "x", "by": "y"}',
+     b'{"finding": "f-1", "do": " ", "by": "y"}', b'{"finding": "f-1", "do": "x", "by": ""}',
+     b'{"finding": 1, "do": "x", "by": "y"}',
      b'{"finding": "f-1", "do": "' + b"x" * 3000 + b'", "by": "y"}'],
 )  # fmt: skip
 def test_no_decisions(app: App, body: bytes, runs: Path) -> None:
@@ -185,7 +186,7 @@ def test_no_decisions(app: App, body: bytes, runs: Path) -> None:
 
 
 def test_what_nobody_foresaw_is_told_at_the_terminal(changing: tuple[App, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    app, folder = changing
+    app, _ = changing
 
     def broken(*_: object) -> object:
         raise ZeroDivisionError("secret")

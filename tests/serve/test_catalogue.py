@@ -91,7 +91,7 @@ def test_a_folder_that_becomes_a_link_is_gone(tmp_path: Path) -> None:
     name = served.runs().runs[0].id
     shutil.rmtree(one)
     one.symlink_to(outside)
-    with pytest.raises(Refused, match="not there any more|no such run"):
+    with pytest.raises(Refused, match=r"not there any more|no such run"):
         served.place(name)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import shutil
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,7 @@ from taut.serve.refusals import Refused
 
 
 @pytest.fixture
-def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Folders that were opened, in order."""
     out: list[str] = []
     really = opened.open_run
@@ -29,7 +28,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]
 
     monkeypatch.setattr(opened, "open_run", counted)
     monkeypatch.setattr(catalogue, "FRESH_S", 0.0)
-    yield out
+    return out
 
 
 def app_over(folder: Path, runs: int, **about: int) -> tuple[App, dict[str, str]]:
@@ -84,7 +83,7 @@ def test_a_folder_written_anew_is_opened_anew(tmp_path: Path, made: list[str]) -
     run_folder(tmp_path / "run0", steps=8)
     assert app.do(lambda _: app.runs.ask(ids["run0"], ops)) > before
     shutil.rmtree(tmp_path / "run0")
-    with pytest.raises(Refused, match="not there any more|no such run"):
+    with pytest.raises(Refused, match=r"not there any more|no such run"):
         app.do(lambda _: app.runs.ask(ids["run0"], ops))
     assert app.runs.ids == []
     app.close()

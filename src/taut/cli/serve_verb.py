@@ -54,6 +54,7 @@ def serve(folders: tuple[str, ...], port: int | None, host: str, token: str | No
     from taut.serve.routes import House
     from taut.serve.server import bound, is_loopback
     from taut.serve.server import serve as answer
+    from taut.serve.static_files import prepare
 
     roots = _roots(folders)
     if token is not None and len(token) < LEAST_TOKEN:
@@ -66,6 +67,7 @@ def serve(folders: tuple[str, ...], port: int | None, host: str, token: str | No
     say(f"serving {', '.join(roots[:3])}{' …' if len(roots) > 3 else ''} at {address} (Ctrl-C ends it)")
     if not no_open and _has_display():
         _open(address)
+    prepare()
     given = click.get_current_context().meta.get(PLACE)
     house = House(OpenRuns(Catalogue(roots)), None if given is None else Path(str(given)))
     answer(make_app(house, door, say), listening)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, fields, is_dataclass
@@ -28,6 +28,7 @@ from taut.stored import Run, open_run, refusing_runs
 if TYPE_CHECKING:
     from taut.views.frames import Frames
     from taut.views.op_detail import OpDetails
+    from taut.views.replays import Replays
 
 T = TypeVar("T")
 WORKERS = min(4, max(2, os.cpu_count() or 2))
@@ -62,6 +63,13 @@ class OpenRun:
         from taut.views.op_detail import OpDetails
 
         return OpDetails(self.frames)
+
+    @cached_property
+    def replays(self) -> Replays:
+        """What is asked what would have been."""
+        from taut.views.replays import Replays
+
+        return Replays(self.run)
 
     def kept(self, name: str, make: Callable[[], Part]) -> bytes:
         """An answer that is made once."""
@@ -104,7 +112,7 @@ class OpenRuns:
         self.catalogue, self._most = catalogue, budget() if most_bytes is None else most_bytes
         self._open: OrderedDict[str, OpenRun] = OrderedDict()
         self._locks: dict[str, asyncio.Lock] = {}
-        self._busy: set[str] = set()
+        self._busy: Counter[str] = Counter()
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="taut-view")
         self._clerk = ThreadPoolExecutor(2, thread_name_prefix="taut-list")
         self._turns, self._scanning = asyncio.Semaphore(workers), asyncio.Lock()
@@ -124,14 +132,19 @@ class OpenRuns:
         """What is asked of the list of runs: never behind a heavy question."""
         return await asyncio.get_running_loop().run_in_executor(self._clerk, work)
 
-    async def ask(self, name: str, work: Callable[[OpenRun], T], gone: Callable[[], Awaitable[bool]] | None = None) -> T:
-        """What ``work`` makes of a run; not asked any more if the client has ``gone`` when its turn comes."""
+    async def ask(
+        self, name: str, work: Callable[[OpenRun], T], gone: Callable[[], Awaitable[bool]] | None = None, apart: str = ""
+    ) -> T:
+        """What ``work`` makes of a run; not asked any more if the client has ``gone`` when its turn comes.
+
+        What looks at the folder alone may be done ``apart``, beside those who look at the open run.
+        """
         place = await self._place(name)
-        async with self._locks.setdefault(name, asyncio.Lock()), self._turns:
+        async with self._locks.setdefault(f"{name} {apart}", asyncio.Lock()), self._turns:
             if gone is not None and await gone():
                 raise Refused(499, "nobody waits for this any more")
             opened = self._entry(place)
-            self._busy.add(name)
+            self._busy[name] += 1
             try:
                 return await asyncio.get_running_loop().run_in_executor(self._pool, lambda: _worked(opened, work))
             except (UsageError, Refused):
@@ -140,7 +153,7 @@ class OpenRuns:
                 self._open.pop(name, None)  # the next one opens the folder as it is then
                 raise
             finally:
-                self._busy.discard(name)
+                self._busy[name] -= 1
                 self._evict()
 
     async def _place(self, name: str) -> Place:
@@ -164,7 +177,7 @@ class OpenRuns:
         for name in list(self._open)[:-1]:
             if sum(weights.values()) <= self._most:
                 return
-            if name not in self._busy:
+            if not self._busy[name]:
                 del self._open[name], weights[name]
 
     def close(self) -> None:

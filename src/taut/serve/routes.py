@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from taut.result.view_types import ANSWERS, VIEWS, NewDecision
 from taut.serve.opened import OpenRun, OpenRuns
 from taut.serve.parameters import Asked, Parameter
 from taut.serve.refusals import JSON, Refused, encoded
+from taut.serve.static_files import static_file
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -47,9 +49,9 @@ class Call:
         """The id in the path."""
         return str(self.request.path_params["run"])
 
-    async def ask(self, work: Callable[[OpenRun], bytes]) -> Response:
+    async def ask(self, work: Callable[[OpenRun], bytes], apart: str = "") -> Response:
         """JSON that is made of a run."""
-        return json_response(await self.house.runs.ask(self.run, work, self.request.is_disconnected))
+        return json_response(await self.house.runs.ask(self.run, work, self.request.is_disconnected, apart))
 
 
 Handler = Callable[[Call], Awaitable["Response"]]
@@ -101,10 +103,9 @@ async def static(call: Call) -> Response:
     """A script, a style or the icon."""
     from starlette.responses import Response
 
-    from taut.render.page import bundle
-
+    name = str(call.request.path_params["name"])
     try:
-        data, kind = bundle.static(call.request.path_params["name"])
+        data, kind = await asyncio.to_thread(static_file, name)
     except KeyError:
         raise Refused(404, "no such file") from None
     return Response(data, headers={"content-type": kind})
@@ -182,30 +183,31 @@ async def delay(call: Call) -> Response:
     (number,) = call.asked.wholes("op")
     from taut.views.delay_wave import delay_wave
 
-    return await call.ask(lambda of: encoded(delay_wave(of.run, rank, step, ms, op=number)))
+    return await call.ask(lambda of: encoded(delay_wave(of.run, rank, step, round(ms * 1e6), number)))
 
 
 async def questions(call: Call) -> Response:
     """What can be changed."""
     from taut.views.questions import questions as made
 
-    return await call.ask(lambda of: of.kept("questions", lambda: made(of.run)))
+    return await call.ask(lambda of: of.kept("questions", lambda: made(of.replays)))
 
 
 async def whatif(call: Call) -> Response:
     """What a change gives."""
-    asked = call.asked
-    scales = {name: asked.real(name) for name in ("work", "bandwidth", "gaps") if name in asked}
-    from taut.views.questions import answer
+    from taut.views.questions import answer, question
 
-    return await call.ask(lambda of: encoded(answer(of.run, asked.texts("fix"), asked.texts("policy"), scales)))
+    asked = call.asked
+    scales = {name: repr(asked.real(name)) for name in ("work", "bandwidth", "gaps") if name in asked}
+    put = question(asked.texts("fix"), asked.texts("policy"), scales)
+    return await call.ask(lambda of: encoded(answer(of.replays, put)))
 
 
 async def scaling(call: Call) -> Response:
     """What more ranks bring."""
     from taut.views.scaling import scaling as made
 
-    return await call.ask(lambda of: of.kept("scaling", lambda: made(of.place.folder)))
+    return await call.ask(lambda of: of.kept("scaling", lambda: made(of.place.folder)), "scaling")
 
 
 async def control(call: Call) -> Response:
@@ -221,14 +223,14 @@ async def bill(call: Call) -> Response:
     """A bill."""
     from taut.views.bill_view import bill_view
 
-    return await call.ask(lambda of: of.kept("bill", lambda: bill_view(of.place.folder)))
+    return await call.ask(lambda of: of.kept("bill", lambda: bill_view(of.place.folder)), "bill")
 
 
 async def decisions(call: Call) -> Response:
     """What was decided on a run."""
     from taut.views.decisions import decisions as made
 
-    return await call.ask(lambda of: encoded(made(of.place.folder, call.house.log)))
+    return await call.ask(lambda of: encoded(made(of.place.folder, call.house.log)), "decisions")
 
 
 async def decide(call: Call) -> Response:
@@ -245,7 +247,7 @@ async def decide(call: Call) -> Response:
         record(of.place.folder, new, call.house.log)
         return encoded(made(of.place.folder, call.house.log))
 
-    return json_response(await call.house.runs.ask(call.run, done))
+    return json_response(await call.house.runs.ask(call.run, done, apart="decisions"))
 
 
 async def perfetto(call: Call) -> Response:
@@ -287,8 +289,8 @@ DELAY = (
 WHATIF = (
     Parameter("fix", "texts", "KEY=VALUE as taut whatif --fix takes it; may be repeated", 0, MOST_FIXES),
     Parameter("policy", "texts", "NAME[=VALUE] as --policy takes it; may be repeated", 0, 8),
-    Parameter("work", "real", "all compute, times this", 0, 1000),
-    Parameter("bandwidth", "real", "bandwidth of all transfers, times this", 1e-6, 1e6),
+    Parameter("work", "real", "all compute, times this", 1e-3, 1000),
+    Parameter("bandwidth", "real", "bandwidth of all transfers, times this", 1e-3, 1000),
     Parameter("gaps", "real", "all gaps, times this", 0, 1000),
 )
 

@@ -181,7 +181,7 @@ class Frames:
         wall, count = self.axis.wall_ns, len(self.graph.ranks)
         if not 0 <= begin_ns < end_ns <= wall:
             raise UsageError(f"no such time: {begin_ns} to {end_ns} ns; the timeline goes from 0 to {wall}")
-        if not (0 <= first_row and 1 <= rows and first_row + rows <= count):
+        if not (first_row >= 0 and rows >= 1 and first_row + rows <= count):
             raise UsageError(f"no such rows: {rows} from {first_row} on; the timeline has {count}")
         if not (1 <= columns <= COLUMNS and 1 <= lines <= LINES):
             raise UsageError(f"no such frame: {columns} columns, {lines} lines; at least 1, at most {COLUMNS} and {LINES}")

@@ -20,8 +20,12 @@
       bill.energy.joules && fact("energy", taut.three(bill.energy.joules.value / 3.6e6) + " kWh", `from ${bill.energy.source}` + (bill.energy.stall_joules === null ? "" : `; ${taut.percent(bill.energy.stall_joules / bill.energy.joules.value)} while nothing useful was done`)));
   };
 
-  const GROUP = [[/useful/, "useful"], [/service/, "communication"], [/wait|straggl|synchron/, "waiting"], [/idle|spare/, "idle"], [/retr|restart|discard|replay/, "slow"]];
-  const group = (name) => (GROUP.find(([pattern]) => pattern.test(name || "")) || [null, "other"])[1];
+  const GROUPS = {
+    "useful work": "useful", "re-runs and discarded work": "slow", "SLA and deadlines": "structural", "energy wasted": "jitter",
+    "lower effective utilisation": "waiting", "operational complexity": "host", "over-provisioning": "idle", services: "communication",
+    "corrections and credits": "copy",
+  };
+  const group = (name) => GROUPS[name] || "other";
 
   const categories = (bill) => {
     const words = bill.categories.map((c) => `${c.name} ${taut.percent(c.share)}`).join(", ");
@@ -46,14 +50,14 @@
     const kinds = Object.keys(course.money);
     const rows = kinds.flatMap((kind) => course.time_ns.map((ns, i) => ({ kind, time: ns / 1e6, money: course.money[kind][i] })));
     const picture = el("div", { class: "tall" });
-    const palette = ["compute", "slow", "communication", "fault", "structural", "gap", "copy", "jitter"].map((name) => name);
+    const palette = ["compute", "slow", "communication", "fault", "structural", "gap", "copy", "jitter"];
     const spec = () => ({
       data: { values: rows }, mark: { type: "area", line: false },
       encoding: {
-        x: { field: "time", type: "temporal", title: null, axis: { grid: false } },
+        x: { field: "time", type: "temporal", title: "UTC", scale: { type: "utc" }, axis: { grid: false, labelOverlap: true } },
         y: { field: "money", type: "quantitative", title: `${data.result.currency || "money"} so far`, stack: "zero" },
         color: { field: "kind", type: "nominal", title: null, sort: kinds, scale: { domain: kinds, range: kinds.map((_, i) => taut.colour(palette[i % palette.length])) }, legend: { orient: "right" } },
-        tooltip: [{ field: "kind" }, { field: "money", format: ",.4~g" }, { field: "time", type: "temporal", format: "%Y-%m-%d %H:%M", title: "until" }],
+        tooltip: [{ field: "kind" }, { field: "money", format: ",.4~g" }, { field: "time", type: "temporal", timeUnit: "utcyearmonthdatehoursminutes", title: "until, UTC" }],
       },
     });
     queueMicrotask(() => taut.chart(picture, spec, `cost over time by kind: ${kinds.join(", ")}`, context.signal));

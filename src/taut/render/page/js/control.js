@@ -17,38 +17,47 @@
   // Decisions over time, above the steps that they fell into
 
   const LANE = 22;
+  const scaled = (ns) => [["hours", 3600e9], ["minutes", 60e9]].find(([, size]) => ns >= 2 * size) || ["seconds", 1e9];
 
   const course = (data, context) => {
     if (!data.actions.length) return null;
-    const lanes = [...new Set(data.actions.map((a) => `${a.layer}: ${a.controller}`))];
-    const rows = data.actions.map((a) => ({ time: a.time_ns / 1e6, lane: `${a.layer}: ${a.controller}`, way: a.direction > 0 ? "up" : a.direction < 0 ? "down" : "not told", what: taut.safe(`${a.knob} of ${a.target}: ${a.before} → ${a.after}`) }));
+    const lanes = [...new Set(data.actions.map((a) => `${a.layer}: ${a.controller || "unknown"}`))];
+    const times = data.step_times && data.step_begin_ns.length ? data.step_begin_ns : [];
+    const all = [...data.actions.map((a) => a.time_ns), ...times];
+    const first = all.reduce((a, b) => Math.min(a, b));
+    const [unit, size] = scaled(all.reduce((a, b) => Math.max(a, b)) - first);
     const ways = ["up", "down", "not told"];
-    const times = data.step_times && data.step_begin_ns.length ? data.step_begin_ns.map((ns, i) => ({ time: ns / 1e6, ms: data.step_times.observed_ns[i] / 1e6 })) : [];
-    const all = [...rows.map((r) => r.time), ...times.map((r) => r.time)];
-    const x = { field: "time", type: "temporal", title: null, scale: { domain: [Math.min(...all), Math.max(...all)] }, axis: { grid: false } };
-    const height = Math.max(60, lanes.length * LANE);
+    const rows = data.actions.map((a) => ({ time: (a.time_ns - first) / size, lane: `${a.layer}: ${a.controller || "unknown"}`, way: ways[a.direction > 0 ? 0 : a.direction < 0 ? 1 : 2], what: [a.knob, a.target].filter(Boolean).join(" of ") + (a.before || a.after ? `: ${a.before || "?"} → ${a.after || "?"}` : "") }));
+    const walls = times.map((ns, i) => ({ time: (ns - first) / size, ms: data.step_times.observed_ns[i] / 1e6 }));
+    const most = Math.max(...rows.map((r) => r.time), ...walls.map((r) => r.time), 1e-9);
+    const x = (title) => ({ field: "time", type: "quantitative", title, scale: { domain: [0, most], nice: false }, axis: { grid: false, labelFlush: false } });
+    const word = `${unit} since ${new Date(first / 1e6).toISOString().slice(0, 19).replace("T", " ")} UTC`;
+    const edge = { minExtent: 150, maxExtent: 150, labelLimit: 130 };
     const dots = () => ({
-      data: { values: rows }, height, width: "container",
-      mark: { type: "point", filled: true, size: 54, opacity: 0.85 },
+      data: { values: rows }, mark: { type: "point", filled: true, size: 54, opacity: 0.85 },
       encoding: {
-        x, y: { field: "lane", type: "nominal", title: null, sort: lanes, axis: { labelLimit: 200, grid: true } },
+        x: x(walls.length ? null : word), y: { field: "lane", type: "nominal", title: null, sort: lanes, axis: { ...edge, grid: true } },
+        yOffset: { field: "way", type: "nominal", scale: { domain: ways, range: [-4, 4, 0] } },
         shape: { field: "way", type: "nominal", scale: { domain: ways, range: ["triangle-up", "triangle-down", "circle"] }, legend: null },
-        color: { field: "way", type: "nominal", scale: { domain: ways, range: [taut.colour("compute"), taut.colour("slow"), taut.colour("gap")] }, legend: null },
-        tooltip: [{ field: "lane", title: "controller" }, { field: "what" }, { field: "time", type: "temporal", format: "%H:%M:%S" }],
+        color: { field: "way", type: "nominal", scale: { domain: ways, range: ["compute", "slow", "gap"].map(taut.colour) }, legend: null },
+        tooltip: [{ field: "lane", title: "controller" }, { field: "what" }, { field: "time", title: unit, format: ".4~g" }],
       },
     });
+    const line = () => ({ data: { values: walls }, mark: { type: "line", color: taut.colour("ink"), strokeWidth: 1.4 }, encoding: { x: x(word), y: { field: "ms", type: "quantitative", title: null, axis: { ...edge, tickCount: 3, labelExpr: "datum.label + ' ms'" } } } });
     const upper = el("div", {});
-    upper.style.height = `${height + 34}px`;
+    upper.style.height = `${Math.max(60, lanes.length * LANE) + (walls.length ? 24 : 40)}px`;
     upper.style.flex = "none";
-    queueMicrotask(() => taut.chart(upper, () => { const { height: _, width: __, ...spec } = dots(); return spec; }, `${rows.length} decisions of ${lanes.length} controllers over time`, context.signal));
-    const lower = times.length ? el("div", { class: "low" }) : null;
-    if (lower) queueMicrotask(() => taut.chart(lower, () => ({ data: { values: times }, mark: { type: "line", color: taut.colour("ink"), strokeWidth: 1.4 }, encoding: { x, y: { field: "ms", type: "quantitative", title: "step, ms", axis: { tickCount: 4, minExtent: 40 } } } }), "step times on the same axis", context.signal));
+    const lower = walls.length ? el("div", { class: "low" }) : null;
+    queueMicrotask(() => {
+      taut.chart(upper, dots, `${rows.length} decisions of ${lanes.length} controllers over time`, context.signal);
+      if (lower) taut.chart(lower, line, "step times, ms, on the same axis", context.signal);
+    });
     return el("section", { class: "card" }, el("div", { class: "head" }, el("h2", {}, "decisions over time"), el("span", { class: "scale" }, "▲ up  ▼ down  ● not told")), upper, lower);
   };
 
   const relations = (data, context) => {
     const rows = data.result.relations.map((relation, i) => ({ ...relation, zoned: data.zones[i] || 0 }));
-    if (!rows.length) return taut.empty("No two controllers work against each other here", data.result.regime.because || "Their decisions were tested for conflict, oscillation, amplification and the other relations of docs/control.md.");
+    if (!rows.length) return taut.empty("No relation between controllers shows", data.result.regime.because ? "What would tell more stands above." : "Their decisions were tested for conflict, oscillation, amplification and the other relations of docs/control.md.");
     const seen = (r) => r.zone && r.zone.steps && context.card.views.includes("timeline");
     return el("section", { class: "card" }, taut.table({ caption: "what they do to each other", csv: "relations.csv", rows, columns: [
       { key: "kind", label: "relation" }, { key: "controllers", label: "controllers", value: (r) => r.controllers.join(" ↔ ") },

@@ -19,7 +19,7 @@
   const ALLOWED = new Set([
     "class", "id", "title", "role", "tabindex", "href", "type", "value", "min", "max", "step", "name", "for", "placeholder",
     "colspan", "rowspan", "scope", "lang", "rel", "target", "download", "checked", "disabled", "hidden", "open", "selected",
-    "readonly", "rows", "cols", "maxlength", "autocomplete", "spellcheck", "width", "height", "list", "required",
+    "readonly", "rows", "cols", "maxlength", "autocomplete", "spellcheck", "width", "height", "list", "required", "novalidate",
   ]);
 
   function attribute(node, name, value) {

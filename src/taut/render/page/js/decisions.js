@@ -20,12 +20,12 @@
     const open = data.open.filter((found) => found.id !== null);
     let found = open.find((one) => one.id === context.params.finding) || open[0];
     const what = el("textarea", { id: "do", rows: 3, required: true, maxlength: 2000, spellcheck: "true" });
-    const who = el("input", { type: "text", id: "by", maxlength: 200, autocomplete: "name" });
+    const who = el("input", { type: "text", id: "by", required: true, maxlength: 200, autocomplete: "name" });
     const [evidence, answer, command] = [el("p", { class: "note" }), el("div", { role: "alert" }), el("div", {})];
     const told = () => {
       const words = data.commands.decide || `taut audit decide ${quoted(context.card.folder)}`;
       const base = words.replace(/ --(finding|do|by)(=| )('[^']*'|\S+)/g, "");
-      return [base, "--finding", quoted(found.id), "--do", quoted(what.value.trim() || "…"), ...(who.value.trim() ? ["--by", quoted(who.value.trim())] : [])].join(" ");
+      return [base, "--finding", quoted(found.id), "--do", quoted(what.value.trim() || "…"), "--by", quoted(who.value.trim() || "…")].join(" ");
     };
     const shown = () => command.replaceChildren(taut.command(told()));
     const picked = (one) => {
@@ -37,7 +37,8 @@
     };
     const send = async (event) => {
       event.preventDefault();
-      if (!what.value.trim()) { answer.replaceChildren(el("p", { class: "bad" }, "Say what is done.")); what.focus(); return; }
+      const [left, word] = !what.value.trim() ? [what, "Say what is done."] : !who.value.trim() ? [who, "Say who decides."] : [null, ""];
+      if (left) { answer.replaceChildren(el("p", { class: "bad" }, word)); left.focus(); return; }
       try {
         const newer = await context.post("decide", { finding: found.id, do: what.value.trim(), by: who.value.trim() });
         taut.say("The decision is recorded", true);
@@ -48,7 +49,7 @@
     };
     what.addEventListener("input", shown);
     who.addEventListener("input", shown);
-    const form = el("form", { class: "form", on: { submit: send } },
+    const form = el("form", { class: "form", novalidate: true, on: { submit: send } },
       el("fieldset", {}, el("legend", {}, "finding"), open.map((one) => choice(one, found.id, picked)), evidence),
       el("label", { for: "do" }, "what is done"), what,
       el("label", { for: "by" }, "by whom"), who,

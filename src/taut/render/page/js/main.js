@@ -74,6 +74,18 @@
     return undefined;
   };
 
+  /** What stands on a page until it has something of its own. */
+  const waiting = (title) => {
+    const words = [el("h1", {}, title), el("p", { class: "muted waiting" }, "reading the run …")];
+    root.replaceChildren(...words);
+    const watch = new MutationObserver(() => {
+      if (root.childElementCount === 2 && root.firstChild === words[0]) return;
+      watch.disconnect();
+      for (const word of words) word.remove();
+    });
+    watch.observe(root, { childList: true });
+  };
+
   const page = async (place, mine, signal) => {
     const view = taut.views[place.view];
     if (!view) throw new Error("no such page: " + place.view);
@@ -83,6 +95,7 @@
       root.append(el("h1", {}, view.title), taut.empty(`Nothing to show of ${mine.card.name}`, needs.text || needs, needs.command));
       return;
     }
+    waiting(view.title);
     const changed = await view.draw(root, context(place, mine.card, signal));
     if (typeof changed === "function") mine.changed = changed;
   };

@@ -76,18 +76,19 @@
 
   const spent = (data) => {
     const priced = data.fates.some((fate) => fate.money !== null);
+    const hour = data.rank_hour === null ? null : Number(data.rank_hour) * (data.run.ranks || 0);
     const groups = grouped(data.fates);
     const order = Object.keys(GROUPS);
     const parts = [...data.fates].sort((a, b) => order.indexOf(a.group) - order.indexOf(b.group) || b.share - a.share)
-      .map((f) => ({ name: f.fate, group: f.group, share: f.share, text: taut.percent(f.share) + (f.money === null ? "" : `, ${taut.money(f.money, data.currency)}`) }));
+      .map((f) => ({ name: f.fate, group: f.group, share: f.share, text: taut.percent(f.share) + (f.money === null ? "" : `, ${taut.money(f.money, data.currency)} in the traced time`) }));
     const words = groups.map((g) => `${g.name} ${taut.percent(g.share)}`).join(", ");
     return el("div", { class: "spent" },
       el("div", { class: "figures" },
         figure(data.nominal_share, "utilised", data.nominal_share === null ? "Nobody measured it." : `What a dashboard shows: time under any kernel or op, waiting included (${data.nominal_is}).`),
         figure(data.effective_share, "productive", "Rank time that is useful work, up to what the same work takes elsewhere in the job.")),
-      taut.bar(parts, `where the ${priced ? "money" : "time"} goes: ${words}`),
-      el("div", { class: "keys-line" }, el("span", { class: "muted" }, `where the ${priced ? "money" : "time"} goes:`),
-        groups.map((g) => taut.key(g.name, `${GROUPS[g.name]} ${taut.percent(g.share)}`, g.money !== null && el("span", { class: "muted" }, taut.money(String(g.money), data.currency))))));
+      taut.bar(parts, `where the ${priced || hour ? "money" : "time"} goes: ${words}`),
+      el("div", { class: "keys-line" }, el("span", { class: "muted" }, priced || hour ? `where the money goes, ${data.currency || ""}${hour ? "/h" : ""}:` : "where the time goes:"),
+        groups.map((g) => taut.key(g.name, `${GROUPS[g.name]} ${taut.percent(g.share)}`, hour ? el("span", { class: "muted" }, taut.money(hour * g.share, "")) : g.money !== null && el("span", { class: "muted" }, taut.money(g.money, ""))))));
   };
 
   // -------------------------------------------------------------------------------------------------------------------

@@ -73,7 +73,7 @@
     { key: "useful", label: "useful work", number: true, value: (p) => (ratio(p.forecast.with) || {}).value, text: (p) => `${taut.percent((ratio(p.forecast.without) || {}).value)} → ${taut.percent((ratio(p.forecast.with) || {}).value)}` },
     { key: "costs", label: "what it costs", wide: true, value: (p) => p.policies.map((one) => one.costs).filter(Boolean).join("; ") } ] })) : null);
 
-  const asked = (result) => (result.questions.length ? el("section", { class: "card" }, taut.table({ caption: "questions", small: false, rows: result.questions, columns: [{ key: "question", label: "question" }, { key: "says", label: "answer", wide: true }] })) : null);
+  const asked = (result) => (result.questions.length ? el("section", { class: "card" }, taut.table({ caption: "questions", small: false, rows: result.questions, columns: [{ key: "question", label: "question" }, { key: "answer", label: "answer", number: true, value: (q) => (q.answer ? q.answer.value : null), text: (q) => (q.answer ? `${taut.three(q.answer.value)}${q.answer.lo === null || q.answer.lo === undefined ? "" : ` (${taut.interval(q.answer, taut.three)})`}` : "–") }, { key: "says", label: "what it is", wide: true }] })) : null);
 
   const envelope = (around) => {
     const { point, map } = around;

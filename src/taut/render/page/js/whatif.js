@@ -26,15 +26,16 @@
 
   const toggled = (values, one, on) => (on ? [...values, one] : values.filter((v) => v !== one));
 
-  /** Fixes that the address names and the list does not: they stand first, so that they can be taken out. */
-  const unlisted = (questions, asked) => {
+  /** Fixes that the address names and the list does not: they stand first, and stay when they are taken out. */
+  const unlisted = (questions, asked, seen) => {
     const known = new Set(Object.values(questions.choices).flat().map((choice) => choice.fix));
-    return asked.fix.filter((fix) => !known.has(fix)).map((fix) => ({ fix, label: fix, saved_share: null }));
+    for (const fix of asked.fix) if (!known.has(fix)) seen.add(fix);
+    return [...seen].map((fix) => ({ fix, label: fix, saved_share: null }));
   };
 
-  const fixes = (questions, asked, change) => {
+  const fixes = (questions, asked, change, seen) => {
     const found = el("div", { class: "choices" });
-    const given = unlisted(questions, asked);
+    const given = unlisted(questions, asked, seen);
     const draw = (wanted) => {
       found.replaceChildren();
       const groups = [...(given.length ? [["asked", given]] : []), ...Object.keys(KINDS).map((kind) => [KINDS[kind], questions.choices[kind] || []])];
@@ -127,6 +128,7 @@
       const questions = await context.get("questions");
       let asked = read(context.params);
       let turn = 0;
+      const seen = new Set();
       const left = el("div", {});
       const panel = el("div", { class: "answer" });
       const command = el("div", {});
@@ -154,7 +156,7 @@
         if (!waiting) again();
         (waiting ? soon : ask)();
       };
-      const parts = () => [fixes(questions, asked, change), policies(questions, asked, change), sliders(questions, asked, change)];
+      const parts = () => [fixes(questions, asked, change, seen), policies(questions, asked, change), sliders(questions, asked, change)];
       const again = () => {
         // The tick stays where it is: only what closures hold is new.
         const [wanted, top, held] = [left.querySelector("[data-filter]"), left.querySelector(".choices"), focused()];
