@@ -221,6 +221,9 @@
     taut.say("Copied", true);
   };
 
+  /** A word of a command, as a shell takes it. */
+  taut.quoted = (text) => (/^[A-Za-z0-9_./=:@%+,-]+$/.test(text) ? text : `'${text.replace(/'/g, "'\\''")}'`);
+
   /** A command with a button that copies it. */
   taut.command = (text, label) =>
     el("div", { class: "command" }, label && el("span", { class: "label" }, label), el("code", {}, text),

@@ -6,8 +6,6 @@
   const { el } = taut;
   const SAYS = { kept: ["✓ kept", "good"], missed: ["! missed", "bad"], unclear: ["? unclear", "muted"] };
 
-  const quoted = (text) => (/^[A-Za-z0-9_./=:@%+-]+$/.test(text) ? text : `'${text.replace(/'/g, "'\\''")}'`);
-
   // -------------------------------------------------------------------------------------------------------------------
   // Deciding
 
@@ -23,9 +21,9 @@
     const who = el("input", { type: "text", id: "by", required: true, maxlength: 200, autocomplete: "name" });
     const [evidence, answer, command] = [el("p", { class: "note" }), el("div", { role: "alert" }), el("div", {})];
     const told = () => {
-      const words = data.commands.decide || `taut audit decide ${quoted(context.card.folder)}`;
+      const words = data.commands.decide || `taut audit decide ${taut.quoted(context.card.folder)}`;
       const base = words.replace(/ --(finding|do|by)(=| )('[^']*'|\S+)/g, "");
-      return [base, "--finding", quoted(found.id), "--do", quoted(what.value.trim() || "…"), "--by", quoted(who.value.trim() || "…")].join(" ");
+      return [base, "--finding", taut.quoted(found.id), "--do", taut.quoted(what.value.trim() || "…"), "--by", taut.quoted(who.value.trim() || "…")].join(" ");
     };
     const shown = () => command.replaceChildren(taut.command(told()));
     const picked = (one) => {

@@ -7,6 +7,7 @@
   const SIGNS = { fault: ["▲", "bad"], structure: ["◆", "bad"], control: ["■", "bad"], unknown: ["?", "muted"], healthy: ["●", "good"] };
   const GROUPS = { useful: "useful", slow: "slow", communication: "communication", waiting: "waiting", idle: "idle", other: "other" };
   const PERFETTO = "https://ui.perfetto.dev";
+  const PATIENCE_MS = 45000;
 
   // -------------------------------------------------------------------------------------------------------------------
   // Perfetto: opened only when asked, handed the trace through its window
@@ -18,7 +19,9 @@
     if (!page) { taut.say("The browser does not let a window open", true); return; }
     const buffer = await context.bytes("perfetto");
     const timer = setInterval(() => page.postMessage("PING", PERFETTO), 100);
-    const stop = () => { clearInterval(timer); removeEventListener("message", answered); };
+    const stop = () => { clearInterval(timer); clearTimeout(late); removeEventListener("message", answered); };
+    const instead = () => { stop(); taut.save("trace.pftrace", buffer, "application/octet-stream"); taut.say("Perfetto did not answer: the trace is saved as a file to open there", true); };
+    const late = setTimeout(instead, PATIENCE_MS);
     const answered = (event) => {
       if (event.origin !== PERFETTO || event.data !== "PONG") return;
       stop();
@@ -26,7 +29,6 @@
     };
     addEventListener("message", answered);
     context.signal.addEventListener("abort", stop);
-    setTimeout(stop, 60000);
   };
 
   // -------------------------------------------------------------------------------------------------------------------

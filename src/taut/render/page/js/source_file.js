@@ -28,11 +28,18 @@
 
   const absent = () => Object.assign(new Error("this is not in the file: open the run with `taut serve`"), { status: 404 });
 
+  /** The one run of the file: ``runs.json``, or what its first page says of it. */
+  const listed = () => {
+    const [list, first] = [taut.packed.json("runs.json"), taut.packed.json("overview.json")];
+    const card = list ? list.runs[0] : first && first.run;
+    return card ? { version: "file", runs: [{ ...card, id: "file" }], refused: [] } : null;
+  };
+
   taut.query = query;
   taut.source = {
     live: false,
     get: async (run, name, params) => {
-      const found = taut.packed.json(`${name}${query(params)}.json`) || taut.packed.json(`${name}.json`);
+      const found = name === "runs" ? listed() : taut.packed.json(`${name}${query(params)}.json`);
       if (found === null) throw absent();
       return found;
     },

@@ -18,6 +18,12 @@
 
   const written = (asked) => ({ fix: asked.fix, policy: asked.policy, ...Object.fromEntries(Object.keys(SCALES).filter((key) => asked[key] !== 1).map((key) => [key, asked[key]])) });
 
+  /** The command that answers the same. */
+  const told = (folder, asked) => {
+    const scales = Object.keys(SCALES).filter((key) => asked[key] !== 1).map((key) => `--scale ${key}=${asked[key]}`);
+    return ["taut whatif", taut.quoted(folder), ...asked.fix.map((fix) => "--fix " + taut.quoted(fix)), ...asked.policy.map((one) => "--policy " + taut.quoted(one)), ...scales].join(" ");
+  };
+
   // -------------------------------------------------------------------------------------------------------------------
   // What can be asked
 
@@ -144,8 +150,8 @@
           context.live(`${answer.result.saved_share >= 0 ? "saves" : "costs"} ${taut.percent(Math.abs(answer.result.saved_share))} of the wall`);
         } catch (error) {
           if (error.name === "AbortError" || mine !== turn) return;
-          panel.replaceChildren(taut.empty("This cannot be answered", error.message));
-          command.replaceChildren();
+          panel.replaceChildren(taut.source.live ? taut.empty("This cannot be answered", error.message) : taut.empty("A file replays nothing", "This command does, and so does `taut serve`:"));
+          command.replaceChildren(taut.source.live ? "" : taut.command(told(context.card.folder, asked)));
         }
         panel.classList.remove("stale");
       };
