@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from itertools import pairwise
 
 from build import analyze
 from taut.core.array_types import Floats
@@ -58,7 +59,7 @@ def condensed(painted: list[list[int]], begin: int, end: int, rows: range, colum
     for line in range(lines):
         mine = rows[line * len(rows) // lines : (line + 1) * len(rows) // lines]
         lefts = [begin + c * (end - begin) // columns for c in range(columns + 1)]
-        spans = [(left, max(right, left + 1)) for left, right in zip(lefts, lefts[1:], strict=False)]
+        spans = [(left, max(right, left + 1)) for left, right in pairwise(lefts)]
         out.append([_most(Counter(code for row in mine for code in painted[row][left:right])) for left, right in spans])
     return out
 

@@ -257,7 +257,7 @@ def test_the_number_of_a_delay_is_the_answers(pages: Pages) -> None:
 
 def test_a_delay_is_put_elsewhere(pages: Pages) -> None:
     page = pages.open("structure")
-    page.locator(".part").first.click()
+    page.locator(".component").first.click()
     assert params(page, "rank")["rank"] == "0"
     page.get_by_label("delay, milliseconds", exact=True).fill("7")
     page.keyboard.press("Tab")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from unittest.mock import patch
 
 import numpy as np
 import pytest
 
-from build import Do, job, play
+from build import Do, Scripts, job, play
 from taut.core.jit import Kernel
 from taut.core.tables import Kind, Trace
 from taut.replay.exposed import exposed
@@ -18,11 +18,8 @@ from taut.result.view_types import STATES, TimelineFrame
 from taut.views.frames import Frames
 from timelines import condensed, naive, timeline_of
 
-NS = 0.000_001
-"""A nanosecond, as scripts count time."""
 
-
-def tiny(scripts: Mapping[int, str | Sequence[str]] | Callable[[int], Mapping[int, str | Sequence[str]]], **about: object) -> Trace:
+def tiny(scripts: Scripts | Callable[[int], Scripts], **about: object) -> Trace:
     """A job whose scripts count nanoseconds."""
     trace = job(scripts, **about)
     ops = trace.ops
@@ -138,7 +135,8 @@ def test_gates_of_a_view() -> None:
     frames = timeline_of(tiny({r: f"fwd {5 + r} | AR/pair{r // 2} 1 | fwd 5 | BAR/all 1" for r in range(4)}))
     whole = frames.frame(0, frames.axis.wall_ns, 0, 4, 10, 4).gates
     assert sorted(map(tuple, whole.rows)) == [(0, 1), (0, 1, 2, 3), (2, 3)]
-    table = {tuple(rows): (a, b, last) for rows, a, b, last in zip(whole.rows, whole.first_ns, whole.opens_ns, whole.last_row, strict=True)}
+    times = zip(whole.first_ns, whole.opens_ns, whole.last_row, strict=True)
+    table = {tuple(rows): one for rows, one in zip(whole.rows, times, strict=True)}
     assert table == {(0, 1): (5, 6, 1), (2, 3): (7, 8, 3), (0, 1, 2, 3): (12, 14, table[0, 1, 2, 3][2])}
     assert table[0, 1, 2, 3][2] in (2, 3)  # both come at once
     early = frames.frame(0, 6, 0, 4, 10, 4).gates

@@ -281,6 +281,59 @@ class TimelineFrame(Part, frozen=True, kw_only=True):
     names: list[str]
 
 
+class PackedSection(Part, frozen=True, kw_only=True):
+    """A deflated array of a packed timeline."""
+
+    begin: int
+    """First byte, from the end of the header."""
+    bytes: int
+    """Deflated."""
+    kind: Literal["u8", "u16", "u32", "u64", "json"]
+    """Little-endian; of u64 the lower halves come first, then the upper ones, u32 each. JSON is text."""
+    count: int
+    """Numbers that it holds, or bytes of its text."""
+
+
+class PackedLevel(Part, frozen=True, kw_only=True):
+    """The whole timeline in lines × columns cells."""
+
+    columns: int
+    lines: int
+    cells: PackedSection
+
+
+class PackedBlock(Part, frozen=True, kw_only=True):
+    """All ops of a row that lie, with some part at least, in a step."""
+
+    row: int
+    step: int
+    """Place in the steps of the axis."""
+    first: int
+    """Place of its first op in the columns of ops …"""
+    count: int
+    """… and how many follow it."""
+
+
+class PackedTimeline(Part, frozen=True, kw_only=True):
+    """Header of a packed timeline: what a file shows of it without a server (``views/packed_timeline.py`` says how)."""
+
+    format: int
+    wall_ns: int
+    rows: int
+    levels: list[PackedLevel]
+    """The coarsest first."""
+    blocks: PackedSection
+    """``PackedBlock``, a list by row and step in JSON."""
+    ops: dict[str, PackedSection]
+    """Columns of all blocks: op, lane, begin_ns, wait_ns, work_ns, state, wait (255 for none), name."""
+    gates: PackedSection
+    """``TimelineGates`` of the whole timeline as JSON."""
+    left_out_gates: int
+    details: PackedSection
+    """``OpDetail`` of the longest waits of the blocks, as a list in JSON."""
+    names: list[str]
+
+
 class PathOp(Part, frozen=True, kw_only=True):
     """An op on the way back to a root cause."""
 
@@ -337,7 +390,7 @@ class OpDetail(Part, frozen=True, kw_only=True):
     wait: WaitParts | None
     """Null where it did not wait."""
     slack_ns: int
-    """How much later it may end before its step ends later."""
+    """How much later it may end before the last of the steps that share its time axis ends later."""
     critical: bool
     path: list[PathOp]
     """From the op itself back to the root cause: where the branch of whoever came last leaves the one of this op, or the

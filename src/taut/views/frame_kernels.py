@@ -130,9 +130,7 @@ def painted_plain(
 
 
 @kernel(plain=painted_plain)
-def painted(
-    pieces: Ints, first: Ints, first_row: int, rows: int, begin: int, end: int, columns: int, lines: int
-) -> Letters:
+def painted(pieces: Ints, first: Ints, first_row: int, rows: int, begin: int, end: int, columns: int, lines: int) -> Letters:
     """Lines × columns: the code that holds most of the time, of equals the lowest; -1 where nothing is.
 
     Column c shows begin + ⌊c · span / columns⌋ up to the next one's, at least a nanosecond; lines share out rows likewise.
@@ -216,14 +214,14 @@ def in_view(
     stop: int,
     most: int,
 ) -> tuple[Ints, int]:
-    """(Ops of some rows between two times, row by row, how many there are; counting stops beyond ``most``)."""
+    """(Ops of some rows between two times, row by row, how many there are); none where there are more than ``most``."""
     found = np.empty(most + 1, np.int64)
     count = 0
     for row in range(first_row, first_row + rows):
         lo = arrived(order, first[row], first[row + 1], zero, window, start, begin)
         hi = arrived(order, first[row], first[row + 1], zero, window, start, stop)
         if count + hi - lo > most:
-            return found, most + 1
+            return found[:0].copy(), most + 1
         for b in range(blocks[row], blocks[row] + (lo - first[row] + BLOCK - 1) // BLOCK):
             if ends[b] <= begin:
                 continue
@@ -232,15 +230,15 @@ def in_view(
                 v = order[place]
                 if zero[window[v]] + end[v] > begin:
                     if count == most:
-                        return found, most + 1
+                        return found[:0].copy(), most + 1
                     found[count] = v
                     count += 1
         if count + hi - lo > most:
-            return found, most + 1
+            return found[:0].copy(), most + 1
         for place in range(lo, hi):
             found[count] = order[place]
             count += 1
-    return found, count
+    return found[:count].copy(), count
 
 
 @kernel(lists=True)

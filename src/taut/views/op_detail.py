@@ -86,7 +86,7 @@ class OpDetails:
     def _detail(self, op: int) -> OpDetail:
         graph, ops = self.graph, self.graph.ops
         wait, opener, gate = self._wait(op), int(self._bindings.opener[op]), int(graph.gate[op])
-        path = self._path(op, wait)
+        path = self._path(op, wait)[:LONGEST]
         begin, opening, end = self._times(op)
         reference = float(self.frames.run.reference_ns[op])
         gates = self.frames.gates

@@ -28,7 +28,7 @@
     const fill = el("span", { class: "part-fill" });
     fill.style.width = `${100 * between(part.busy_share || 0, 0, 1)}%`;
     const sign = part.inside === null ? el("span", { class: "part-sign muted", title: "no metric was recorded" }, "–") : el("span", { class: "part-sign " + (part.inside ? "good" : "bad"), title: part.inside ? "all its metrics are inside their limits" : "a metric is outside its limit" }, part.inside ? "✓" : "✗");
-    return el("li", {}, el("button", { type: "button", class: "part", title: told(part), on: { click: () => pick(part) } },
+    return el("li", {}, el("button", { type: "button", class: "component", title: told(part), on: { click: () => pick(part) } },
       el("span", { class: "part-name" }, part.label), el("span", { class: "part-bar", "aria-hidden": "true" }, fill), el("span", { class: "number" }, taut.percent(part.busy_share, 0)), sign));
   };
 
