@@ -152,11 +152,12 @@
     const most = Math.max(...waits.share);
     const short = waits.labels.map((label) => label.replace(/^ranks? /, "").replace(/ \(.*$/, ""));
     const words = (r, c) => [`${waits.labels[c]} waited for ${waits.labels[r]}`, `${taut.percent(value(r, c))} of all waiting with a cause`, "Enter or click: structure"];
+    const rank = (label) => { const row = data.ranks.find((one) => one.label === label); return row ? row.rank : (/^ranks? (\d+)/.exec(label) || [])[1]; };
     const first = waits.first_steps ? ` Measured on the first ${waits.first_steps} steps.` : "";
     return el("section", { class: "card" },
       titled(title, "Rows caused the waiting, columns waited." + first, scale(most, (v) => taut.percent(v), "fault")),
       taut.heat({ rows: waits.labels, columns: short, value, words, left: 92, colour: "fault", axis: "who waited (rows: for whom)", signal: context.signal,
-        pick: (r, c) => context.go("structure", { cause: waits.labels[r], victim: waits.labels[c] }),
+        pick: (r, c) => context.go("structure", { rank: rank(waits.labels[r]), cause: waits.labels[r], victim: waits.labels[c] }),
         alt: `waiting of ${waits.labels.length} ranks or groups for each other, at most ${taut.percent(most)} in a cell; arrow keys move, Enter opens the structure` }));
   };
 
