@@ -38,7 +38,7 @@ def delay_wave(run: Run, rank: int, step: int, ns: int, op: int | None = None) -
     gates = moved.gates()
     late, left = moved.at_gates(gates)
     return DelayWave(
-        command=f"taut whatif {shlex.quote(str(run.folder))} --delay {delay_words(rank, step, ns, op)}",
+        command=f"taut whatif {shlex.quote(str(run.folder))} --delay {delay_option(rank, step, ns, op)}",
         actual_wall_ns=actual, changed_wall_ns=changed, saved_wall_ns=actual - changed, delay_ns=ns, rank=rank, step=step,
         op=delayed, name=graph.names[int(graph.ops.name[delayed])], gates=[int(one) for one in gates],
         gate_names=[graph.names[int(one)] for one in graph.gates.name[gates]],
@@ -48,7 +48,7 @@ def delay_wave(run: Run, rank: int, step: int, ns: int, op: int | None = None) -
     )  # fmt: skip
 
 
-def delay_words(rank: int, step: int, ns: int, op: int | None = None) -> str:
+def delay_option(rank: int, step: int, ns: int, op: int | None = None) -> str:
     """A delay as ``--delay`` takes it."""
     ms = f"{ns / 1e6:.6f}".rstrip("0").rstrip(".")
     return f"rank={rank},step={step},ms={ms}" + ("" if op is None else f",op={op}")
