@@ -161,7 +161,7 @@ def test_many_steps_are_drawn_as_the_slowest_of_some() -> None:
         step=list(range(2500)), observed_ns=[1_000_000] * 2499 + [9_000_000], ideal_ns=[1] * 2500, baseline_ns=None
     )
     drawn = plots(steps=lambda: many).steps().to_dict()
-    values = [row["ms"] for row in drawn["data"]["values"] if row["which"] == "observed"]
+    values = [row["ms"] for row in next(iter(drawn["datasets"].values())) if row["which"] == "observed"]
     assert len(values) == 834
     assert max(values) == 9
     assert title(plots(steps=lambda: many).steps())[1] == "each point the slowest of 3 steps"
