@@ -13,7 +13,8 @@ from results import RESULT, filled
 from taut.result.rank_rows import lateness, lateness_by_step
 from taut.result.types import AnalysisResult
 from taut.stored import Run, open_run
-from taut.views.overview import COLUMNS, ROWS, lateness_map, overview, overview_of, trust
+from taut.views.overview import COLUMNS, lateness_map, overview, overview_of, trust
+from taut.views.rank_blocks import ROWS
 
 SLOW = {0: "fwd 5 | AR 1", 1: "fwd 9 | AR 1", 2: "fwd 5 | AR 1"}
 

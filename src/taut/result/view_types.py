@@ -147,7 +147,7 @@ class StepTimes(Part, frozen=True, kw_only=True):
     step: list[int]
     observed_ns: list[int]
     ideal_ns: list[int]
-    """Every op at its reference whatever its role, and no gaps: the ideal of ``whatif.ideal_wall_ns``. Observed steps have gaps."""
+    """Every op at its reference whatever its role, and no gaps: the ideal of ``whatif.ideal_wall_ns``; observed have gaps."""
     baseline_ns: float | None
     """Median step of the baseline; null without one."""
 
@@ -403,9 +403,10 @@ class DelayWave(Part, frozen=True, kw_only=True):
     not a member."""
     reached_ranks: int
     left_ns: list[int]
-    """After each gate, the largest delay of any rank."""
+    """After each gate, the largest delay of any of its members."""
     absorbed: list[AbsorbedDelay]
-    """Where slack took it in, the most first."""
+    """Where slack took it in, the most first, along the branch that carries it to where the wall is lost or, where nothing is,
+    furthest: they sum to the delay less what the wall loses."""
 
 
 class AbsorbedDelay(Part, frozen=True, kw_only=True):
@@ -426,6 +427,8 @@ class Choice(Part, frozen=True, kw_only=True):
 
     fix: str
     """As ``--fix`` takes it: ``rank=3``."""
+    fixes: list[str]
+    """All that are set together: of a finding with several ranks or links one each, else ``fix`` alone."""
     label: str
     saved_share: float | None
     """Alone, of the wall, 0–1; null where it was not replayed."""
@@ -465,8 +468,10 @@ class Answer(Part, frozen=True, kw_only=True):
     saved_per_day: Amount | None
     currency: str | None
     regime: Regimes
+    """Without and with it: of a policy its own; of what mends findings the same, because it is told with all of them mended;
+    null where it is not known."""
     effective_throughput_ratio: float | None
-    """After the change: the ideal wall over the changed one."""
+    """After the change: the ideal wall (no gaps) over the changed one, at most 1; null where the ideal itself changed."""
 
 
 # ---------------------------------------------------------------------------------------------------------------------

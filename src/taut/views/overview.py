@@ -11,7 +11,6 @@ import numpy as np
 from msgspec.structs import replace
 
 from taut.core.array_types import Floats
-from taut.core.rank_words import rank_label
 from taut.graph import Graph
 from taut.replay import reference
 from taut.replay.timeline import Change, replay
@@ -22,9 +21,10 @@ from taut.stored import Run, decoded_result, open_run, read_stored
 from taut.views.course import ledger_rate
 from taut.views.headlines import headlines, in_order
 from taut.views.lateness import lateness_of
+from taut.views.rank_blocks import rank_blocks
 from taut.views.run_card import run_card
 
-ROWS, COLUMNS = 64, 120
+COLUMNS = 120
 """Of the map of lateness, at most."""
 FEW_STEPS = 10
 """Fewer tell spreads badly."""
@@ -96,14 +96,14 @@ def lateness_map(graph: Graph) -> LatenessMap | None:
     late = lateness_by_step(graph)
     if not np.isfinite(late).any():
         return None
-    tall, wide = (-(-count // most) for count, most in zip(late.shape, (ROWS, COLUMNS), strict=True))
-    starts, begins = np.arange(0, late.shape[0], tall), np.arange(0, late.shape[1], wide)
+    blocks, wide = rank_blocks(graph), max(-(-late.shape[1] // COLUMNS), 1)
+    begins = np.arange(0, late.shape[1], wide)
     filled = np.where(np.isnan(late), -np.inf, late)
-    cells = np.maximum.reduceat(np.maximum.reduceat(filled, starts, axis=0), begins, axis=1)
+    cells = np.maximum.reduceat(np.maximum.reduceat(filled, blocks.starts, axis=0), begins, axis=1)
     most = filled.max(axis=1)
-    latest = [int(first + np.argmax(most[first : first + tall])) for first in starts]
+    latest = [int(first + np.argmax(most[first : first + blocks.tall])) for first in blocks.starts]
     return LatenessMap(
-        labels=[_block(graph, int(first), tall) for first in starts],
+        labels=blocks.labels,
         ranks=[int(graph.ranks[one]) for one in latest],
         steps=[int(graph.steps[begin]) for begin in begins],
         late_ns=[_finite(row) for row in cells],
@@ -112,14 +112,6 @@ def lateness_map(graph: Graph) -> LatenessMap | None:
 
 def _finite(row: Floats) -> list[float | None]:
     return [float(one) if np.isfinite(one) else None for one in row]
-
-
-def _block(graph: Graph, first: int, tall: int) -> str:
-    """A rank, or neighbours from the first to the last."""
-    last = min(first + tall, len(graph.ranks)) - 1
-    if first == last:
-        return rank_label(int(graph.ranks[first]), graph.members)
-    return f"ranks {int(graph.ranks[first])}–{int(graph.ranks[last])}"
 
 
 def step_times(run: Run) -> StepTimes:
