@@ -93,7 +93,7 @@
     document.title = [view.title, mine.card && taut.safe(mine.card.name), "taut"].filter(Boolean).join(" · ");
     if (mine.card && !mine.card.views.includes(place.view) && view.needs) {
       const needs = typeof view.needs === "function" ? view.needs(mine.card) : view.needs;
-      root.append(el("h1", {}, view.title), taut.empty(`Nothing to show of ${mine.card.name}`, needs.text || needs, needs.command));
+      root.append(el("h1", {}, view.title), taut.empty(taut.source.live ? `Nothing to show of ${mine.card.name}` : "Not in this file", needs.text || needs, needs.command));
       return;
     }
     waiting(view.title);

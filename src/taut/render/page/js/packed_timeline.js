@@ -125,13 +125,13 @@
     // -----------------------------------------------------------------------------------------------------------------
     // Ops
 
-    /** An op by its number, or by row and time: {detail} where its path is packed, {brief} where only its times are. */
+    /** An op by its number, or by row and time: {detail} where its path is packed, {brief} where only its times are, {nothing} where none is. */
     async op(asked) {
       const number = asked.op !== undefined && asked.op !== null ? Number(asked.op) : null;
       const details = await this.details();
       if (number !== null && details.has(number)) return { detail: details.get(number) };
       const found = number !== null ? await this.numbered(number) : await this.at(Number(asked.row), Number(asked.at_ns), asked.lane === undefined ? null : Number(asked.lane));
-      if (!found) return {};
+      if (!found) return { nothing: found === undefined };
       const [row, k] = found, ops = await this.columns();
       return details.has(ops.op[k]) ? { detail: details.get(ops.op[k]) } : { brief: await this.brief(row, k) };
     }
@@ -150,7 +150,7 @@
       const level = (k) => LEVELS[ops.begin_ns[k] + ops.wait_ns[k] > at && ops.wait[k] !== 255 ? ops.wait[k] : ops.state[k]];
       const some = found.filter(([, k]) => lane === null || ops.lane[k] === lane);
       some.sort(([, a], [, b]) => level(a) - level(b) || ops.op[a] - ops.op[b]);
-      return some[0] || null;
+      return some[0]; // undefined: nothing is here
     }
 
     async brief(row, k) {

@@ -89,6 +89,7 @@
   const explained = async (params) => {
     const found = await (await timeline()).op(params);
     if (found.detail) return found.detail;
+    if (found.nothing) throw absent("Nothing is here.");
     throw absent(found.brief ? `${found.brief.words} Its path to its cause is not in this file; the app shows it:` : "No op of this place is in this file one by one; the app shows all of them:", `taut serve ${await folder()}`);
   };
 

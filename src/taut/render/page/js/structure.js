@@ -318,7 +318,7 @@
       this.slider.addEventListener("input", () => { this.ms.value = String(+(10 ** (Number(this.slider.value) / 100)).toPrecision(2)); this.put({}, false); });
       const again = taut.button("play again", () => this.answer && this.wave.show(this.answer, true), { class: "small" });
       return el("section", { class: "card structure-delay" }, el("div", { class: "structure-head" }, el("h2", {}, "A delay on its way over the gates"), this.waveKey()),
-        el("div", { class: "delay-controls" }, el("label", {}, "rank ", this.rank), el("label", {}, "step ", this.step), el("label", { class: "delay-ms" }, "delay ", this.slider, this.ms, " ms"), again, this.data.delays && el("label", {}, "in this file ", this.held)),
+        el("div", { class: "delay-controls" }, el("label", {}, "rank ", this.rank), el("label", {}, "step ", this.step), el("label", { class: "delay-ms" }, "delay ", taut.source.live && this.slider, this.ms, " ms"), again, this.data.delays && el("label", {}, "in this file ", this.held)),
         el("div", { class: "delay-words" }, this.headline, this.where), el("div", { class: "delay-body" }, this.wave.element, el("div", { class: "delay-side" }, el("h3", {}, "Where slack took it in"), this.absorbed)), this.command);
     }
 

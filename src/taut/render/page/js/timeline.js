@@ -948,7 +948,7 @@
       const { chosen } = this;
       if (!chosen) {
         const keys = [["wheel, + −", "zoom in time"], ["shift + wheel", "more or fewer ranks"], ["drag, arrows", "move"], ["double click", "fit a step"], ["click, Enter", "who caused this wait"], ["/", "filter ranks"]];
-        this.side.replaceChildren(problem ? [el("p", { class: "timeline-problem" }, problem), command && taut.command(command)] : el("p", {}, "Click on a wait: the path back to its root cause is drawn over the ranks, and listed here."),
+        this.side.replaceChildren(...(problem ? [el("p", { class: "timeline-problem" }, problem), command ? taut.command(command) : ""] : []), problem ? "" : el("p", {}, "Click on a wait: the path back to its root cause is drawn over the ranks, and listed here."),
           el("dl", { class: "timeline-keys" }, keys.map(([key, text]) => [el("dt", {}, key), el("dd", {}, text)])),
           el("p", { class: "muted" }, `${taut.count(this.axis.ops, "op")}, ${taut.count(this.axis.rows.length, "rank")}, ${taut.count(this.axis.steps.length, "step")}, ${taut.ns(this.axis.wall_ns)}.`), ...this.elsewhere());
         return;
