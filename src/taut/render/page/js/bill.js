@@ -138,7 +138,7 @@
         hour ? fact("not useful", taut.money(hour * (1 - useful), data.currency), "an hour") : null),
       el("section", { class: "card" }, taut.bar(fates.map((f) => ({ name: f.fate, group: f.group, share: f.share, text: taut.percent(f.share) + (f.money === null ? "" : `, ${taut.money(f.money, data.currency)}`) })), `where it went: ${fates.map((f) => `${f.fate} ${taut.percent(f.share)}`).join(", ")}`),
         taut.table({ caption: priced ? "where the money went" : "where the time went", columns, rows: fates, csv: "fates.csv" })),
-      taut.command(priced ? `taut bill ${run} -o bill` : `taut bill ${run} --gpu-hour 2.50EUR -o bill`, "every unit of it on one line, closed to invoices"));
+      taut.command(`taut bill ${run} --gpu-hour ${hour ? Number(data.rank_hour) + data.currency : "2.50EUR"} -o bill`, "every unit of it on one line, closed to invoices"));
   };
 
   taut.view({

@@ -110,6 +110,7 @@
     get: async (run, name, params) => (ANSWERS[name] || stored(name))(params || {}),
     bytes: async () => { throw absent(); },
     post: async () => { throw absent(); },
+    timeline,
     /** Delays that the file holds, the first that is shown first. */
     delays: async () => ((await taut.packed.json("delays")) || []).map(({ rank, step, delay_ns }) => ({ rank, step, ms: delay_ns / 1e6 })),
     where: () => {
