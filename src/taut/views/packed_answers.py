@@ -1,4 +1,4 @@
-"""Answers that go with an exported file, where nobody can replay: findings and top choices fixed, a grid of scales, policies."""
+"""Answers in an exported file, where nothing is replayed: findings and top choices fixed, a grid of scales, policies."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ PARTS = 64
 
 
 def structure(run: Run, seen: Overview | None = None) -> Structure:
-    """The parts of a run, its operator graph, and where a delay is put at first; ``seen`` is its overview, where it is known."""
+    """The parts of a run, its operator graph, and where a delay is put at first; ``seen`` is its overview, where known."""
     graph = run.graph
     cells = cells_of(run, ("rank", "step", "fate", "name", "rank_ns"))
     return Structure(

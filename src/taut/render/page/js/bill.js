@@ -25,7 +25,7 @@
     "lower effective utilisation": "waiting", "operational complexity": "host", "over-provisioning": "idle", services: "communication",
     "corrections and credits": "copy",
   };
-  const KINDS = { compute: "compute", "slow compute": "slow", communication: "communication", waiting: "fault", gaps: "gap", idle: "idle", "everything else": "unexplained" };
+  const KINDS = { compute: "compute", "slow compute": "slow", communication: "communication", waiting: "fault", gaps: "host", idle: "gap", "everything else": "unexplained" };
   const group = (name) => GROUPS[name] || "other";
 
   const categories = (bill) => {
