@@ -69,6 +69,11 @@ class Replays:
         """The wall as observed: a replay without changes gives the times of the ops."""
         return int(window_times(self.graph, completion(self.graph, self.graph.ops.end_ns)).sum())
 
+    def prepare(self) -> None:
+        """Compute what is kept for answers, before the first one: about a second for a million ops."""
+        self.result(Question(fixes=[("rank", str(int(self.graph.ranks[0])))]))
+        self.regime(Question())
+
     @cached_property
     def _mended(self) -> tuple[Batch, tuple[Ints, Ints, Ints]]:
         """(batched replays, reference, work and gap of every op with the findings mended): what a regime is told from."""
