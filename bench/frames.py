@@ -3,8 +3,8 @@
     python bench/frames.py [--ranks 200] [--steps 50] [--columns 1200] [--lines 600] [--broken] [--run RUN] [--turns 5]
 
 The job is that of ``generate_job.py``; ``--run`` takes a run folder instead. Its ranks compute without a break between gates,
-so they do few different things one after the other; ``--broken`` gives every second op to the host, which is the worst case:
-every op is a piece of its own.
+so they do few different things one after the other; ``--broken`` gives every second op to the host, so that about every op is a
+piece of its own (the most that can be is three). Kernels that no run has kept yet are compiled by the first call.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ def answer(name: str, text: str) -> Part:
     if isinstance(made, view_types.RunList):
         return msgspec.structs.replace(made, runs=_cards(made, text))
     if isinstance(made, view_types.Questions):
-        scales = dict.fromkeys(("work", "bandwidth"), [0.5, 2.0]) | {"gaps": [0.0, 2.0]}
+        scales = {"work": [0.5, 2.0], "bandwidth": [0.5, 2.0], "gaps": [0.0, 2.0]}
         return msgspec.structs.replace(made, choices={"rank": made.choices[text]}, scales=scales)
     return made
 

@@ -257,7 +257,7 @@ def test_the_number_of_a_delay_is_the_answers(pages: Pages) -> None:
 
 def test_a_delay_is_put_elsewhere(pages: Pages) -> None:
     page = pages.open("structure")
-    page.locator(".part").first.click()
+    page.locator(".component").first.click()
     assert params(page, "rank")["rank"] == "0"
     page.get_by_label("delay, milliseconds", exact=True).fill("7")
     page.keyboard.press("Tab")
@@ -265,7 +265,7 @@ def test_a_delay_is_put_elsewhere(pages: Pages) -> None:
     page.locator(".wave").focus()
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowRight")
-    page.wait_for_function("() => document.getElementById('live').textContent.includes('slack')")
+    page.wait_for_function("() => document.getElementById('live').textContent.includes('would have waited anyway')")
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -529,6 +529,21 @@ class Answer(Part, frozen=True, kw_only=True):
     """After the change: the ideal wall (no gaps) over the changed one, at most 1; null where the ideal itself changed."""
 
 
+class PackedAnswers(Part, frozen=True, kw_only=True):
+    """What can be asked of a run in a file, where nothing is replayed: its questions, and answers that were computed before."""
+
+    questions: Questions
+    answers: dict[str, Answer]
+    """Question → answer. The question is the parameters of its address without escapes: fixes in the order of their text, then
+    policies, then work, bandwidth and gaps, factors of 1 left out (``fix=rank=3&work=0.9``); nothing asked is empty."""
+    work: list[float]
+    """Factors of work, and …"""
+    bandwidth: list[float]
+    """… of bandwidth: all pairs of them have an answer, unless they were left out."""
+    left_out: int
+    """Answers that were refused, or had no room."""
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # Scaling, control, bill, decisions
 

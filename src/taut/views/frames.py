@@ -128,7 +128,10 @@ class Gatherings(Struct, frozen=True):
 
 
 class Frames:
-    """The timeline of a run, prepared: about 20 bytes an op beside the graph."""
+    """The timeline of a run, prepared: 9 to 28 bytes an op beside the graph in measured jobs.
+
+    At most 50: where every op idles, waits and works (three pieces) and meets one other (half a gate).
+    """
 
     def __init__(self, run: Traced) -> None:
         from taut.core.group_kernels import order_groups

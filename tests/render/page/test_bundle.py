@@ -53,7 +53,9 @@ def test_what_is_on_the_list_is_served(name: str) -> None:
     assert kind.split(";")[0] in {"text/javascript", "text/css", "image/svg+xml"}
 
 
-@pytest.mark.parametrize("name", ["", "bundle.py", "../bundle.py", "js/core.js", "page.html.j2", "/etc/passwd", "core.js\0", "CORE.JS"])
+@pytest.mark.parametrize(
+    "name", ["", "bundle.py", "../bundle.py", "js/core.js", "page.html.j2", "/etc/passwd", "core.js\0", "CORE.JS"]
+)
 def test_what_is_not_on_the_list_is_not_served(name: str) -> None:
     with pytest.raises(KeyError):
         bundle.static(name)
@@ -106,5 +108,5 @@ def test_what_is_packed_into_a_file_comes_out_again(page: Read) -> None:
 @pytest.mark.parametrize("name", sorted({*bundle.SCRIPTS, *bundle.FILE_SCRIPTS}))
 def test_scripts_make_no_markup_code_or_styles_from_texts(name: str) -> None:
     text = Path(bundle.__file__).with_name("js").joinpath(name).read_text("utf-8")
-    forbidden = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function|setAttribute\(\"style|javascript:"
+    forbidden = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function|setAttribute\(.style|javascript:"
     assert not re.findall(forbidden, text)

@@ -25,6 +25,7 @@
     "lower effective utilisation": "waiting", "operational complexity": "host", "over-provisioning": "idle", services: "communication",
     "corrections and credits": "copy",
   };
+  const KINDS = { compute: "compute", "slow compute": "slow", communication: "communication", waiting: "fault", gaps: "host", idle: "gap", "everything else": "unexplained" };
   const group = (name) => GROUPS[name] || "other";
 
   const categories = (bill) => {
@@ -50,13 +51,14 @@
     const kinds = Object.keys(course.money);
     const rows = kinds.flatMap((kind) => course.time_ns.map((ns, i) => ({ kind, time: ns / 1e6, money: course.money[kind][i] })));
     const picture = el("div", { class: "tall" });
-    const palette = ["compute", "slow", "communication", "fault", "structural", "gap", "copy", "jitter"];
+    const rest = ["structural", "host", "copy", "jitter"];
+    const colour = (kind, i) => taut.colour(KINDS[kind] || rest[i % rest.length]);
     const spec = () => ({
       data: { values: rows }, mark: { type: "area", line: false },
       encoding: {
         x: { field: "time", type: "temporal", title: "UTC", scale: { type: "utc" }, axis: { grid: false, labelOverlap: true } },
         y: { field: "money", type: "quantitative", title: `${data.result.currency || "money"} so far`, stack: "zero" },
-        color: { field: "kind", type: "nominal", title: null, sort: kinds, scale: { domain: kinds, range: kinds.map((_, i) => taut.colour(palette[i % palette.length])) }, legend: { orient: "right" } },
+        color: { field: "kind", type: "nominal", title: null, sort: kinds, scale: { domain: kinds, range: kinds.map(colour) }, legend: { orient: "right" } },
         tooltip: [{ field: "kind" }, { field: "money", format: ",.4~g" }, { field: "time", type: "temporal", timeUnit: "utcyearmonthdatehoursminutes", title: "until, UTC" }],
       },
     });

@@ -16,28 +16,30 @@
   // -------------------------------------------------------------------------------------------------------------------
   // Decisions over time, above the steps that they fell into
 
-  const LANE = 22;
+  const [LANE, MOST_LANES] = [20, 16];
   const scaled = (ns) => [["hours", 3600e9], ["minutes", 60e9]].find(([, size]) => ns >= 2 * size) || ["seconds", 1e9];
 
   const course = (data, context) => {
     if (!data.actions.length) return null;
-    const lanes = [...new Set(data.actions.map((a) => `${a.layer}: ${a.controller || "unknown"}`))];
+    const whose = (a) => [a.layer, a.controller || "unknown"].filter(Boolean).join(": ");
+    const on = (a) => (a.target ? `${whose(a)}, ${a.target}` : whose(a));
+    const lane = new Set(data.actions.map(on)).size <= MOST_LANES ? on : whose;
+    const lanes = [...new Set(data.actions.map(lane))].sort();
     const times = data.step_times && data.step_begin_ns.length ? data.step_begin_ns : [];
     const all = [...data.actions.map((a) => a.time_ns), ...times];
     const first = all.reduce((a, b) => Math.min(a, b));
     const [unit, size] = scaled(all.reduce((a, b) => Math.max(a, b)) - first);
     const ways = ["up", "down", "not told"];
-    const rows = data.actions.map((a) => ({ time: (a.time_ns - first) / size, lane: `${a.layer}: ${a.controller || "unknown"}`, way: ways[a.direction > 0 ? 0 : a.direction < 0 ? 1 : 2], what: [a.knob, a.target].filter(Boolean).join(" of ") + (a.before || a.after ? `: ${a.before || "?"} → ${a.after || "?"}` : "") }));
+    const rows = data.actions.map((a) => ({ time: (a.time_ns - first) / size, lane: lane(a), way: ways[a.direction > 0 ? 0 : a.direction < 0 ? 1 : 2], what: [a.knob, a.target].filter(Boolean).join(" of ") + (a.before || a.after ? `: ${a.before || "?"} → ${a.after || "?"}` : "") }));
     const walls = times.map((ns, i) => ({ time: (ns - first) / size, ms: data.step_times.observed_ns[i] / 1e6 }));
     const most = Math.max(...rows.map((r) => r.time), ...walls.map((r) => r.time), 1e-9);
     const x = (title) => ({ field: "time", type: "quantitative", title, scale: { domain: [0, most], nice: false }, axis: { grid: false, labelFlush: false } });
     const word = `${unit} since ${new Date(first / 1e6).toISOString().slice(0, 19).replace("T", " ")} UTC`;
-    const edge = { minExtent: 150, maxExtent: 150, labelLimit: 130 };
+    const edge = { minExtent: 190, maxExtent: 190, labelLimit: 180 };
     const dots = () => ({
       data: { values: rows }, mark: { type: "point", filled: true, size: 54, opacity: 0.85 },
       encoding: {
         x: x(walls.length ? null : word), y: { field: "lane", type: "nominal", title: null, sort: lanes, axis: { ...edge, grid: true } },
-        yOffset: { field: "way", type: "nominal", scale: { domain: ways, range: [-4, 4, 0] } },
         shape: { field: "way", type: "nominal", scale: { domain: ways, range: ["triangle-up", "triangle-down", "circle"] }, legend: null },
         color: { field: "way", type: "nominal", scale: { domain: ways, range: ["compute", "slow", "gap"].map(taut.colour) }, legend: null },
         tooltip: [{ field: "lane", title: "controller" }, { field: "what" }, { field: "time", title: unit, format: ".4~g" }],

@@ -349,7 +349,7 @@
   taut.bar = (parts, alt) => {
     const bar = el("div", { class: "bar", role: "img", "aria-label": alt });
     for (const part of parts) {
-      const piece = el("span", { class: "part fill-" + part.group, on: {
+      const piece = el("span", { class: "piece fill-" + part.group, on: {
         mousemove: (e) => taut.tip([`${part.name}: ${part.text}`], e.clientX, e.clientY), mouseleave: () => taut.tip(null) } });
       piece.style.flexGrow = String(part.share);
       bar.append(piece);

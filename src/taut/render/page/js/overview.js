@@ -6,28 +6,6 @@
   const { el } = taut;
   const SIGNS = { fault: ["▲", "bad"], structure: ["◆", "bad"], control: ["■", "bad"], unknown: ["?", "muted"], healthy: ["●", "good"] };
   const GROUPS = { useful: "useful", slow: "slow", communication: "communication", waiting: "waiting", idle: "idle", other: "other" };
-  const PERFETTO = "https://ui.perfetto.dev";
-
-  // -------------------------------------------------------------------------------------------------------------------
-  // Perfetto: opened only when asked, handed the trace through its window
-
-  const handed = async (context, name) => {
-    const said = ["The trace goes from this server into a window of ui.perfetto.dev, in this browser.", "Perfetto keeps it there; nothing is uploaded."];
-    if (!(await taut.ask("Open the trace in Perfetto?", said, "open Perfetto"))) return;
-    const page = window.open(PERFETTO);
-    if (!page) { taut.say("The browser does not let a window open", true); return; }
-    const buffer = await context.bytes("perfetto");
-    const timer = setInterval(() => page.postMessage("PING", PERFETTO), 100);
-    const stop = () => { clearInterval(timer); removeEventListener("message", answered); };
-    const answered = (event) => {
-      if (event.origin !== PERFETTO || event.data !== "PONG") return;
-      stop();
-      page.postMessage({ perfetto: { buffer, title: taut.safe(name) } }, PERFETTO);
-    };
-    addEventListener("message", answered);
-    context.signal.addEventListener("abort", stop);
-    setTimeout(stop, 60000);
-  };
 
   // -------------------------------------------------------------------------------------------------------------------
   // What is wrong
@@ -40,7 +18,7 @@
     return el("div", { class: "buttons" },
       can && context.card.views.includes("whatif") && el("a", { class: "button main", href: context.href("whatif", asked), title: found.whatif }, "what if ▸"),
       found.id && el("a", { class: "button", href: context.href("decisions", { finding: found.id }), title: "record what is done about it" }, "decide ▸"),
-      taut.source.live && context.card.views.includes("timeline") && taut.button("Perfetto ▸", () => handed(context, data.run.name).catch((e) => e.name === "AbortError" || taut.say(e.message, true)), { title: data.commands.perfetto }),
+      taut.source.live && context.card.views.includes("timeline") && taut.button("Perfetto ▸", () => taut.perfetto(context).catch((e) => e.name === "AbortError" || taut.say(e.message, true)), { title: data.commands.perfetto }),
       taut.button("copy", () => taut.copy(told(found)), { title: found.ticket ? "copy the ticket" : "copy this finding" }));
   };
 
@@ -150,11 +128,12 @@
     const most = Math.max(...waits.share);
     const short = waits.labels.map((label) => label.replace(/^ranks? /, "").replace(/ \(.*$/, ""));
     const words = (r, c) => [`${waits.labels[c]} waited for ${waits.labels[r]}`, `${taut.percent(value(r, c))} of all waiting with a cause`, "Enter or click: structure"];
+    const rank = (label) => { const row = data.ranks.find((one) => one.label === label); return row ? row.rank : (/^ranks? (\d+)/.exec(label) || [])[1]; };
     const first = waits.first_steps ? ` Measured on the first ${waits.first_steps} steps.` : "";
     return el("section", { class: "card" },
       titled(title, "Rows caused the waiting, columns waited." + first, scale(most, (v) => taut.percent(v), "fault")),
       taut.heat({ rows: waits.labels, columns: short, value, words, left: 92, colour: "fault", axis: "who waited (rows: for whom)", signal: context.signal,
-        pick: (r, c) => context.go("structure", { cause: waits.labels[r], victim: waits.labels[c] }),
+        pick: (r, c) => context.go("structure", { rank: rank(waits.labels[r]), cause: waits.labels[r], victim: waits.labels[c] }),
         alt: `waiting of ${waits.labels.length} ranks or groups for each other, at most ${taut.percent(most)} in a cell; arrow keys move, Enter opens the structure` }));
   };
 

@@ -25,7 +25,7 @@
   };
 
   const columns = (context) => [
-    { key: "name", label: "run", value: (r) => r.name, node: (r) => el("a", { href: context.href(r.views[0] || "overview", {}, r.id) }, r.name) },
+    { key: "name", label: "run", value: (r) => r.name, node: (r) => el("a", { href: context.href(r.views[0] || "overview", {}, r.id), title: `${r.name}: ${r.folder}` }, r.name) },
     { key: "verb", label: "from", title: "which verb wrote it" },
     { key: "verdict", label: "verdict", wide: true, value: (r) => r.verdict, node: (r) => el("span", { class: "verdict", title: r.verdict }, sign(r.class), " ", r.verdict) },
     { key: "regime", label: "regime", title: "whether one more accelerator still pays; of control loops whether they work together" },

@@ -28,7 +28,7 @@
     const fill = el("span", { class: "part-fill" });
     fill.style.width = `${100 * between(part.busy_share || 0, 0, 1)}%`;
     const sign = part.inside === null ? el("span", { class: "part-sign muted", title: "no metric was recorded" }, "–") : el("span", { class: "part-sign " + (part.inside ? "good" : "bad"), title: part.inside ? "all its metrics are inside their limits" : "a metric is outside its limit" }, part.inside ? "✓" : "✗");
-    return el("li", {}, el("button", { type: "button", class: "part", title: told(part), on: { click: () => pick(part) } },
+    return el("li", {}, el("button", { type: "button", class: "component", title: told(part), on: { click: () => pick(part) } },
       el("span", { class: "part-name" }, part.label), el("span", { class: "part-bar", "aria-hidden": "true" }, fill), el("span", { class: "number" }, taut.percent(part.busy_share, 0)), sign));
   };
 
@@ -93,8 +93,8 @@
   };
 
   const graphKey = () => el("p", { class: "note graph-key" },
-    el("span", { class: "key" }, el("i", { class: "swatch fill-compute", "aria-hidden": "true" }), "computes"), el("span", { class: "key" }, el("i", { class: "swatch kind-bar", "aria-hidden": "true" }), "gate, where ranks meet"),
-    el("span", { class: "key" }, el("i", { class: "swatch hatch", "aria-hidden": "true" }), "waiting"), el("span", { class: "key" }, el("i", { class: "swatch bold", "aria-hidden": "true" }), "critical path"), el("span", { class: "key" }, "– – into the next step"));
+    el("span", { class: "key" }, el("i", { class: "swatch fill-compute", "aria-hidden": "true" }), "computes"), el("span", { class: "key" }, el("i", { class: "swatch kind-bar", "aria-hidden": "true" }), "gate: ranks meet"),
+    el("span", { class: "key" }, el("i", { class: "swatch hatch", "aria-hidden": "true" }), "waiting"), el("span", { class: "key" }, el("i", { class: "swatch bold", "aria-hidden": "true" }), "critical path"), el("span", { class: "key" }, "– – next step"));
 
   const nodeTable = (view) => taut.table({
     caption: "Classes of ops, in the order of a step", rows: [...view.nodes].sort((a, b) => a.place - b.place), csv: "operators.csv",
@@ -193,8 +193,9 @@
       wave.gate_steps.forEach((step, g) => {
         if (g && step === wave.gate_steps[g - 1]) return;
         const x = LEFT + g * p.w, text = free === LEFT ? `step ${step}` : String(step);
-        pen.fillRect(x - (g ? 1 : 0), 2, 1, TOP - 6);
-        if (x < free || x + C.textWidth(pen, text) > p.width - 4) return;
+        const fits = x >= free && x + C.textWidth(pen, text) <= p.width - 4;
+        pen.fillRect(x - (g ? 1 : 0), fits ? 2 : 14, 1, TOP - (fits ? 6 : 18));
+        if (!fits) return;
         pen.fillText(text, x + 3, 7);
         free = x + C.textWidth(pen, text) + 12;
       });
@@ -217,7 +218,7 @@
     said(r, g) {
       const { wave } = this, late = wave.late_ns[r][g], lost = this.lost[r][g];
       const out = [`${wave.labels[r]} at ${wave.gate_names[g]}, step ${wave.gate_steps[g]}`, late === null ? "is not at this gate" : late > 0 ? `leaves ${taut.ns(late)} later` : "leaves on time"];
-      if (lost) out.push(`${taut.ns(lost)} of the delay was slack: it would have waited anyway`);
+      if (lost) out.push(`${taut.ns(lost)} of the delay is gone here: it would have waited anyway`);
       return out;
     }
 
@@ -396,7 +397,7 @@
     show(wave, asked, travel) {
       this.answer = wave;
       this.op = this.op === null ? null : wave.op;
-      const cost = -wave.saved_wall_ns, share = wave.delay_ns ? cost / wave.delay_ns : 0;
+      const cost = 0 - wave.saved_wall_ns, share = wave.delay_ns ? cost / wave.delay_ns : 0;
       const other = wave.rank !== asked.rank || wave.step !== asked.step || Math.abs(wave.delay_ns - asked.ms * 1e6) > 1;
       this.headline.replaceChildren();
       taut.add(this.headline, el("strong", { "data-ns": cost }, cost > 0 ? taut.signed(cost, taut.ns) : "nothing"), ` ${cost > 0 ? "of wall time" : "is lost of wall time"}: ${taut.percent(share, 0)} of the ${taut.ns(wave.delay_ns)} that rank ${wave.rank} is late in step ${wave.step}`, other && el("span", { class: "bad" }, " (the only one that this file holds)"));

@@ -30,11 +30,12 @@
   const box = (checked, words, saved, change) =>
     el("label", { class: "choice" }, el("input", { type: "checkbox", checked, on: { change: (e) => change(e.target.checked) } }), el("span", { class: "words", title: [words].flat().filter((w) => typeof w === "string").join("") }, words), el("span", { class: "saved" }, saved));
 
-  const toggled = (values, one, on) => (on ? [...values, one] : values.filter((v) => v !== one));
+  const parts = (choice) => choice.fixes || [choice.fix];
+  const toggled = (values, some, on) => [...values.filter((v) => !some.includes(v)), ...(on ? some : [])];
 
   /** Fixes that the address names and the list does not: they stand first, and stay when they are taken out. */
   const unlisted = (questions, asked, seen) => {
-    const known = new Set(Object.values(questions.choices).flat().map((choice) => choice.fix));
+    const known = new Set(Object.values(questions.choices).flat().flatMap(parts));
     for (const fix of asked.fix) if (!known.has(fix)) seen.add(fix);
     return [...seen].map((fix) => ({ fix, label: fix, saved_share: null }));
   };
@@ -48,7 +49,7 @@
       for (const [name, all] of groups) {
         const some = all.filter((choice) => !wanted || `${choice.label} ${choice.fix}`.toLowerCase().includes(wanted));
         if (!some.length) continue;
-        found.append(el("h3", {}, name), ...some.map((choice) => box(asked.fix.includes(choice.fix), choice.label, choice.saved_share === null ? "" : `alone ${taut.percent(choice.saved_share)}`, (on) => change({ fix: toggled(asked.fix, choice.fix, on) }))));
+        found.append(el("h3", {}, name), ...some.map((choice) => box(parts(choice).every((fix) => asked.fix.includes(fix)), choice.label, choice.saved_share === null ? "" : `alone ${taut.percent(choice.saved_share)}`, (on) => change({ fix: toggled(asked.fix, parts(choice), on) }))));
       }
       if (!found.childNodes.length) found.append(el("p", { class: "muted" }, wanted ? "nothing of that name" : "nothing in this run is above its reference"));
     };
@@ -61,14 +62,13 @@
     const of = (name) => asked.policy.find((one) => one === name || one.startsWith(name + "="));
     const row = (policy) => {
       const now = of(policy.name);
-      const rest = asked.policy.filter((one) => one !== now);
-      const set = (value) => change({ policy: value === null ? rest : [...rest, value === "" ? policy.name : `${policy.name}=${value}`] });
+      const set = (value) => change({ policy: value === null ? asked.policy.filter((one) => one !== now) : [value === "" ? policy.name : `${policy.name}=${value}`] });
       const value = now && now.includes("=") ? now.split("=")[1] : "";
       const chosen = policy.values.length ? el("select", { "aria-label": policy.name + ": value", on: { change: (e) => set(e.target.value) } }, policy.values.map((v) => el("option", { value: v, selected: v === value }, v))) : "";
       return el("label", { class: "choice" }, el("input", { type: "checkbox", checked: Boolean(now), on: { change: (e) => set(e.target.checked ? (policy.values.length ? chosen.value : "") : null) } }),
         el("span", { class: "words", title: policy.meaning }, policy.name, " ", el("span", { class: "meaning" }, policy.meaning)), chosen);
     };
-    return el("section", { class: "card" }, el("h2", {}, "policy", taut.why("Another way to synchronise, replayed on the same recorded work. Each is asked by itself, after what is mended.")),
+    return el("section", { class: "card" }, el("h2", {}, "policy", taut.why("Another way to synchronise, replayed on the same recorded work. One at a time, after what is mended.")),
       questions.policies.length ? questions.policies.map(row) : el("p", { class: "muted" }, "none can be replayed on this run: it has no replicas that meet"));
   };
 
@@ -91,26 +91,36 @@
   // -------------------------------------------------------------------------------------------------------------------
   // The answer
 
+  /** What is saved with the policy, where one is asked for: it comes after all other changes. */
+  const whole = (result) => {
+    const beside = (result.policies || []).length === 1 ? result.policies[0].saved_share.value : 0;
+    return 1 - (1 - result.saved_share) * (1 - beside);
+  };
+
   const walls = (result) => {
-    const most = Math.max(result.actual_wall_ns, result.changed_wall_ns) || 1;
+    const changed = result.actual_wall_ns * (1 - whole(result));
+    const most = Math.max(result.actual_wall_ns, changed) || 1;
     const row = (name, ns, after) => {
       const length = el("i", { class: after ? "after" : "" });
       length.style.width = `${(100 * ns) / most}%`;
       return [el("span", {}, name), el("div", { class: "track", "aria-hidden": "true" }, length), el("span", {}, taut.ns(ns))];
     };
-    return el("div", { class: "walls" }, row("recorded", result.actual_wall_ns), row("changed", result.changed_wall_ns, true));
+    return el("div", { class: "walls" }, row("recorded", result.actual_wall_ns), row("changed", changed, true));
   };
 
   const fact = (name, value, more) => el("div", {}, el("dt", {}, name), el("dd", {}, value), more && el("dd", {}, more));
 
   const shown = (answer) => {
     const { result, regime } = answer;
-    const saved = result.saved_share >= 0;
+    const share = whole(result);
+    const saved = share >= 0;
+    const some = (result.policies || []).length === 1 && result.saved_share !== 0;
+    const ns = taut.ns(Math.abs(share * result.actual_wall_ns)) + (saved ? " less" : " more");
     const same = regime.without === regime.with;
     return [
       walls(result),
       el("dl", { class: "facts two" },
-        fact(saved ? "saves, of the wall" : "costs, of the wall", taut.percent(Math.abs(result.saved_share)), taut.ns(Math.abs(result.saved_wall_ns)) + (saved ? " less" : " more")),
+        fact(saved ? "saves, of the wall" : "costs, of the wall", taut.percent(Math.abs(share)), some ? `${ns}; ${taut.percent(result.saved_share)} without the policy` : ns),
         fact(saved ? "saves an hour" : "costs an hour", answer.saved_per_hour === null ? "no price" : taut.money(answer.saved_per_hour.replace(/^-/, ""), answer.currency), answer.saved_per_day === null ? "analyse with --prices" : `${taut.money(answer.saved_per_day.replace(/^-/, ""), answer.currency)} a day`),
         fact("regime", regime.with || "not known", same ? "as recorded" : `recorded: ${regime.without || "not known"}`),
         fact("useful work", taut.percent(answer.effective_throughput_ratio), "of what an ideal run would do")),
@@ -147,7 +157,7 @@
           if (mine !== turn) return;
           panel.replaceChildren(...taut.add(document.createDocumentFragment(), shown(answer)).childNodes);
           command.replaceChildren(taut.command(answer.command));
-          context.live(`${answer.result.saved_share >= 0 ? "saves" : "costs"} ${taut.percent(Math.abs(answer.result.saved_share))} of the wall`);
+          context.live(`${whole(answer.result) >= 0 ? "saves" : "costs"} ${taut.percent(Math.abs(whole(answer.result)))} of the wall`);
         } catch (error) {
           if (error.name === "AbortError" || mine !== turn) return;
           panel.replaceChildren(taut.source.live ? taut.empty("This cannot be answered", error.message) : taut.empty("A file replays nothing", "This command does, and so does `taut serve`:"));
@@ -162,12 +172,12 @@
         if (!waiting) again();
         (waiting ? soon : ask)();
       };
-      const parts = () => [fixes(questions, asked, change, seen), policies(questions, asked, change), sliders(questions, asked, change)];
+      const forms = () => [fixes(questions, asked, change, seen), policies(questions, asked, change), sliders(questions, asked, change)];
       const again = () => {
         // The tick stays where it is: only what closures hold is new.
         const [wanted, top, held] = [left.querySelector("[data-filter]"), left.querySelector(".choices"), focused()];
         const [text, scrolled] = [wanted ? wanted.value : "", top ? top.scrollTop : 0];
-        left.replaceChildren(...parts());
+        left.replaceChildren(...forms());
         const search = left.querySelector("[data-filter]");
         if (text) { search.value = text; search.dispatchEvent(new Event("input")); }
         left.querySelector(".choices").scrollTop = scrolled;
@@ -175,11 +185,11 @@
         if (back) back.focus({ preventScroll: true });
       };
       const focused = () => [...left.querySelectorAll("input, select, button")].indexOf(document.activeElement);
-      left.append(...parts());
-      const clear = taut.button("as recorded", () => { asked = read({}); context.set({}); left.replaceChildren(...parts()); ask(); }, { class: "small" });
+      left.append(...forms());
+      const clear = taut.button("as recorded", () => { asked = read({}); context.set({}); left.replaceChildren(...forms()); ask(); }, { class: "small" });
       root.append(el("div", { class: "head-line" }, el("h1", {}, "What if …"), clear), el("div", { class: "asking" }, left, right));
       await ask();
-      return (params) => { asked = read(params); left.replaceChildren(...parts()); return ask(); };
+      return (params) => { asked = read(params); left.replaceChildren(...forms()); return ask(); };
     },
   });
 })();
