@@ -18,9 +18,10 @@
     const page = window.open(PERFETTO);
     if (!page) { taut.say("The browser does not let a window open", true); return; }
     const buffer = await context.bytes("perfetto");
-    const timer = setInterval(() => page.postMessage("PING", PERFETTO), 100);
+    // A window that was closed, or that the server's opener policy cuts off, never answers.
+    const timer = setInterval(() => (page.closed ? instead() : page.postMessage("PING", PERFETTO)), 100);
     const stop = () => { clearInterval(timer); clearTimeout(late); removeEventListener("message", answered); };
-    const instead = () => { stop(); taut.save("trace.pftrace", buffer, "application/octet-stream"); taut.say("Perfetto did not answer: the trace is saved as a file to open there", true); };
+    const instead = () => { stop(); taut.save("trace.pftrace", buffer, "application/octet-stream"); taut.say("Perfetto cannot be reached from here: the trace is saved as a file to open there", true); };
     const late = setTimeout(instead, PATIENCE_MS);
     const answered = (event) => {
       if (event.origin !== PERFETTO || event.data !== "PONG") return;
