@@ -3,8 +3,8 @@
     python bench/frames.py [--ranks 200] [--steps 50] [--columns 1200] [--lines 600] [--broken] [--run RUN] [--turns 5]
 
 The job is that of ``generate_job.py``; ``--run`` takes a run folder instead. Its ranks compute without a break between gates,
-so they do few different things one after the other; ``--broken`` gives every second op to the host, which is the worst case:
-every op is a piece of its own.
+so they do few different things one after the other; ``--broken`` gives every second op to the host, so that about every op is a
+piece of its own (the most that can be is three). Kernels that no run has kept yet are compiled by the first call.
 """
 
 from __future__ import annotations
@@ -71,6 +71,12 @@ def cpu_ms(work: Callable[[], object]) -> float:
     return (time.process_time() - began) * 1e3
 
 
+def row(name: str, ask: Callable[[], object], turns: int) -> None:
+    """A line of the table: the first call, then the median of later ones and their range."""
+    first, later = cpu_ms(ask), sorted(cpu_ms(ask) for _ in range(turns))
+    print(f"| {name} | {first:.1f} | {median(later):.1f} ({later[0]:.1f}–{later[-1]:.1f}) |", flush=True)
+
+
 def main() -> None:
     """Prepare, ask, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -95,14 +101,12 @@ def main() -> None:
         "one rank in one step": lambda: frames.frame(step.begin_ns, step.end_ns, rows // 2, 1, *some),
         "finest (4,096 × 2,048)": lambda: frames.frame(0, wall, 0, rows, 4096, 2048),
     }
-    print("| frame | first, ms of CPU | later (median) |\n|---|---|---|")
+    print(f"| frame | first, ms of CPU | later, median of {args.turns} (range) |\n|---|---|---|")
     for name, ask in asked.items():
-        first = cpu_ms(ask)
-        print(f"| {name} | {first:.1f} | {median(cpu_ms(ask) for _ in range(args.turns)):.1f} |", flush=True)
+        row(name, ask, args.turns)
     details = OpDetails(frames)
     waited = int(run.waits.op[run.waits.wait_ns.argmax()]) if len(run.waits) else 0
-    first = cpu_ms(lambda: details.by_number(waited))
-    print(f"| an op and its path | {first:.1f} | {median(cpu_ms(lambda: details.by_number(waited)) for _ in range(3)):.1f} |")
+    row("an op and its path", lambda: details.by_number(waited), args.turns)
     began = time.process_time()
     size = len(pack(frames))
     print(f"\npacked for a file: {size:,} bytes in {time.process_time() - began:.2f} s of CPU")

@@ -88,7 +88,7 @@ class Analysis(Computed):
 
     def table(self, name: str) -> Table:
         """One of its tables: ops, gates, members, clock, waits or ledger; it knows the words of its codes."""
-        return table_of(self.graph, name, {"waits": lambda: self.blame.waits, "ledger": lambda: self.ledger.cells})
+        return table_of(self.graph, name, {"waits": lambda: self.ledger.waits, "ledger": lambda: self.ledger.cells})
 
     def to_json(self) -> str:
         """The result as JSON text; the same input gives the same bytes."""
@@ -278,7 +278,7 @@ def _graph_tables(analysis: Analysis) -> dict[str, pa.Table]:
         "ops": worded(ops, words),
         "edges": pa.table({"pred": graph.pred, "lag_ns": graph.lag_ns}),
         "events": pa.table({"event": graph.events}),
-        "waits": analysis.blame.waits.to_arrow(),
+        "waits": analysis.ledger.waits.to_arrow(),
         "ledger": worded(analysis.ledger.cells.to_arrow(), {"fate": FATES, "name": words["name"]}),
         "metrics": graph.trace.metrics.to_arrow(),
         "attempts": graph.trace.attempts.to_arrow(),

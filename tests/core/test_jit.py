@@ -55,6 +55,16 @@ def test_threads_that_call_a_new_kernel_at_once_compile_it_once(
     assert len(made) == 1
 
 
+@pytest.mark.usefixtures("compiling")
+def test_code_that_another_process_leaves_meanwhile_is_not_compiled_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    tripled = jit.kernel()(lambda values: 3 * values)
+    left = iter([None, lambda values: values + values + values])
+    monkeypatch.setattr(native, "load", lambda code: next(left))
+    monkeypatch.setattr(tripled, "_jit", None)
+    assert tripled(np.arange(3)).tolist() == [0, 3, 6]
+    assert tripled(np.arange(2)).tolist() == [0, 3]
+
+
 def room_of(name: str) -> str:
     return next(room for room in sorted(ROOMS, key=len, reverse=True) if name.startswith(f"taut.{room}."))
 

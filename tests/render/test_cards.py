@@ -137,7 +137,7 @@ def test_letters_have_the_colour_of_the_notebook(kind: str) -> None:
         ("comparison", ["step time: +10.0 ms a run (+9.00 ms to +11.0 ms)", "1.00 ms → 2.00 ms a step, +5.00 ms on the wall",
                         "the first and the last 4 of 9 runs", "next: drain node3"]),
         ("projection", ["36,062 (28,792–40,844)", "17,225 ranks (5,404–18,745)", "4,096 ?", "900 ms–1.20 s", "a guess",
-                        "next: overlap with local-steps=4 gives 3.0 % more tokens/s on 4,096 ranks"]),
+                        "next: overlap + local-steps=4 gives 3.0 % more tokens/s on 4,096 ranks"]),
         ("two", ["100.0 % more tokens/s", "stops paying at 17,225 ranks"]),
         ("bill", ["12.50 EUR", "20.0 %", "7 % (4–11) of the wall, 868 EUR (435–1,653) a month"]),
         ("brief", ["14,515 run-1 a month, of which 7,950 for useful work", "7 % (4–11) recoverable (measured)",

@@ -148,6 +148,16 @@ def test_what_is_not_there_is_refused_in_a_line(draw: Callable[[], object], why:
         draw()
 
 
+def test_policies_that_cost_say_so_and_bands_only_where_there_are_some() -> None:
+    pytest.importorskip("altair")
+    gain = {"name": "one-retry-layer", "together": False, "ranks": 32, "rate_change": -0.06}
+    alone = {"ranks": 32, "step_ns": {"p10": None, "p50": 1e9, "p90": None}, "in_range": True, "tokens_per_s_interval": UNSET,
+             "requests_per_s": 7.5}  # fmt: skip
+    drawn = ForecastPlots(forecast(gains=[gain], forecasts=[alone], threshold=None, workload="loops"))
+    assert title(drawn.policies())[0] == "one-retry-layer costs 6.0 % of the requests/s on 32 accelerators"
+    assert title(drawn.growth("throughput")) == ["Requests/s against accelerators"]
+
+
 def test_what_nobody_draws_is_named() -> None:
     with pytest.raises(UsageError, match="no quantity 'speed': there are step_ns"):
         comparison().trend("speed")
@@ -161,7 +171,7 @@ def test_many_steps_are_drawn_as_the_slowest_of_some() -> None:
         step=list(range(2500)), observed_ns=[1_000_000] * 2499 + [9_000_000], ideal_ns=[1] * 2500, baseline_ns=None
     )
     drawn = plots(steps=lambda: many).steps().to_dict()
-    values = [row["ms"] for row in drawn["data"]["values"] if row["which"] == "observed"]
+    values = [row["ms"] for row in next(iter(drawn["datasets"].values())) if row["which"] == "observed"]
     assert len(values) == 834
     assert max(values) == 9
     assert title(plots(steps=lambda: many).steps())[1] == "each point the slowest of 3 steps"

@@ -133,3 +133,25 @@ def test_the_list_is_answered_while_runs_are_worked_on(tmp_path: Path, made: lis
     assert listed > 0
     assert done
     app.close()
+
+
+def test_a_long_question_holds_up_nobody_else(tmp_path: Path, made: list[str]) -> None:
+    app, ids = app_over(tmp_path, 1, workers=2)
+    begun, end = threading.Event(), threading.Event()
+
+    def long(of: OpenRun) -> bool:
+        begun.set()
+        return end.wait(30)
+
+    async def meanwhile() -> tuple[int, list[bool]]:
+        asked = [asyncio.ensure_future(app.runs.ask(ids["run0"], long, apart=name, long=True)) for name in ("a", "b", "c")]
+        await asyncio.to_thread(begun.wait, 30)
+        found = await app.runs.ask(ids["run0"], ops)
+        end.set()
+        return found, await asyncio.gather(*asked)
+
+    found, done = app.do(lambda _: meanwhile())
+    assert found > 0
+    assert done == [True] * 3
+    assert made == ["run0"]
+    app.close()

@@ -87,3 +87,12 @@ def test_an_op_of_another_rank_is_refused(tmp_path: Path) -> None:
 def test_a_delay_of_nothing_moves_nothing(tmp_path: Path) -> None:
     wave = delay_wave(opened(tmp_path, job(UNEVEN, steps=2)), 1, 0, 0)
     assert (wave.saved_wall_ns, wave.gates, wave.absorbed, wave.reached_ranks) == (0, [], [], 0)
+
+
+def test_gates_come_as_they_open_whatever_their_groups(tmp_path: Path) -> None:
+    rows = {rank: f"fwd 5 | AR/{'a' if rank < 2 else 'b'} 1 | bwd 6 | AR 2" for rank in range(4)}
+    run = opened(tmp_path, job(rows, steps=3))
+    wave = delay_wave(run, 0, 1, 5 * MS)
+    assert wave.gate_steps == [1, 1, 2, 2, 2]
+    assert wave.late_ns[0] == [5 * MS, 5 * MS, 5 * MS, None, 5 * MS]
+    assert wave.late_ns[2] == [None, 5 * MS, None, 5 * MS, 5 * MS]

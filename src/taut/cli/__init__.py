@@ -20,11 +20,12 @@ from taut.cli.control_verb import control
 from taut.cli.decision_verb import audit
 from taut.cli.export_verb import export
 from taut.cli.failures import Commands
-from taut.cli.options import FIX_KEYS, MOST_STALENESS, Delay, Real, Target, delays, factors, fixes, price, token_price, watts
+from taut.cli.options import MOST_STALENESS, Real, Target, delays, factors, fixes, price, token_price, watts
 from taut.cli.project_verb import project
 from taut.cli.recording import audit_file, record_all
 from taut.cli.serve_verb import serve
 from taut.core.errors import UsageError
+from taut.core.question_words import FIX_KEYS, Delay
 from taut.core.reporting import LISTED_SHARE
 from taut.lab.commands import lab
 

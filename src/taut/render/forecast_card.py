@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from msgspec import UNSET
 
@@ -35,23 +35,29 @@ def two_card(result: TwoScenarios) -> str:
 
 def _lines(result: ProjectResult, own: Forecast, words: Words) -> Iterator[str]:
     scales = sorted(result.forecasts, key=lambda row: row.ranks)[:SCALES]
-    titles = (f"{words.ranks}s", words.piece, "10–90 %", words.rate, words.kept, "bound by")
-    yield rows([_cells(row, words) for row in scales], titles)
+    yield _table(scales, words)
     stands = _stands(result, own, words)
     yield from (line(one) for one in (stands.plain.split("\n") if stands else ()))
     best = max(result.gains or (), key=lambda one: one.rate_change or 0.0, default=None)
     if best is not None and (best.rate_change or 0.0) >= HELPS:
         gain = f"{percent(best.rate_change)} more {words.rate} on {count(best.ranks, words.ranks)}"
-        yield line(f"next: {best.name.replace(',', ' with ')} gives {gain}", "do")
+        yield line(f"next: {best.name.replace(',', ' + ')} gives {gain}", "do")
     if any(not row.in_range for row in scales):
         yield line("?: larger than what is known; a guess", "muted")
 
 
-def _cells(row: Forecast, words: Words) -> list[str]:
-    return [
-        _scale(row), duration(row.step_ns.p50), f"{duration(row.step_ns.p10)}–{duration(row.step_ns.p90)}", _rate(row),
-        percent(words.kept_of(row)), str(row.bound or row.dominant or "–"),
-    ]  # fmt: skip
+def _table(scales: Sequence[Forecast], words: Words) -> str:
+    """A row for each scale; what no scale knows is left out."""
+    columns = {
+        f"{words.ranks}s": [_scale(row) for row in scales],
+        words.piece: [duration(row.step_ns.p50) for row in scales],
+        "10–90 %": [f"{duration(row.step_ns.p10)}–{duration(row.step_ns.p90)}" for row in scales],
+        words.rate: [_rate(row) for row in scales],
+        words.kept: [percent(words.kept_of(row)) for row in scales],
+        "bound by": [str(row.bound or row.dominant or "–") for row in scales],
+    }
+    known = {title: cells for title, cells in columns.items() if set(cells) != {"–"}}
+    return rows(zip(*known.values(), strict=True), list(known))
 
 
 def _rate(row: Forecast) -> str:

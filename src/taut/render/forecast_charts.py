@@ -17,10 +17,11 @@ from taut.render.workload_words import words_of
 if TYPE_CHECKING:
     from altair import LayerChart
 
-    from taut.result.types import Forecast, ProjectResult, Threshold
+    from taut.result.types import Forecast, PolicyGain, ProjectResult, Threshold
 
 LINES = ("#0072B2", "#D55E00")
 """Of the first and of the second scenario."""
+GUESS = "white"
 REFUSED = 3
 """Policies that are refused, named below the title at most."""
 Of = Literal["step", "throughput"]
@@ -49,13 +50,15 @@ def growth(results: Sequence[ProjectResult], of: Of) -> LayerChart:
     rows = [row for place, one in enumerate(results) for row in _rows(names[place], one, of, LINES[place])]
     if not rows:
         raise TautError(f"no throughput is known of {', '.join(names)}: ask for plot.growth('step')")
+    notes = ["band: 10–90 %" if of == "step" else "band: 80 % interval"] if any(row["lo"] != row["hi"] for row in rows) else []
+    notes += ["hollow points are guesses"] if any(row["fill"] == GUESS for row in rows) else []
     what = f"{words.piece} time, s" if of == "step" else words.rate
     scales = sorted({int(row["ranks"]) for row in rows})
     axis = alt.Axis(title=f"{words.ranks}s", grid=False, values=scales, labelOverlap=True, format=",d")
     x = alt.X("ranks:Q", scale=alt.Scale(type="log", nice=False, padding=20), axis=axis)
     y = alt.Y("value:Q", axis=alt.Axis(title=what, gridColor="#eeeeee", format="~s" if of == "throughput" else "~g"))
     colour = alt.Color("name:N", scale=alt.Scale(domain=names, range=list(LINES)), legend=_legend(len(names)))
-    base = alt.Chart(data(rows), width=WIDTH, height=260, title=_growth_title(results, of, what))
+    base = alt.Chart(data(rows), width=WIDTH, height=260, title=_growth_title(results, what, notes))
     band = base.mark_area(opacity=0.18).encode(x, alt.Y("lo:Q"), alt.Y2("hi:Q"), colour)
     told = [alt.Tooltip(f"{one}:Q", format="~s") for one in ("ranks", "lo", "value", "hi")]
     points = base.mark_point(size=60, strokeWidth=1.6, opacity=1)
@@ -64,15 +67,13 @@ def growth(results: Sequence[ProjectResult], of: Of) -> LayerChart:
     return clean(alt.layer(band, base.mark_line(strokeWidth=2).encode(x, y, colour), points, *marked))
 
 
-def _growth_title(results: Sequence[ProjectResult], of: Of, what: str) -> dict[str, object]:
+def _growth_title(results: Sequence[ProjectResult], what: str, notes: Sequence[str]) -> dict[str, object]:
     """What is drawn, and where it stops paying."""
     called = words_of(results[0].workload).ranks
     limits = [threshold(one.threshold, called).partition(":")[0] for one in results if one.threshold]
     if len(results) > 1:
         limits = [f"{name}: {limit}" for name, limit in zip(_names(results), limits, strict=False)]
-    note = "band: 10–90 %" if of == "step" else "band: 80 % interval"
-    guess = "; hollow points are guesses" if any(not row.in_range for one in results for row in one.forecasts) else ""
-    return titled(f"{what.partition(',')[0].capitalize()} against {called}s", *limits, f"{note}{guess}")
+    return titled(f"{what.partition(',')[0].capitalize()} against {called}s", *limits, "; ".join(notes))
 
 
 def _legend(series: int) -> object:
@@ -92,7 +93,7 @@ def _rows(name: str, result: ProjectResult, of: Of, colour: str) -> list[Row]:
         value = _step(one) if of == "step" else _rate(one)
         if value is not None:
             low, middle, high = value
-            fill = colour if one.in_range else "white"
+            fill = colour if one.in_range else GUESS
             found.append({"name": name, "ranks": one.ranks, "value": middle, "lo": low, "hi": high, "fill": fill})
     return found
 
@@ -141,13 +142,14 @@ def policies(result: ProjectResult) -> LayerChart:
         for one in gains for change in [one.rate_change or 0.0]
     ]  # fmt: skip
     best = max(gains, key=lambda one: one.rate_change or 0.0)
-    gain = f"{percent(best.rate_change)} more {words.rate}" if (best.rate_change or 0.0) > 0 else "nothing"
     refused = [f"{one.name}: {one.refused}" for one in result.gains or () if one.refused]
-    title = titled(f"{_who(best.name)} {gain} on {count(best.ranks, words.ranks)}", *refused[:REFUSED])
+    title = titled(f"{_said(best, words.rate)} on {count(best.ranks, words.ranks)}", *refused[:REFUSED])
     return bars(rows, title, f"change of {words.rate}", "+%")
 
 
-def _who(name: str) -> str:
-    """Who gives something: a policy, or several together."""
-    several = name.count(",") + 1
-    return f"{name} gives" if several == 1 else f"{several} policies together give"
+def _said(best: PolicyGain, rate: str) -> str:
+    """What a policy, or several together, give or cost."""
+    several, change = best.name.count(",") + 1, best.rate_change or 0.0
+    who = best.name if several == 1 else f"{several} policies together"
+    verb = ("gives" if change >= 0 else "costs") if several == 1 else ("give" if change >= 0 else "cost")
+    return f"{who} {verb} {percent(abs(change))} {'more' if change >= 0 else 'of the'} {rate}"

@@ -176,7 +176,7 @@ def _map(
         "value:Q", scale=alt.Scale(range=SHADES, domainMin=0), legend=alt.Legend(title=names[2], format=form, orient="bottom")
     )
     told = [alt.Tooltip("row:N"), alt.Tooltip("column:O"), alt.Tooltip("value:Q", title=names[2], format=form)]
-    return clean(alt.layer(base.mark_rect(stroke="white", strokeWidth=0.5).encode(x, y, shade, tooltip=told)))
+    return clean(alt.layer(base.mark_rect(stroke="white", strokeWidth=0.5, aria=False).encode(x, y, shade, tooltip=told)))
 
 
 def ranks(found: Sequence[RankRow]) -> LayerChart:

@@ -210,7 +210,7 @@ def fix(
         mended[np.intersect1d(ops, meets)] = True
         if mended.any():
             return Change(meets, "work", "set", without_slow_links(graph, circles, mended)[meets], reason)
-    value = _median_of_others(graph, ops) if dimension in ("stage", "dp_rank") else reference_ns[ops]
+    value = median_of_others(graph, ops) if dimension in ("stage", "dp_rank") else reference_ns[ops]
     known = ~np.isnan(value)
     return Change(ops[known], "work", "set", np.rint(value[known]).astype(np.int64), reason)
 
@@ -228,7 +228,7 @@ def _selected(dims: Sequence[Dimension], dimension: str, labels: Sequence[str]) 
     return np.flatnonzero(np.isin(found.key, [found.labels.index(label) for label in labels]))
 
 
-def _median_of_others(graph: Graph, ops: Ints) -> Floats:
+def median_of_others(graph: Graph, ops: Ints) -> Floats:
     """Median work of the same class among all ops that are not selected; NaN where there is none."""
     from taut.core.group_kernels import group_sort
     from taut.replay.wait_kernels import describe_cells

@@ -482,6 +482,8 @@ class Choice(Part, frozen=True, kw_only=True):
 
     fix: str
     """As ``--fix`` takes it: ``rank=3``."""
+    fixes: list[str]
+    """All that are set together: of a finding with several ranks or links one each, else ``fix`` alone."""
     label: str
     saved_share: float | None
     """Alone, of the wall, 0–1; null where it was not replayed."""
@@ -521,8 +523,25 @@ class Answer(Part, frozen=True, kw_only=True):
     saved_per_day: Amount | None
     currency: str | None
     regime: Regimes
+    """Without and with it: of a policy its own; of what mends findings the same, because it is told with all of them mended;
+    null where it is not known."""
     effective_throughput_ratio: float | None
-    """After the change: the ideal wall over the changed one."""
+    """After the change: the ideal wall (no gaps) over the changed one, at most 1; null where the ideal itself changed."""
+
+
+class PackedAnswers(Part, frozen=True, kw_only=True):
+    """What can be asked of a run in a file, where nothing is replayed: its questions, and answers that were computed before."""
+
+    questions: Questions
+    answers: dict[str, Answer]
+    """Question → answer. The question is the parameters of its address without escapes: fixes in the order of their text, then
+    policies, then work, bandwidth and gaps, factors of 1 left out (``fix=rank=3&work=0.9``); nothing asked is empty."""
+    work: list[float]
+    """Factors of work, and …"""
+    bandwidth: list[float]
+    """… of bandwidth: all pairs of them have an answer, unless they were left out."""
+    left_out: int
+    """Answers that were refused, or had no room."""
 
 
 # ---------------------------------------------------------------------------------------------------------------------

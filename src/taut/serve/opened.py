@@ -1,7 +1,7 @@
 """Runs that are open, and what was made of them: the last used, as far as memory allows.
 
-The event loop only waits. What is heavy runs in a small pool of threads, one at a time for each run: twenty clients that ask
-for a run open it once, and a second run is not held up by the first.
+The event loop only waits. What is heavy runs in a small pool of threads, one at a time for each run and kind of question:
+twenty clients that ask for a run open it once, and neither a second run nor a timeline is held up by a long question.
 """
 
 from __future__ import annotations
@@ -28,18 +28,19 @@ from taut.stored import Run, open_run, refusing_runs
 if TYPE_CHECKING:
     from taut.views.frames import Frames
     from taut.views.op_detail import OpDetails
+    from taut.views.replays import Replays
 
 T = TypeVar("T")
 WORKERS = min(4, max(2, os.cpu_count() or 2))
-BINDINGS = 17
-"""Bytes an op of who bound whom."""
+BINDINGS, CUTS = 17, 64
+"""Bytes an op of who bound whom, and of the ways to cut the ops for what-ifs."""
 LEAST_BUDGET, SHARE = 256 << 20, 0.5
 """Bytes for runs that are open: this share of the machine's memory."""
 
 
 @dataclass
 class OpenRun:
-    """A run that is open, with the answers that are always the same. Used by one thread at a time."""
+    """A run that is open, with the answers that are always the same. It is opened by one thread, then read by several."""
 
     place: Place
     answers: dict[str, bytes] = field(default_factory=dict)
@@ -63,6 +64,13 @@ class OpenRun:
 
         return OpDetails(self.frames)
 
+    @cached_property
+    def replays(self) -> Replays:
+        """What is asked what would have been."""
+        from taut.views.replays import Replays
+
+        return Replays(self.run)
+
     def kept(self, name: str, make: Callable[[], Part]) -> bytes:
         """An answer that is made once."""
         if name not in self.answers:
@@ -75,8 +83,9 @@ class OpenRun:
         run, frames = self.__dict__.get("run"), self.__dict__.get("frames")
         graph = 0 if run is None else held_bytes(run.graph) + run.reference_ns.nbytes
         prepared = 0 if frames is None else frames.nbytes
-        bindings = BINDINGS * len(run.graph) if run is not None and "ops" in self.__dict__ else 0
-        return int(graph + prepared + bindings) + sum(map(len, self.answers.values()))
+        beside = BINDINGS * ("ops" in self.__dict__) + CUTS * ("replays" in self.__dict__)
+        made = 0 if run is None else beside * len(run.graph)
+        return int(graph + prepared + made) + sum(map(len, self.answers.values()))
 
 
 def held_bytes(thing: object) -> int:
@@ -108,6 +117,7 @@ class OpenRuns:
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="taut-view")
         self._clerk = ThreadPoolExecutor(2, thread_name_prefix="taut-list")
         self._turns, self._scanning = asyncio.Semaphore(workers), asyncio.Lock()
+        self._long = asyncio.Semaphore(max(workers - 1, 1))
 
     @property
     def ids(self) -> list[str]:
@@ -125,14 +135,16 @@ class OpenRuns:
         return await asyncio.get_running_loop().run_in_executor(self._clerk, work)
 
     async def ask(
-        self, name: str, work: Callable[[OpenRun], T], gone: Callable[[], Awaitable[bool]] | None = None, apart: str = ""
-    ) -> T:
+        self, name: str, work: Callable[[OpenRun], T], gone: Callable[[], Awaitable[bool]] | None = None, apart: str = "",
+        long: bool = False,
+    ) -> T:  # fmt: skip
         """What ``work`` makes of a run; not asked any more if the client has ``gone`` when its turn comes.
 
-        What looks at the folder alone may be done ``apart``, beside those who look at the open run.
+        What is named ``apart`` has a turn of its own: it does not hold up what else is asked of the run.
+        ``long`` questions leave a thread to the others.
         """
         place = await self._place(name)
-        async with self._locks.setdefault(f"{name} {apart}", asyncio.Lock()), self._turns:
+        async with self._locks.setdefault(f"{name} {apart}", asyncio.Lock()), self._long if long else self._turns:
             if gone is not None and await gone():
                 raise Refused(499, "nobody waits for this any more")
             opened = self._entry(place)

@@ -49,9 +49,15 @@ class Call:
         """The id in the path."""
         return str(self.request.path_params["run"])
 
-    async def ask(self, work: Callable[[OpenRun], bytes], apart: str = "") -> Response:
+    async def ask(self, work: Callable[[OpenRun], bytes], apart: str = "", long: bool = False) -> Response:
         """JSON that is made of a run."""
-        return json_response(await self.house.runs.ask(self.run, work, self.request.is_disconnected, apart))
+        return json_response(await self.house.runs.ask(self.run, work, self.request.is_disconnected, apart, long))
+
+    async def kept(self, name: str, make: Callable[[OpenRun], Part], opens: bool = True) -> Response:
+        """JSON that is made of a run once, beside what others ask of it: timelines go on while it is made."""
+        if opens:
+            await self.house.runs.ask(self.run, lambda of: of.run, self.request.is_disconnected)
+        return await self.ask(lambda of: of.kept(name, lambda: make(of)), name, long=True)
 
 
 Handler = Callable[[Call], Awaitable["Response"]]
@@ -132,13 +138,9 @@ async def overview(call: Call) -> Response:
     from taut.views import overview as made
 
     card = await call.house.runs.listed(lambda: call.house.runs.catalogue.card(call.run))
-    traced = "timeline" in card.views
-    return await call.ask(
-        lambda of: of.kept(
-            f"overview {len(card.trend_ns)}",
-            lambda: made.overview(of.run, card) if traced else made.overview_of(of.place.folder),
-        )
-    )
+    if "timeline" not in card.views:
+        return await call.kept("overview", lambda of: made.overview_of(of.place.folder), opens=False)
+    return await call.kept(f"overview {len(card.trend_ns)}", lambda of: made.overview(of.run, card))
 
 
 async def axis(call: Call) -> Response:
@@ -174,7 +176,7 @@ async def structure(call: Call) -> Response:
     """Parts and the operator graph."""
     from taut.views.structure import structure as made
 
-    return await call.ask(lambda of: of.kept("structure", lambda: made(of.run)))
+    return await call.kept("structure", lambda of: made(of.run))
 
 
 async def delay(call: Call) -> Response:
@@ -190,23 +192,24 @@ async def questions(call: Call) -> Response:
     """What can be changed."""
     from taut.views.questions import questions as made
 
-    return await call.ask(lambda of: of.kept("questions", lambda: made(of.run)))
+    return await call.kept("questions", lambda of: made(of.replays))
 
 
 async def whatif(call: Call) -> Response:
     """What a change gives."""
-    asked = call.asked
-    scales = {name: asked.real(name) for name in ("work", "bandwidth", "gaps") if name in asked}
-    from taut.views.questions import answer
+    from taut.views.questions import answer, question
 
-    return await call.ask(lambda of: encoded(answer(of.run, asked.texts("fix"), asked.texts("policy"), scales)))
+    asked = call.asked
+    scales = {name: repr(asked.real(name)) for name in ("work", "bandwidth", "gaps") if name in asked}
+    put = question(asked.texts("fix"), asked.texts("policy"), scales)
+    return await call.ask(lambda of: encoded(answer(of.replays, put)))
 
 
 async def scaling(call: Call) -> Response:
     """What more ranks bring."""
     from taut.views.scaling import scaling as made
 
-    return await call.ask(lambda of: of.kept("scaling", lambda: made(of.place.folder)), "scaling")
+    return await call.kept("scaling", lambda of: made(of.place.folder), opens=False)
 
 
 async def control(call: Call) -> Response:
@@ -215,14 +218,14 @@ async def control(call: Call) -> Response:
 
     card = await call.house.runs.listed(lambda: call.house.runs.catalogue.card(call.run))
     traced = "timeline" in card.views
-    return await call.ask(lambda of: of.kept("control", lambda: control_view(of.place.folder, of.run if traced else None)))
+    return await call.kept("control", lambda of: control_view(of.place.folder, of.run if traced else None), opens=traced)
 
 
 async def bill(call: Call) -> Response:
     """A bill."""
     from taut.views.bill_view import bill_view
 
-    return await call.ask(lambda of: of.kept("bill", lambda: bill_view(of.place.folder)), "bill")
+    return await call.kept("bill", lambda of: bill_view(of.place.folder), opens=False)
 
 
 async def decisions(call: Call) -> Response:
@@ -288,8 +291,8 @@ DELAY = (
 WHATIF = (
     Parameter("fix", "texts", "KEY=VALUE as taut whatif --fix takes it; may be repeated", 0, MOST_FIXES),
     Parameter("policy", "texts", "NAME[=VALUE] as --policy takes it; may be repeated", 0, 8),
-    Parameter("work", "real", "all compute, times this", 0, 1000),
-    Parameter("bandwidth", "real", "bandwidth of all transfers, times this", 1e-6, 1e6),
+    Parameter("work", "real", "all compute, times this", 1e-3, 1000),
+    Parameter("bandwidth", "real", "bandwidth of all transfers, times this", 1e-3, 1000),
     Parameter("gaps", "real", "all gaps, times this", 0, 1000),
 )
 

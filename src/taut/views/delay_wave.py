@@ -15,6 +15,7 @@ import numpy as np
 
 from taut.core.array_types import Ints
 from taut.core.rank_words import rank_label
+from taut.core.tables import NULL
 from taut.graph import Graph
 from taut.replay.timeline import Timeline, completion, replay, window_times
 from taut.replay.whatif import delay
@@ -37,7 +38,7 @@ def delay_wave(run: Run, rank: int, step: int, ns: int, op: int | None = None) -
     gates = moved.gates()
     late, left = moved.at_gates(gates)
     return DelayWave(
-        command=f"taut whatif {shlex.quote(str(run.folder))} --delay {delay_words(rank, step, ns, op)}",
+        command=f"taut whatif {shlex.quote(str(run.folder))} --delay {delay_option(rank, step, ns, op)}",
         actual_wall_ns=actual, changed_wall_ns=changed, saved_wall_ns=actual - changed, delay_ns=ns, rank=rank, step=step,
         op=delayed, name=graph.names[int(graph.ops.name[delayed])], gates=[int(one) for one in gates],
         gate_names=[graph.names[int(one)] for one in graph.gates.name[gates]],
@@ -47,7 +48,7 @@ def delay_wave(run: Run, rank: int, step: int, ns: int, op: int | None = None) -
     )  # fmt: skip
 
 
-def delay_words(rank: int, step: int, ns: int, op: int | None = None) -> str:
+def delay_option(rank: int, step: int, ns: int, op: int | None = None) -> str:
     """A delay as ``--delay`` takes it."""
     ms = f"{ns / 1e6:.6f}".rstrip("0").rstrip(".")
     return f"rank={rank},step={step},ms={ms}" + ("" if op is None else f",op={op}")
@@ -68,15 +69,19 @@ class _Moved:
 
     def gates(self) -> Ints:
         """Gates to which somebody comes later, the first ones, in the order in which they open."""
-        late = (self.graph.gate >= 0) & ((self.arrival > 0) | (self.end > 0))
-        return np.unique(self.graph.gate[late])[:GATES].astype(np.int64)
+        gate = self.graph.gate
+        found = np.unique(gate[(gate >= 0) & ((self.arrival > 0) | (self.end > 0))]).astype(np.int64)
+        last = np.full(int(gate.max(initial=NULL)) + 1, NULL, dtype=np.int64)
+        rows = np.flatnonzero(gate >= 0)
+        last[gate[rows]] = rows  # ops are numbered as they arrive, and gates group by group
+        return found[np.argsort(last[found], kind="stable")][:GATES]
 
     def at_gates(self, gates: Ints) -> tuple[list[list[int | None]], list[int]]:
         """(rows × gates: how much later ranks leave each, the largest of each gate)."""
         graph, blocks = self.graph, rank_blocks(self.graph)
-        rows = np.flatnonzero(np.isin(graph.gate, gates))
+        rows, order = np.flatnonzero(np.isin(graph.gate, gates)), np.argsort(gates)
         late = np.full((len(blocks.starts), len(gates)), -1, dtype=np.int64)
-        at = graph.rank_index[rows] // blocks.tall, np.searchsorted(gates, graph.gate[rows])
+        at = graph.rank_index[rows] // blocks.tall, order[np.searchsorted(gates, graph.gate[rows], sorter=order)]
         np.maximum.at(late, at, self.end[rows])
         cells: list[list[int | None]] = [[int(one) if one >= 0 else None for one in row] for row in late]
         return cells, [int(one) for one in late.max(axis=0, initial=0)]

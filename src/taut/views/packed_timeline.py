@@ -10,7 +10,8 @@ Cells are codes of states, one byte each, line by line, 255 where nothing is. Co
 ⌊c · wall / columns⌋ on, line l the rows from ⌊l · rows / lines⌋ on. A frame is answered by nearest neighbours:
 
 * the level is the coarsest of which a column holds no more time than one of the frame, else the finest;
-* cell (line, column) of the frame is that of the level at the middle of its time and at the middle one of its rows.
+* cell (line, column) of the frame is that of the level at the middle of its time and at the middle one of its rows: column
+  ⌊t · columns / wall⌋ at time t, line ⌊((r + 1) · lines − 1) / rows⌋ of row r.
 
 Columns of ops hold the ops of some rows in some steps, block by block, those of a block by arrival. Where every row of a frame
 has a block for each step that the frame overlaps, its ops are those of these blocks that overlap it, each once: an op that goes

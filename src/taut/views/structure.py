@@ -16,7 +16,7 @@ from taut.ledger.charge import FATES
 from taut.ledger.device_use import device_mask
 from taut.replay.timeline import completion, window_times
 from taut.result.types import AnalysisResult, Component
-from taut.result.view_types import Structure, StructurePart
+from taut.result.view_types import Overview, Structure, StructurePart
 from taut.stored import Run
 from taut.views.cells import cells_of
 from taut.views.headlines import in_order
@@ -27,12 +27,12 @@ PARTS = 64
 """Parts that are shown one by one."""
 
 
-def structure(run: Run) -> Structure:
-    """The parts of a run, its operator graph, and where a delay is put at first."""
+def structure(run: Run, seen: Overview | None = None) -> Structure:
+    """The parts of a run, its operator graph, and where a delay is put at first; ``seen`` is its overview, where known."""
     graph = run.graph
     cells = cells_of(run, ("rank", "step", "fate", "name", "rank_ns"))
     return Structure(
-        parts=parts(run, cells), view=condensed(graph, cells), waits=lateness_of(run),
+        parts=parts(run, cells), view=condensed(graph, cells), waits=lateness_of(run) if seen is None else seen.waits,
         ranks=[rank_label(int(rank), graph.members) for rank in graph.ranks], steps=[int(step) for step in graph.steps],
         delayed_rank=_delayed_rank(run), delayed_step=int(graph.steps[len(graph.steps) // 2]),
     )  # fmt: skip

@@ -164,27 +164,30 @@
   }
 
   const PERFETTO = "https://ui.perfetto.dev";
+  const PATIENCE_MS = 45000;
 
-  /** Answers once a window says that it listens; fails where it never does. */
-  const listening = (page, signal) => new Promise((ready, failed) => {
-    const ping = setInterval(() => page.postMessage("PING", PERFETTO), 200);
-    const stop = () => { clearInterval(ping); clearTimeout(late); removeEventListener("message", heard); };
-    const late = setTimeout(() => { stop(); failed(new Error("ui.perfetto.dev does not answer")); }, 30000);
-    const heard = (event) => { if (event.origin === PERFETTO && event.source === page && event.data === "PONG") { stop(); ready(); } };
+  /** Whether a window of Perfetto says that it listens. */
+  const listening = (page, signal) => new Promise((found) => {
+    const end = (answer) => { clearInterval(ping); clearTimeout(late); removeEventListener("message", heard); found(answer); };
+    const ping = setInterval(() => page.postMessage("PING", PERFETTO), 100);
+    const late = setTimeout(() => end(false), PATIENCE_MS);
+    const heard = (event) => { if (event.origin === PERFETTO && event.source === page && event.data === "PONG") end(true); };
     addEventListener("message", heard);
-    if (signal) signal.addEventListener("abort", stop);
+    signal.addEventListener("abort", () => end(null));
   });
 
-  /** Hands the raw ops of a run to Perfetto's page in this browser, after a question. */
-  taut.perfetto = taut.perfetto || (async (context) => {
-    const yes = await taut.ask("Open in Perfetto?", ["The trace goes from here into a window of ui.perfetto.dev, in this browser.", "Perfetto keeps it there; nothing is uploaded."], "open");
-    if (!yes) return;
+  /** Hands the raw ops of a run to Perfetto's page in this browser, after a question; saves them where it does not answer. */
+  taut.perfetto = async (context) => {
+    const said = ["The trace goes from this server into a window of ui.perfetto.dev, in this browser.", "Perfetto keeps it there; nothing is uploaded."];
+    if (!(await taut.ask("Open the trace in Perfetto?", said, "open Perfetto"))) return;
     const page = window.open(PERFETTO);
-    if (!page) throw new Error("the browser opened no window: allow it for this address");
-    const buffer = await context.bytes("perfetto");
-    await listening(page, context.signal);
-    page.postMessage({ perfetto: { buffer, title: taut.safe(context.card.name) } }, PERFETTO);
-  });
+    if (!page) { taut.say("The browser does not let a window open", true); return; }
+    const buffer = await context.bytes("perfetto"), heard = await listening(page, context.signal);
+    if (heard) page.postMessage({ perfetto: { buffer, title: taut.safe(context.card.name) } }, PERFETTO);
+    if (heard !== false) return;
+    taut.save("trace.pftrace", buffer, "application/octet-stream");
+    taut.say("Perfetto did not answer: the trace is saved as a file to open there", true);
+  };
 
   // What get() rejects with when a page is left or an answer is stale.
   const stale = (error) => error && error.name === "AbortError";

@@ -6,31 +6,6 @@
   const { el } = taut;
   const SIGNS = { fault: ["▲", "bad"], structure: ["◆", "bad"], control: ["■", "bad"], unknown: ["?", "muted"], healthy: ["●", "good"] };
   const GROUPS = { useful: "useful", slow: "slow", communication: "communication", waiting: "waiting", idle: "idle", other: "other" };
-  const PERFETTO = "https://ui.perfetto.dev";
-  const PATIENCE_MS = 45000;
-
-  // -------------------------------------------------------------------------------------------------------------------
-  // Perfetto: opened only when asked, handed the trace through its window
-
-  const handed = async (context, name) => {
-    const said = ["The trace goes from this server into a window of ui.perfetto.dev, in this browser.", "Perfetto keeps it there; nothing is uploaded."];
-    if (!(await taut.ask("Open the trace in Perfetto?", said, "open Perfetto"))) return;
-    const page = window.open(PERFETTO);
-    if (!page) { taut.say("The browser does not let a window open", true); return; }
-    const buffer = await context.bytes("perfetto");
-    // A window that was closed, or that the server's opener policy cuts off, never answers.
-    const timer = setInterval(() => (page.closed ? instead() : page.postMessage("PING", PERFETTO)), 100);
-    const stop = () => { clearInterval(timer); clearTimeout(late); removeEventListener("message", answered); };
-    const instead = () => { stop(); taut.save("trace.pftrace", buffer, "application/octet-stream"); taut.say("Perfetto cannot be reached from here: the trace is saved as a file to open there", true); };
-    const late = setTimeout(instead, PATIENCE_MS);
-    const answered = (event) => {
-      if (event.origin !== PERFETTO || event.data !== "PONG") return;
-      stop();
-      page.postMessage({ perfetto: { buffer, title: taut.safe(name) } }, PERFETTO);
-    };
-    addEventListener("message", answered);
-    context.signal.addEventListener("abort", stop);
-  };
 
   // -------------------------------------------------------------------------------------------------------------------
   // What is wrong
@@ -43,7 +18,7 @@
     return el("div", { class: "buttons" },
       can && context.card.views.includes("whatif") && el("a", { class: "button main", href: context.href("whatif", asked), title: found.whatif }, "what if ▸"),
       found.id && el("a", { class: "button", href: context.href("decisions", { finding: found.id }), title: "record what is done about it" }, "decide ▸"),
-      taut.source.live && context.card.views.includes("timeline") && taut.button("Perfetto ▸", () => handed(context, data.run.name).catch((e) => e.name === "AbortError" || taut.say(e.message, true)), { title: data.commands.perfetto }),
+      taut.source.live && context.card.views.includes("timeline") && taut.button("Perfetto ▸", () => taut.perfetto(context).catch((e) => e.name === "AbortError" || taut.say(e.message, true)), { title: data.commands.perfetto }),
       taut.button("copy", () => taut.copy(told(found)), { title: found.ticket ? "copy the ticket" : "copy this finding" }));
   };
 

@@ -93,8 +93,8 @@
   };
 
   const graphKey = () => el("p", { class: "note graph-key" },
-    el("span", { class: "key" }, el("i", { class: "swatch fill-compute", "aria-hidden": "true" }), "computes"), el("span", { class: "key" }, el("i", { class: "swatch kind-bar", "aria-hidden": "true" }), "gate, where ranks meet"),
-    el("span", { class: "key" }, el("i", { class: "swatch hatch", "aria-hidden": "true" }), "waiting"), el("span", { class: "key" }, el("i", { class: "swatch bold", "aria-hidden": "true" }), "critical path"), el("span", { class: "key" }, "– – into the next step"));
+    el("span", { class: "key" }, el("i", { class: "swatch fill-compute", "aria-hidden": "true" }), "computes"), el("span", { class: "key" }, el("i", { class: "swatch kind-bar", "aria-hidden": "true" }), "gate: ranks meet"),
+    el("span", { class: "key" }, el("i", { class: "swatch hatch", "aria-hidden": "true" }), "waiting"), el("span", { class: "key" }, el("i", { class: "swatch bold", "aria-hidden": "true" }), "critical path"), el("span", { class: "key" }, "– – next step"));
 
   const nodeTable = (view) => taut.table({
     caption: "Classes of ops, in the order of a step", rows: [...view.nodes].sort((a, b) => a.place - b.place), csv: "operators.csv",
@@ -396,7 +396,7 @@
     show(wave, asked, travel) {
       this.answer = wave;
       this.op = this.op === null ? null : wave.op;
-      const cost = -wave.saved_wall_ns, share = wave.delay_ns ? cost / wave.delay_ns : 0;
+      const cost = 0 - wave.saved_wall_ns, share = wave.delay_ns ? cost / wave.delay_ns : 0;
       const other = wave.rank !== asked.rank || wave.step !== asked.step || Math.abs(wave.delay_ns - asked.ms * 1e6) > 1;
       this.headline.replaceChildren();
       taut.add(this.headline, el("strong", { "data-ns": cost }, cost > 0 ? taut.signed(cost, taut.ns) : "nothing"), ` ${cost > 0 ? "of wall time" : "is lost of wall time"}: ${taut.percent(share, 0)} of the ${taut.ns(wave.delay_ns)} that rank ${wave.rank} is late in step ${wave.step}`, other && el("span", { class: "bad" }, " (the only one that this file holds)"));

@@ -164,6 +164,7 @@
       this.chosen = null; // OpDetail
       this.sizes = { width: 0, height: 0, ratio: 1 };
       this.asked = null;
+      this.images = {}; // by pixels a CSS pixel
       this.times = C.times; // what drawings took, ms
     }
 
@@ -182,6 +183,7 @@
       this.watch.disconnect();
       this.card.box.remove();
       if (this.stop) this.stop();
+      clearTimeout(this.rest);
       this.remember.cancel();
       if (this.asked) this.asked.abort();
     }
@@ -247,6 +249,7 @@
       this.stage.style.height = height + "px";
       this.side.style.maxHeight = height + MAP + 6 + "px";
       this.sizes = { width, height, ratio };
+      this.device = ratio;
       this.mapDrawn = null;
       const pen = this.base.getContext("2d");
       pen.font = "600 12px " + getComputedStyle(document.body).fontFamily;
@@ -349,7 +352,7 @@
 
     /** A frame around a view: with as much at its sides as ops can be shown one by one. */
     request(view, wide) {
-      const plot = this.plot, many = Math.min(1.5, this.sizes.ratio), length = view.end - view.begin;
+      const plot = this.plot, many = Math.min(1.5, this.device), length = view.end - view.begin;
       const ops = this.axis.ops * length / this.whole.end * view.rows / this.whole.rows;
       const more = !wide ? 0 : [0.5, 0.3, 0.1].find((share) => ops * (1 + 2 * share) * (1 + share) < SINGLE) || (ops > SINGLE ? 0.5 : 0);
       const begin = Math.max(0, Math.floor(view.begin - more * length)), end = Math.min(this.whole.end, Math.ceil(view.end + more * length));
@@ -424,17 +427,18 @@
       const sx = width / (view.end - view.begin), height = tall / view.rows, split = this.split;
       return {
         x: (ns) => (ns - view.begin) * sx, y: (row) => (row - view.first) * height, time: (x) => view.begin + x / sx, row: (y) => view.first + y / height,
-        height, gap: height >= 8 * ratio ? Math.max(1, Math.min(4, 0.12 * height)) : height >= 4 ? 1 : 0, line: split ? ratio : 0, split, width, tall,
+        height, gap: height >= 8 * ratio ? Math.max(1, Math.min(4, 0.12 * height)) : height >= 4 ? 1 : 0, line: split ? ratio : 0, split, width, tall, ratio,
       };
     }
 
     paint() {
       const began = performance.now();
-      const { pen, ratio } = C.fit(this.base, this.sizes.width, this.sizes.height);
-      const at = this.places(), plot = this.plot;
+      this.sizes.ratio = this.moving() ? 1 : this.device;
+      const { pen } = C.fit(this.base, this.sizes.width, this.sizes.height);
+      const at = this.places();
       pen.fillStyle = this.colours.paper;
       pen.fillRect(0, 0, this.sizes.width, this.sizes.height);
-      pen.putImageData(this.pixels(at), Math.round(plot.x * ratio), Math.round(plot.y * ratio));
+      this.lay(pen, this.pixels(at));
       this.heads(pen, at);
       this.labels(pen, at);
       this.names(pen, at);
@@ -446,13 +450,32 @@
       if (this.times.length > 240) this.times.shift();
     }
 
+    /** Whether the view was another one just now: then a fine screen gets a coarser image, and the fine one once it rests. */
+    moving() {
+      const { begin, end, first, rows } = this.view, now = `${begin} ${end} ${first} ${rows}`, moved = this.before !== undefined && this.before !== now;
+      this.before = now;
+      if (this.device > 1 && moved) { clearTimeout(this.rest); this.rest = setTimeout(() => this.redraw(), 120); }
+      return this.device > 1 && moved;
+    }
+
+    lay(pen, image) {
+      const plot = this.plot, { device } = this;
+      if (this.sizes.ratio === device) { pen.putImageData(image, Math.round(plot.x * device), Math.round(plot.y * device)); return; }
+      this.coarse = this.coarse || document.createElement("canvas");
+      if (this.coarse.width !== image.width || this.coarse.height !== image.height) [this.coarse.width, this.coarse.height] = [image.width, image.height];
+      this.coarse.getContext("2d").putImageData(image, 0, 0);
+      pen.imageSmoothingEnabled = false;
+      pen.drawImage(this.coarse, plot.x, plot.y, plot.width, plot.height);
+    }
+
     /** The part of the timeline that changes with every movement, as an image. */
     pixels(at) {
-      if (!this.image || this.image.width !== at.width || this.image.height !== at.tall) {
+      const kept = this.images[at.ratio];
+      if (!kept || kept.width !== at.width || kept.height !== at.tall) {
         const image = new ImageData(at.width, at.tall);
-        this.image = { image, data: new Uint32Array(image.data.buffer), width: at.width, height: at.tall };
+        this.images[at.ratio] = { image, data: new Uint32Array(image.data.buffer), width: at.width, height: at.tall };
       }
-      const image = this.image;
+      const image = this.images[at.ratio];
       image.paper = this.paper;
       const best = this.serving();
       const some = best ? [best] : this.frames.filter((frame) => frame && touches(frame, this.view)).sort((a, b) => coarseness(b) - coarseness(a)).slice(-3);
@@ -653,7 +676,7 @@
       const left = this.gutter, wide = width - left - 2, frame = this.frames[0];
       pen.fillStyle = this.colours.paper;
       pen.fillRect(0, 0, width, MAP);
-      if (frame && (!this.mapDrawn || this.mapWide !== wide)) this.drawMap(frame, Math.round(wide * ratio), Math.round((MAP - 6) * ratio));
+      if (frame && (!this.mapDrawn || this.mapWide !== wide)) this.drawMap(frame, Math.round(wide * ratio), Math.round((MAP - 6) * ratio), wide);
       if (this.mapDrawn) pen.drawImage(this.mapDrawn, left, 3, wide, MAP - 6);
       pen.font = "11px " + this.font;
       pen.fillStyle = this.colours.muted;
@@ -671,7 +694,7 @@
       pen.strokeRect(Math.min(x0, left + wide - 4), y0 - 1, Math.max(4, x1 - x0), Math.max(4, y1 - y0 + 2));
     }
 
-    drawMap(frame, width, tall) {
+    drawMap(frame, width, tall, wide) {
       const image = new ImageData(width, tall), buffer = { data: new Uint32Array(image.data.buffer), width, height: tall, paper: this.paper };
       buffer.data.fill(this.paper);
       const sx = width / this.whole.end, height = tall / this.whole.rows;
@@ -679,7 +702,7 @@
       frame.bytes ? paintCells(buffer, frame, at, this.tiles) : paintOps(buffer, frame, at, this.tiles, () => 1);
       this.mapDrawn = Object.assign(document.createElement("canvas"), { width, height: tall });
       this.mapDrawn.getContext("2d").putImageData(image, 0, 0);
-      this.mapWide = width / this.sizes.ratio;
+      this.mapWide = wide;
     }
 
     words() {
