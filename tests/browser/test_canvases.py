@@ -265,7 +265,7 @@ def test_a_delay_is_put_elsewhere(pages: Pages) -> None:
     page.locator(".wave").focus()
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowRight")
-    page.wait_for_function("() => document.getElementById('live').textContent.includes('slack')")
+    page.wait_for_function("() => document.getElementById('live').textContent.includes('would have waited anyway')")
 
 
 # ---------------------------------------------------------------------------------------------------------------------
