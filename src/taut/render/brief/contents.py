@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from taut.render.brief.document import Cell, Column, Document, Empty, Grid, Section, Terms
+from taut.render.brief.sections.accelerator_time import accelerator_time
 from taut.render.brief.sections.comparison import comparison
 from taut.render.brief.sections.control import control
 from taut.render.brief.sections.coupling import coupling
@@ -27,6 +28,7 @@ from taut.result.brief_types import Briefing
 SECTIONS: tuple[Callable[[Briefing], Section | None], ...] = (
     page_one,
     two_views,
+    accelerator_time,
     course,
     coupling,
     money,

@@ -7,7 +7,7 @@ from taut.result.brief_types import BriefedRun, Briefing
 
 NAMES = {
     "longer without errors": "Jobs take longer without any error",
-    "re-runs without a reproducible bug": "Work is run again without a bug that can be reproduced",
+    "re-runs without a reproducible bug": "Attempts are restarted without a bug that can be reproduced",
     "utilisation falls though allocated": "Utilisation falls although everything is allocated",
     "energy out of proportion": "Energy grows out of proportion to useful work",
 }
