@@ -28,6 +28,8 @@ from taut.result.types import (
     BriefInput,
     Estimate,
     Finding,
+    MechanismLoss,
+    PolicyGain,
     Recovery,
 )
 
@@ -152,12 +154,22 @@ def _of_mechanisms(scenario: BriefedScenario, cost: BriefCosts | None) -> Iterat
     helps = _helping(scenario)
     for one in around.losses if around else ():
         if one.ranks == scenario.result.ranks and one.mechanism != "all" and one.loss_share.value >= 0.01:
-            yield BriefCause(
-                what=f"{one.mechanism} at {one.ranks:,} accelerators", share=one.loss_share, costs=one.loss_share,
-                share_is="lost",
-                money_per_month=_priced(one.loss_share, cost), currency=None if cost is None else cost.currency,
-                source="modelled", confidence=None, do=helps.get(one.mechanism, UNTRIED), command=scenario.source.command,
-            )  # fmt: skip
+            yield _of_mechanism(one, helps.get(one.mechanism), scenario, cost)
+
+
+def _of_mechanism(
+    one: MechanismLoss, gain: PolicyGain | None, scenario: BriefedScenario, cost: BriefCosts | None
+) -> BriefCause:
+    """A mechanism with the policy against it that was tried and gives most, and what that gives; else with what it takes."""
+    share = one.loss_share if gain is None else Estimate(value=gain.rate_change or 0.0)
+    saved = None if gain is None or gain.cost_per_unit_change is None else Estimate(value=max(-gain.cost_per_unit_change, 0.0))
+    return BriefCause(
+        what=f"{one.mechanism} at {one.ranks:,} accelerators", share=share, costs=one.loss_share,
+        share_is="lost" if gain is None else "recoverable",
+        money_per_month=_priced(one.loss_share if gain is None else saved, cost),
+        currency=None if cost is None else cost.currency, source="modelled", confidence=None,
+        do=UNTRIED if gain is None else f"take policy {gain.name}", command=scenario.source.command,
+    )  # fmt: skip
 
 
 def _of_groups(scenario: BriefedScenario, cost: BriefCosts | None) -> Iterator[BriefCause]:
@@ -190,16 +202,16 @@ HELPS: Mapping[str, tuple[str, ...]] = {
 """Mechanism of a scenario → policies against it."""
 
 
-def _helping(scenario: BriefedScenario) -> dict[str, str]:
+def _helping(scenario: BriefedScenario) -> dict[str, PolicyGain]:
     """Mechanism → the policy against it that was tried and gives most."""
     tried = [one for one in scenario.result.gains or () if not one.together and (one.rate_change or 0) > 0]
     tried.sort(key=lambda one: -(one.rate_change or 0))
-    words: dict[str, str] = {}
+    found: dict[str, PolicyGain] = {}
     for one in tried:
         for mechanism, names in HELPS.items():
             if one.name.split("=")[0] in names:
-                words.setdefault(mechanism, f"take policy {one.name}: {100 * (one.rate_change or 0):.1f} % more throughput")
-    return words
+                found.setdefault(mechanism, one)
+    return found
 
 
 def _of_loops(scenario: BriefedScenario) -> Iterator[BriefCause]:
@@ -228,7 +240,8 @@ def _of_controls(controls: list[BriefedControl]) -> Iterator[BriefCause]:
                 what=f"{relation.kind}: {' and '.join(relation.controllers)}", share=None, share_is="lost",
                 money_per_month=None, currency=None, source="measured",
                 confidence=None if relation.q is None else 1 - relation.q,
-                do=advice or relation.because.rsplit("; ", 1)[-1], command=f"{control.source.command} --advice",
+                do=advice or relation.because.rsplit("; ", 1)[-1], because=relation.because,
+                evidence=relation.because.split("; ")[0], command=f"{control.source.command} --advice",
             )  # fmt: skip
 
 

@@ -25,7 +25,7 @@ def verdict(found: Opened, causes: Sequence[BriefCause]) -> str:
     for control in found.controls:
         first = next(iter(control.result.relations), None)
         kind = control.result.regime.kind or "not classed"
-        return f"Controllers are {kind}" + (f": {first.because}." if first else ".")
+        return f"Controllers are {kind}" + (f": {first.because.split('; ')[0]}." if first else ".")
     return found.bills[0].result.verdict
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from decimal import Decimal
+from itertools import pairwise
 
 import numpy as np
 from msgspec import Struct
@@ -30,7 +31,7 @@ class Window(Struct, frozen=True):
 def windows(rows: Sequence[AttemptRow]) -> list[Window]:
     """Of every job, when it was down after a failure."""
     found = []
-    for before, after in zip(rows, rows[1:], strict=False):
+    for before, after in pairwise(rows):
         failed, end, start = before.job == after.job and before.outcome in FAILED, before.end_ns, after.start_ns
         if failed and end is not None and start is not None and start > end:
             found.append(Window(before.job, end, start))

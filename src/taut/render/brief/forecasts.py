@@ -13,6 +13,7 @@ from taut.result.types import Estimate, Forecast, ProjectResult
 
 Of: TypeAlias = Callable[[Forecast], Estimate | None]
 _Written: TypeAlias = Callable[[float], str]
+LARGE = ((1e9, " billion"), (1e6, " million"))
 LEVELS = {"measured": 90, "training": 80}
 """Workload → of 100 measured values, those that an interval of a forecast holds; the others' intervals hold 95."""
 
@@ -58,9 +59,16 @@ def cost_of(row: Forecast) -> Estimate | None:
     return None if row.cost_per_unit is None else Estimate(value=row.cost_per_unit)
 
 
+def _short_with_ends(found: Estimate) -> str:
+    """A number with its interval, all in the same unit."""
+    least, word = next(((least, word) for least, word in LARGE if abs(found.value) >= least), (1.0, ""))
+    ends = "" if found.lo is None or found.hi is None else f" ({three(found.lo / least)}–{three(found.hi / least)})"
+    return f"{three(found.value / least)}{word}{ends}"
+
+
 def short(value: float) -> str:
     """A number in thousands, millions or billions."""
-    for least, word in ((1e9, " billion"), (1e6, " million")):
+    for least, word in LARGE:
         if abs(value) >= least:
             return f"{three(value / least)}{word}"
     return three(value)
@@ -129,5 +137,7 @@ def _row(row: Forecast, own: str, words: Words, first: Of, cost: Sequence[str], 
 def _with_ends(found: Estimate | None, written: _Written) -> str:
     if found is None:
         return UNKNOWN
+    if written is short:
+        return _short_with_ends(found)
     ends = f" ({written(found.lo)}–{written(found.hi)})" if found.lo is not None and found.hi is not None else ""
     return f"{written(found.value)}{ends}"

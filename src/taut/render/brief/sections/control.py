@@ -24,6 +24,7 @@ from taut.render.brief.document import (
     Terms,
     Text,
 )  # fmt: skip
+from taut.render.brief.input_names import short_name
 from taut.render.brief.sections.gathered import gathered
 from taut.render.brief.sections.indices import meaning_of, name_of, written
 from taut.render.brief.written import percent
@@ -76,7 +77,7 @@ def control(briefing: Briefing) -> Section:
     runs = [one for one in briefing.runs if one.result.control is not None and one.result.control.actions]
     blocks, commands = gathered(
         [
-            *((_of_result(one.source.name, one.result, one.stack), one.source.command) for one in briefing.controls),
+            *((_of_result(short_name(one.source), one.result, one.stack), one.source.command) for one in briefing.controls),
             *((_of_run(one), one.source.command) for one in runs),
             *((_of_scenario(one), one.source.command) for one in briefing.scenarios),
         ]

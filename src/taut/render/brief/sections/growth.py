@@ -110,7 +110,7 @@ def projected(grown: ProjectResult, own: int, limit: Threshold | None, priced: b
         yield from _beside_the_run(grown, own, limit)
     if limit is not None and limit.ranks is not None and limit.in_range is False:
         yield Text("The fabric is not known at the scale of the limit, so that it is an extrapolation.", "note")
-    if len(rows) > FEW:
+    if len(rows) > (FEW if measured else 1):
         yield from _pictures(grown, rows, own, limit)
     yield forecast_table(grown, rows, own, priced)
     if limit is not None and limit.ranks is not None and isinstance(limit.without, dict) and limit.without:

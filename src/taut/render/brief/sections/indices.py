@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from taut.render.brief.document import Block, Cell, Column, Empty, Grid, Section, Text
+from taut.render.brief.input_names import short_name
 from taut.render.brief.written import percent, share, times
 from taut.render.evidence_folder import MEANS
 from taut.render.index_screen import MEANINGS
@@ -80,7 +81,7 @@ def written(key: str, value: Estimate | None) -> str:
 
 def _run(run: BriefedRun) -> list[Block]:
     found, needs = run.result.indices, run.result.index_needs
-    title = f"Indices of {safe(run.source.name)}"
+    title = f"Indices of {short_name(run.source)}"
     if found is None:
         return [
             Empty(f"{title}: not measured, job logs tell no steps of ranks.", "traces of the ranks", "taut analyze TRACES LOGS")
@@ -275,7 +276,7 @@ def _policies(one: PolicyComparison, piece: str) -> Grid:
 
 def _control(control: BriefedControl) -> list[Block]:
     found = {key: value for key, value in control.result.indices.items() if value is not None}
-    title = f"Indices of control, {safe(control.source.name)}"
+    title = f"Indices of control, {short_name(control.source)}"
     if not found:
         return [Empty(f"{title}: none was measured.", "logs that link attempts, deadlines or demand", control.source.command)]
     silent = [name_of(key) for key, value in control.result.indices.items() if value is None]

@@ -116,7 +116,7 @@ def _lead(result: BillResult) -> str:
     parts = sorted((one for one in result.categories if one.share), key=lambda one: -(one.share or 0.0))
     if not parts or result.accrual.ledger is None:
         return safe(result.verdict)
-    start, end = str(result.period.start or "")[:10], str(result.period.end or "")[:10]
+    start, end = (str(one or "")[:10] for one in (result.period.start, result.period.end))
     when = "" if not start else f" of {start}" if start == end else f" of {start} to {end}"
     whole = amount(result.accrual.effective or result.accrual.ledger, result.currency)
     told = ", ".join(f"{percent(one.share)} {safe(SPOKEN.get(one.name or '', one.name or 'without a name'))}" for one in parts)

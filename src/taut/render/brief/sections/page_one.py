@@ -147,7 +147,8 @@ def _effect(first: BriefCause) -> str:
         return ""
     money = first.money_per_month
     worth_it = "" if money is None or first.currency is None else f", {worth(money, first.currency)} a month"
-    return f" It is expected to give back {share(first.share)} of the time{worth_it}."
+    what = "of the time" if first.source == "measured" else "more work a second, by the model"
+    return f" It is expected to give back {share(first.share)} {what}{worth_it}."
 
 
 def _evidence(first: BriefCause) -> str:

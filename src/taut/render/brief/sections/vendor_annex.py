@@ -8,8 +8,8 @@ from taut.result.brief_types import Briefing
 from taut.result.types import Demand
 
 INTRODUCTION = (
-    "These follow from what this job is sensitive to, not from a list of good practice. Money is what it costs in a year of going "
-    "on like this, and so the most that better parts can bring back; demands overlap and do not add up."
+    "These follow from what this job is sensitive to, not from a list of good practice. Money is what it costs in a year of "
+    "going on like this, and so the most that better parts can bring back; demands overlap and do not add up."
 )
 MOST = 12
 
