@@ -28,12 +28,12 @@ KINDS: dict[str, tuple[str, ...]] = {
 HOUR_NS = 3_600_000_000_000
 
 
-def course_of(run: Run, cells: Table, rate: tuple[float, str] | None = None) -> Course | None:
+def course_of(run: Run, cells: Table, rate: tuple[Decimal | float, str] | None = None) -> Course | None:
     """The course of a run with these cells; ``rate`` is money for an hour of one rank and its currency, else as analysed."""
     return by_steps(cells, len(run.graph.ranks), rate or ledger_rate(run.result))
 
 
-def by_steps(cells: Table, ranks: int, rate: tuple[float, str] | None = None) -> Course | None:
+def by_steps(cells: Table, ranks: int, rate: tuple[Decimal | float, str] | None = None) -> Course | None:
     """The course by the ledger; ``rate`` is money for an hour of one rank, and its currency. None without cells."""
     if not len(cells) or not ranks:
         return None
@@ -59,16 +59,16 @@ def _held(cells: Table, bucket: Ints, buckets: int) -> Floats:
     return weighed(bucket * width + kind, cells.rank_ns.astype(np.float64), buckets * width).reshape(buckets, width)
 
 
-def _money(held: Floats, kinds: list[str], per_hour: float) -> dict[str, list[float]]:
+def _money(held: Floats, kinds: list[str], per_hour: Decimal | float) -> dict[str, list[float]]:
     """Cost so far of every kind."""
-    so_far = np.cumsum(held, axis=0) * (per_hour / HOUR_NS)
+    so_far = np.cumsum(held, axis=0) * (float(per_hour) / HOUR_NS)
     return {kind: [float(one) for one in so_far[:, k]] for k, kind in enumerate(kinds) if held[:, k].any()}
 
 
-def ledger_rate(result: AnalysisResult) -> tuple[float, str] | None:
+def ledger_rate(result: AnalysisResult) -> tuple[Decimal, str] | None:
     """Money for an hour of one rank, and its currency, as a run was priced; None where it was not."""
     ledger = result.ledger
     if ledger is None or ledger.currency is None or not ledger.total_rank_ns:
         return None
     amounts = [Decimal(entry.money) for entry in ledger.entries if entry.money is not None]
-    return (float(sum(amounts, Decimal(0)) * HOUR_NS / ledger.total_rank_ns), ledger.currency) if amounts else None
+    return (sum(amounts, Decimal(0)) * HOUR_NS / ledger.total_rank_ns, ledger.currency) if amounts else None
