@@ -433,10 +433,7 @@
   }
 
   const draw = async (root, context) => {
-    const wait = el("p", { class: "muted", role: "status" }, "Reading the run …");
-    root.append(wait);
     const data = await context.get("structure");
-    wait.remove();
     return context.signal.aborted ? undefined : new Structure(root, context, data).begin();
   };
 

@@ -139,11 +139,9 @@
   // The page
 
   const draw = async (root, context) => {
-    const wait = el("p", { class: "muted", role: "status" }, "Reading the run …");
-    root.append(el("h1", { class: "unseen" }, "Timeline"), wait);
     const axis = await context.get("axis");
     if (context.signal.aborted) return undefined;
-    wait.remove();
+    root.append(el("h1", { class: "unseen" }, "Timeline"));
     return new Timeline(root, context, axis).begin();
   };
 
