@@ -164,7 +164,14 @@ def test_steps_without_a_time_in_common_are_drawn(browser: Browser, tmp_path: Pa
 
 def test_keys_lead_from_page_to_page(opened: Opened) -> None:
     page = opened.show("overview")
-    for key, view in (("2", "timeline"), ("3", "structure"), ("4", "whatif"), ("7", "bill"), ("8", "decisions"), ("1", "overview")):
+    for key, view in (
+        ("2", "timeline"),
+        ("3", "structure"),
+        ("4", "whatif"),
+        ("7", "bill"),
+        ("8", "decisions"),
+        ("1", "overview"),
+    ):
         page.keyboard.press(key)
         page.wait_for_selector(f"main.page-{view} {DRAWN[view]}")
     page.go_back()

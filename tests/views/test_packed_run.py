@@ -91,7 +91,7 @@ def test_the_timeline_is_that_of_the_run(run: Path, packed: dict[str, bytes]) ->
 
 
 def test_what_is_packed_stays_within_its_budget(tmp_path: Path) -> None:
-    many = {r: "fwd 5 | AR 1 | bwd 6 | AR 1 | " * 8 + ". 1" for r in range(16)}
+    many = dict.fromkeys(range(16), "fwd 5 | AR 1 | bwd 6 | AR 1 | " * 8 + ". 1")
     folder = analyze(job(many, steps=30, noise=0.2)).save(tmp_path / "run")
     sizes = {budget: sum(map(len, packed_run(folder, budget).values())) for budget in (150_000, 4_000_000)}
     assert sizes[150_000] <= 150_000

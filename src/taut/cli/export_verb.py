@@ -23,10 +23,13 @@ FOCUS_VERSIONS = ("1.0", "1.2", "1.4")
 
 @click.command(short_help="Write a finished run or a bill in a form that other tools open.")
 @click.argument("run", metavar="RUN", required=False, type=click.Path())
-@click.option("--to", "form", type=click.Choice(["html", "perfetto", "focus", "schema"]), required=True, help="The form to write.")
+@click.option(
+    "--to", "form", type=click.Choice(["html", "perfetto", "focus", "schema"]), required=True, help="The form to write."
+)
 @click.option(
     "-o", "--output", "file", metavar="FILE", type=Target(dir_okay=False, allow_dash=True),
-    help="File to write, - for standard output  [default: RUN/taut.html, RUN/perfetto.pftrace, RUN/focus.csv; a schema is printed]",
+    help="File to write, - for standard output  "
+    "[default: RUN/taut.html, RUN/perfetto.pftrace, RUN/focus.csv; a schema is printed]",
 )  # fmt: skip
 @click.option(
     "--zone", metavar="K", type=click.IntRange(min=1),

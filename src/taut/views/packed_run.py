@@ -8,7 +8,7 @@ except by the folder that its commands name.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -91,8 +91,8 @@ def _untraced(root: Path, card: RunCard) -> dict[str, object]:
     from taut.views.scaling import scaling
 
     if card.verb != "analyze":
-        made = {"bill": bill_view, "control": control_view, "project": scaling}[card.verb]
-        return {"runs": _listed(card), **{view: made(root) for view in card.views}}
+        made: Mapping[str, Callable[[Path], object]] = {"bill": bill_view, "control": control_view, "scaling": scaling}
+        return {"runs": _listed(card), **{view: made[view](root) for view in card.views}}
     first = overview_of(root)
     shown = _shown_card(card, priced=bool(first.fates))
     return {"runs": _listed(shown), "overview": replace(first, run=shown)}

@@ -29,12 +29,12 @@ PARTS = 64
 
 def structure(run: Run, seen: Overview | None = None) -> Structure:
     """The parts of a run, its operator graph, and where a delay is put at first; ``seen`` is its overview, where known."""
-    graph = run.graph
+    graph, rank = run.graph, _delayed_rank(run)
     cells = cells_of(run, ("rank", "step", "fate", "name", "rank_ns"))
     return Structure(
         parts=parts(run, cells), view=condensed(graph, cells), waits=lateness_of(run) if seen is None else seen.waits,
         ranks=[rank_label(int(rank), graph.members) for rank in graph.ranks], steps=[int(step) for step in graph.steps],
-        delayed_rank=_delayed_rank(run), delayed_step=int(graph.steps[len(graph.steps) // 2]),
+        delayed_rank=rank, delayed_step=_delayed_step(graph, rank),
     )  # fmt: skip
 
 
@@ -117,3 +117,15 @@ def _delayed_rank(run: Run) -> int:
         return named
     rows = run.result.ranks or []
     return min(rows, key=lambda row: row.wait_share).rank if rows else int(run.graph.ranks[0])
+
+
+def _delayed_step(graph: Graph, rank: int) -> int:
+    """The middle one of the steps in which a rank is the last at most of the late gates: there a delay travels furthest."""
+    gates = graph.gates
+    at = np.searchsorted(graph.steps, gates.step)
+    late = np.maximum(gates.late_ns, 0)
+    share = weighed(at, np.where(gates.last_rank == rank, late, 0), len(graph.steps))
+    share = share / np.maximum(weighed(at, late, len(graph.steps)), 1)
+    best = np.flatnonzero(share >= max(float(share.max(initial=0.0)) / 2, 0.5))
+    middle = best[len(best) // 2] if len(best) else len(graph.steps) // 2
+    return int(graph.steps[middle])

@@ -32,11 +32,6 @@ SCRIPTS = ("core.js", "source_app.js", *VIEWS, "main.js")
 """Scripts of the app, in the order in which they run."""
 FILE_SCRIPTS = ("core.js", "packed_timeline.js", "source_file.js", *VIEWS, "main.js")
 """Scripts of a file; there is no list of runs in it, but a page of one may be."""
-POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; base-uri 'none'; "
-    "form-action 'none'; frame-ancestors 'none'"
-)
-"""What the app's pages may load and run: the header ``Content-Security-Policy`` of the shell."""
 STYLES = ("page.css", "canvas.css")
 STATIC = {
     **dict.fromkeys(SCRIPTS, "text/javascript; charset=utf-8"),
@@ -63,7 +58,9 @@ def static(name: str) -> tuple[bytes, str]:
 
 def shell(title: str) -> str:
     """The HTML of every page of the app: no script, style or data of its own."""
-    return _template().render(title=title, policy=None, home="/", names=SCRIPTS, styles=STYLES, blocks=(), scripts=(), plain=None)
+    return _template().render(
+        title=title, policy=None, home="/", names=SCRIPTS, styles=STYLES, blocks=(), scripts=(), plain=None
+    )
 
 
 def file(title: str, packed: Mapping[str, bytes], plain: Overview | None = None) -> str:

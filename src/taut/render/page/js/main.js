@@ -77,7 +77,7 @@
 
   /** What stands on a page until it has something of its own. */
   const waiting = (title) => {
-    const words = [el("h1", {}, title), el("p", { class: "muted waiting" }, "reading the run …")];
+    const words = [el("h1", {}, title), el("p", { class: "muted waiting", role: "status" }, "reading the run …")];
     root.replaceChildren(...words);
     const watch = new MutationObserver(() => {
       if (root.childElementCount === 2 && root.firstChild === words[0]) return;

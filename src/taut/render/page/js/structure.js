@@ -201,8 +201,9 @@
       wave.gate_steps.forEach((step, g) => {
         if (g && step === wave.gate_steps[g - 1]) return;
         const x = LEFT + g * p.w, text = free === LEFT ? `step ${step}` : String(step);
-        pen.fillRect(x - (g ? 1 : 0), 2, 1, TOP - 6);
-        if (x < free || x + C.textWidth(pen, text) > p.width - 4) return;
+        const fits = x >= free && x + C.textWidth(pen, text) <= p.width - 4;
+        pen.fillRect(x - (g ? 1 : 0), fits ? 2 : 14, 1, TOP - (fits ? 6 : 18));
+        if (!fits) return;
         pen.fillText(text, x + 3, 7);
         free = x + C.textWidth(pen, text) + 12;
       });
@@ -225,7 +226,7 @@
     said(r, g) {
       const { wave } = this, late = wave.late_ns[r][g], lost = this.lost[r][g];
       const out = [`${wave.labels[r]} at ${wave.gate_names[g]}, step ${wave.gate_steps[g]}`, late === null ? "is not at this gate" : late > 0 ? `leaves ${taut.ns(late)} later` : "leaves on time"];
-      if (lost) out.push(`${taut.ns(lost)} of the delay was slack: it would have waited anyway`);
+      if (lost) out.push(`${taut.ns(lost)} of the delay is gone here: it would have waited anyway`);
       return out;
     }
 
@@ -464,11 +465,8 @@
   }
 
   const draw = async (root, context) => {
-    const wait = el("p", { class: "muted", role: "status" }, "Reading the run …");
-    root.append(wait);
     const data = await context.get("structure");
     if (taut.source.delays) data.delays = await taut.source.delays();
-    wait.remove();
     return context.signal.aborted ? undefined : new Structure(root, context, data).begin();
   };
 

@@ -139,11 +139,9 @@
   // The page
 
   const draw = async (root, context) => {
-    const wait = el("p", { class: "muted", role: "status" }, "Reading the run …");
-    root.append(el("h1", { class: "unseen" }, "Timeline"), wait);
     const axis = await context.get("axis");
     if (context.signal.aborted) return undefined;
-    wait.remove();
+    root.append(el("h1", { class: "unseen" }, "Timeline"));
     return new Timeline(root, context, axis).begin();
   };
 
@@ -628,7 +626,7 @@
       pen.rect(plot.x, plot.y, plot.width, plot.height);
       pen.clip();
       const { gates } = frame, seen = gates.gate.map((_, k) => k).filter((k) => gates.rows[k].length > 1 && px(gates.opens_ns[k]) >= plot.x && px(gates.first_ns[k]) <= plot.x + plot.width);
-      const apart = plot.width / Math.max(1, seen.length), far = apart < 14;
+      const apart = plot.width / Math.max(1, seen.length), far = apart < 22;
       const taken = new Uint8Array(Math.ceil(plot.width) + 16), room = far ? 5 : 9;
       const waited = (k) => gates.opens_ns[k] - gates.first_ns[k];
       for (const k of seen.sort((a, b) => waited(b) - waited(a))) {
@@ -902,7 +900,7 @@
       const known = found.op !== undefined && this.details.get(found.op);
       this.card.show(this.cardOf(brief, known), event.clientX, event.clientY);
       clearTimeout(this.pause);
-      if (!known) this.pause = setTimeout(() => this.explain(place, found, brief, event), 140);
+      if (!known && found.state !== "idle") this.pause = setTimeout(() => this.explain(place, found, brief, event), 140);
     }
 
     quiet() { this.card.hide(); clearTimeout(this.pause); if (this.asking) this.asking.abort(); }
@@ -1146,7 +1144,7 @@
     /** Selects what is there; where nothing is, what was chosen is let go. */
     pick(place) {
       const found = this.local(place);
-      if (found.op === undefined && found.state === null && taut.source.live === true && this.serving()) { if (this.chosen) this.forget(); this.context.live("Nothing is here."); return; }
+      if (found.op === undefined && (found.state === null || found.state === "idle") && this.serving()) { if (this.chosen) this.forget(); this.context.live("Nothing is here."); return; }
       this.choose(this.queryOf(place, found));
     }
 
