@@ -476,6 +476,19 @@ def test_export_writes_a_trace_beside_the_tables_or_where_it_is_asked_to(demo: t
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
 
+def test_export_writes_one_file_beside_the_tables_or_where_it_is_asked_to(demo: tuple[Result, Path], tmp_path: Path) -> None:
+    pytest.importorskip("jinja2")
+    pytest.importorskip("vl_convert")
+    run = shutil.copytree(demo[1], tmp_path / "run")
+    beside, chosen = taut_("export", run, "--to", "html"), tmp_path / "own.html"
+    assert (beside.exit_code, beside.stdout) == (0, "")
+    assert beside.stderr == f"written: {run / 'taut.html'}\n"
+    assert taut_("export", run, "--to", "html", "-o", chosen).exit_code == 0
+    piped = taut_("export", run, "--to", "html", "-o", "-")
+    assert (run / "taut.html").read_bytes() == chosen.read_bytes() == piped.stdout_bytes
+    assert "not a run folder" in taut_("export", tmp_path, "--to", "html").stderr
+
+
 @pytest.mark.parametrize(
     ("question", "code"), [(["--to", "paper"], 2), ([], 2), (["--to", "perfetto", "-o", "no/such/folder"], 1)]
 )

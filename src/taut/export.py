@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
@@ -69,16 +68,15 @@ def focus(bill: StoredBill, out: BinaryIO, version: str = "1.4", *, columnar: bo
     return _left_out(bill)
 
 
-def html(folder: str | Path) -> bytes:
+def html(folder: str) -> bytes:
     """A run folder as one HTML file that needs nothing else: its pages, their scripts, and what they answer from."""
     from taut.render.page.bundle import file
     from taut.result.view_types import Overview, RunList
     from taut.views.packed_run import packed_run, unpacked
 
     packed = packed_run(folder)
-    runs = unpacked(packed, "runs", RunList)
-    name = runs.runs[0].name if runs is not None else Path(folder).name
-    return file(f"{name} · taut", packed, unpacked(packed, "overview", Overview)).encode()
+    runs, first = unpacked(packed, "runs", RunList), unpacked(packed, "overview", Overview)
+    return file(" · ".join([*(one.name for one in runs.runs), "taut"] if runs else ["taut"]), packed, first).encode()
 
 
 def _internal(bill: StoredBill, currency: str) -> tuple[Table, pa.Table]:

@@ -112,7 +112,7 @@ def written(run: Path) -> Path:
     from taut.export import html
 
     path = run.with_name("taut.html")
-    path.write_bytes(html(run))
+    path.write_bytes(html(str(run)))
     return path
 
 

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from taut.core.array_types import Json
 from taut.core.folder import read_steadily
 from taut.result.view_types import DecisionRow, Decisions, DelayWave, Overview, RunCard, RunList, Structure
-from taut.stored import Run, open_run
+from taut.stored import Run, open_run, read_stored
 from taut.views.run_card import run_card
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ def packed_run(folder: str | Path, budget_bytes: int = BUDGET) -> dict[str, byte
 
 
 def _packed(root: Path, budget_bytes: int) -> dict[str, bytes]:
+    read_stored(root)  # says of a folder that is none what would make it one
     card = replace(run_card(root), id=FILE, made_ns=0)
     if "timeline" in card.views:
         run = open_run(root)

@@ -55,8 +55,8 @@ MOST_CELLS = 1 << 23
 """Of a level: what a browser unpacks at once."""
 FINE = 16
 """Columns for each op of a row, at most: finer ones show nothing more."""
-MOST_DETAILS = 1_000
-"""Ops whose path is told: each takes a moment."""
+MOST_DETAILS, MOST_OF_DETAILS = 1_000, 0.25
+"""Ops whose path is told (each takes a moment), and what share of the budget they may take where there is room."""
 OP_BYTES = 9
 """Of an op, deflated, roughly."""
 FINDINGS, ROWS = 5, 16
@@ -76,11 +76,12 @@ def pack(frames: Frames, findings: Sequence[Finding] = (), budget_bytes: int = B
     names, gate_names = _names(frames, ops, whole.gates)
     place = np.zeros(len(frames.graph.names), dtype=np.int64)
     place[names] = np.arange(len(names))
+    placed, columns = out.text(blocks), _columns(frames, ops, place, out)
+    room = max(int(budget_bytes * DETAILS), min(budget_bytes - out.size, int(budget_bytes * MOST_OF_DETAILS)))
     header = PackedTimeline(
-        format=FORMAT, wall_ns=frames.axis.wall_ns, rows=len(frames.graph.ranks), levels=levels, blocks=out.text(blocks),
-        ops=_columns(frames, ops, place, out),
+        format=FORMAT, wall_ns=frames.axis.wall_ns, rows=len(frames.graph.ranks), levels=levels, blocks=placed, ops=columns,
         gates=out.text(msgspec.structs.replace(whole.gates, name=[int(place[one]) for one in gate_names])),
-        left_out_gates=whole.left_out_gates, details=out.text(_details(frames, blocks, ops, int(budget_bytes * DETAILS))),
+        left_out_gates=whole.left_out_gates, details=out.text(_details(frames, blocks, ops, room)),
         names=[frames.graph.names[int(one)] for one in names],
     )  # fmt: skip
     text = msgspec.json.encode(header)
