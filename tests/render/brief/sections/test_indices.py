@@ -104,7 +104,6 @@ def test_nothing_measured_is_said() -> None:
     assert "not measured" in words(indices(briefing(runs=[briefed_run(indices=None)])))
 
 
-
 def test_two_amplifications_are_told_apart() -> None:
     found = NOW | {"sync_delay_amplification": {"value": 4.0}}
     run = briefed_run(indices=found, coupling={"amplification": 8.0, "turnover": {}})
