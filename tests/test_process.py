@@ -119,7 +119,9 @@ def test_no_save_writes_nothing_and_says_how_to_go_on(tmp_path: Path) -> None:
     done = taut_("demo", "--no-save", cwd=tmp_path)
     assert done.returncode == 0
     assert list(tmp_path.iterdir()) == []
-    assert done.stderr.splitlines()[-1].startswith("next: the same with -o RUN, then taut bill RUN --prices ")
+    cost, last = done.stderr.splitlines()[-2:]
+    assert cost.startswith("what it cost: the same with -o RUN, then taut bill RUN --prices ")
+    assert last.startswith("next: the same with -o RUN, then taut export RUN --to html")
     both = taut_("demo", "--no-save", "-o", "run", cwd=tmp_path)
     assert (both.returncode, len(both.stderr.splitlines())) == (2, 1)
 
