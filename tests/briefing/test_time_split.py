@@ -19,8 +19,8 @@ LEDGER = {
 def test_parts_sum_to_one_and_name_their_cause() -> None:
     result = filled(AnalysisResult, RESULT | {"ledger": LEDGER, "findings": [FINDING | {"id": "f-1", "ranks": [3]}]})
     cause = BriefCause(
-        what="rank 3", share=Estimate(value=0.2), share_is="recoverable", money_per_month=None, currency=None, source="measured",
-        confidence=1.0, do="test it", command=None, finding="f-1",
+        what="rank 3", share=Estimate(value=0.2), share_is="recoverable", money_per_month=None, currency=None,
+        source="measured", confidence=1.0, do="test it", command=None, finding="f-1",
     )  # fmt: skip
     parts = split_of_run(result, [cause])
     assert sum(one.share for one in parts) == pytest.approx(1)

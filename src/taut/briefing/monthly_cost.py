@@ -45,7 +45,7 @@ def _of_bill(bill: BriefedBill, found: Opened, prices: Prices | None) -> BriefCo
         one_hour = hour / ranks if ranks else None
         return BriefCosts(
             per_month=month, useful_per_month=None if own_share is None else month * own_share, currency=result.currency,
-            basis=_basis(result, prices, one_hour), accelerators=ranks, per_accelerator_hour=one_hour,
+            basis=_basis(result, prices, one_hour, len(found.runs)), accelerators=ranks, per_accelerator_hour=one_hour,
         )  # fmt: skip
     if result.accrual.ledger is None or result.currency is None:
         return None
@@ -57,11 +57,12 @@ def _of_bill(bill: BriefedBill, found: Opened, prices: Prices | None) -> BriefCo
     )
 
 
-def _basis(result: BillResult, prices: Prices | None, one_hour: float | None) -> str:
+def _basis(result: BillResult, prices: Prices | None, one_hour: float | None, runs: int) -> str:
     """Where the price of an hour comes from; a list price that is another one is named beside it."""
+    whose = "the accelerators of the traced job" if runs == 1 else "the accelerators of one of the traced runs"
     if result.accrual.effective is None:
-        return "the accelerators of the traced job at the price given"
-    told = "the accelerators of the traced job at what they cost in the bill"
+        return f"{whose} at the price given"
+    told = f"{whose} at what they cost in the bill"
     listed = None if prices is None or prices.base_rate is None else float(prices.base_rate)
     if one_hour is None or listed is None or abs(listed / one_hour - 1) < 0.01:
         return told

@@ -7,7 +7,10 @@ from collections.abc import Sequence
 from taut.briefing.answers import CONTROLLED
 from taut.briefing.inputs import Opened
 from taut.render.brief.written import share, worth
-from taut.result.types import AnalysisResult, BriefCause
+from taut.result.types import AnalysisResult, BriefCause, Estimate
+
+WIDE = 0.6
+"""An interval of a share that is as wide says next to nothing."""
 
 
 def verdict(found: Opened, causes: Sequence[BriefCause]) -> str:
@@ -20,13 +23,20 @@ def verdict(found: Opened, causes: Sequence[BriefCause]) -> str:
         limit = f"; the next accelerator stops paying at {threshold.ranks:,}" if threshold and threshold.ranks else ""
         means = f": {CONTROLLED[kind]}" if kind in CONTROLLED else ""
         ratio = scenario.result.indices.get("effective_throughput_ratio")
-        does = "" if ratio is None else f" It does {100 * ratio.value:.0f} % of what it could if nothing held it up."
+        does = "" if ratio is None else _does(ratio)
         return f"{scenario.source.name} is {kind} on {scenario.result.ranks:,} accelerators{means}{limit}.{does}"
     for control in found.controls:
         first = next(iter(control.result.relations), None)
         kind = control.result.regime.kind or "not classed"
         return f"Controllers are {kind}" + (f": {first.because.split('; ')[0]}." if first else ".")
     return found.bills[0].result.verdict
+
+
+def _does(ratio: Estimate) -> str:
+    """How much of what it could do a system does; of what could be nearly anything only that."""
+    if ratio.lo is not None and ratio.hi is not None and ratio.hi - ratio.lo >= WIDE:
+        return f" It does between {100 * ratio.lo:.0f} and {100 * ratio.hi:.0f} % of what it could if nothing held it up."
+    return f" It does {100 * ratio.value:.0f} % of what it could if nothing held it up."
 
 
 def _busy(result: AnalysisResult) -> str:

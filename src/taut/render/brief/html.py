@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 LONGEST = 20
 """Longer words may be broken: behind a slash, a comma, an underscore or such, else every 13 characters."""
-_PART = re.compile("[^/,_=:.]{0,26}[/,_=:.]+|[^/,_=:.]{1,13}", re.DOTALL)
+_PART = re.compile("[^/,_=:]{0,26}[/,_=:]+|[^/,_=:]{1,13}", re.DOTALL)
 
 
 def render_html(document: Document) -> str:

@@ -38,7 +38,7 @@ def _measured(result: AnalysisResult) -> str:
 
 def _begun(briefing: Briefing) -> str:
     """That steps before a cause began are in its share."""
-    for run in briefing.runs[:1]:
+    for run in briefing.runs if len(briefing.runs) == 1 else []:
         job = run.result.job
         first = next((one for one in briefing.causes if one.repair and one.steps), None)
         before = 0 if first is None or first.steps is None or job.first_step is None else first.steps[0] - job.first_step

@@ -100,8 +100,8 @@ def test_a_measured_run_tells_its_reserve_and_how_its_loss_grows() -> None:
     }  # fmt: skip
     section = growth(briefing(runs=[run(given)]))
     assert texts(section) == [
-        "job, 8 ranks: unstable. One more rank does not pay: variation between ranks would have to shrink to 0.90 × (0.80–0.95) "
-        "of what it is."
+        "job, 8 ranks: unstable. One more rank does not pay: variation between ranks would have to shrink to 0.90 × "
+        "(0.80–0.95) of what it is."
     ]
     assert [line[:2] for line in words(grid(section, "what waiting for whoever is late"))] == [
         ["8", "20 % (15–30)"], ["16", "30 % (25–40)"],
@@ -130,7 +130,7 @@ def measured() -> Section:
 def test_a_projection_of_a_run_says_what_it_mends_and_why_its_limit_is_no_lower() -> None:
     lead, note, *_ = texts(measured())
     assert lead.startswith(
-        "job, projected: one more accelerator stops paying at 8 by the best estimate (8–15 in 90 of 100); the job has 8 and may be at it"
+        "job, projected: one more accelerator stops paying at 8 by the best estimate (8–15 in 90 of 100); the job has 8 and may"
     )
     assert note.endswith("after this is mended: straggler cascade, rank 3. No limit below the 8 that ran can be told.")
 

@@ -1,4 +1,4 @@
-"""Page one: what a cause costs and gives back, what is sure and what was not tested, the question that belongs to the decision."""
+"""Page one: what a cause costs and gives back, what is sure and what was not tested, and the question that belongs to it."""
 
 from __future__ import annotations
 

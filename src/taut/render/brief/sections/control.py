@@ -49,6 +49,7 @@ MEANINGS = (
         "one that goes the same way as the decision of another controller before it, or the way that demand moved",
     ),
     ("Incoherent decision", "one that goes the other way although demand did not: it undoes what was just done"),
+    ("Reversed", "a controller turned a setting the other way than with its last decision"),
     ("Amplification of retries", "retries over retries: one request becomes many attempts"),
 )
 REVERSALS = ("compensatory_action_rate", "control_oscillation_frequency")
@@ -94,8 +95,9 @@ def control(briefing: Briefing) -> Section:
 def _meanings(blocks: Sequence[Block]) -> list[Block]:
     """Of the words of this section those that it uses."""
     text = " ".join(map(str, blocks)).lower()
+    counted = "none to count" not in text
     used = [
-        one for one in MEANINGS if one[0].split(" ")[0].lower() in text and ("none to count" not in text or "retries" in one[0])
+        (term, says) for term, says in MEANINGS if term.split(" ")[0].lower() in text and (counted or "decision" not in term)
     ]
     return [Terms(used)] if used else []
 

@@ -50,7 +50,9 @@ def _missing(briefing: Briefing) -> Iterator[str]:
     yield from briefing.notes
     for run in briefing.runs:
         yield from (f"{run.result.job.name}: {line}" for line in run.result.job.partial)
-        yield from (f"{name.replace('_', ' ')}: needs {needs}" for name, needs in run.result.index_needs.items())
+        yield from (
+            f"{name.replace('_', ' ')}: needs {needs.removeprefix('needs ')}" for name, needs in run.result.index_needs.items()
+        )
     for control in briefing.controls:
         yield from (f"control: {line}" for line in control.result.partial)
     for bill in briefing.bills:

@@ -359,7 +359,7 @@ def _rule(regime: Regime) -> Iterator[Block]:
     yield Text(
         f"The rule: one more accelerator pays while it brings at least {percent(regime.pays)} of the work of one that nobody "
         f"held up. That is taut's own rule, and no law; here the next one brings {share(regime.marginal_return)}. Whoever pays "
-        "may set another: docs/indices.md.",
+        "may set another: taut analyze --pays.",
         "note",
     )
 

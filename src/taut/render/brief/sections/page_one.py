@@ -6,6 +6,7 @@ from msgspec import UnsetType
 
 from taut.render.brief.document import Bar, Bars, Block, Cell, Column, Empty, Fact, Facts, Grid, Picture, Section, Text
 from taut.render.brief.page_basis import basis, together
+from taut.render.brief.sections.indices import written
 from taut.render.brief.split_time import split_bars
 from taut.render.brief.written import cash, percent, possible, share, sure, times, worth
 from taut.render.text import safe
@@ -45,7 +46,8 @@ def _effective(briefing: Briefing) -> Fact | None:
     for scenario in briefing.scenarios:
         ratio = scenario.result.indices.get("effective_throughput_ratio")
         if ratio is not None:
-            return Fact("Effective", share(ratio), "of what the same hardware would do if nothing held it up")
+            told = written("effective_throughput_ratio", ratio)
+            return Fact("Effective", told, "of what the same hardware would do if nothing held it up")
     return None
 
 

@@ -27,7 +27,7 @@ def questions(briefing: Briefing) -> Section:
 def _row(one: BriefQuestion, currency: str | None, names: dict[str, str]) -> list[Cell | str]:
     if one.answer is None:
         return [Cell(one.question, "strong"), f"needs {one.needs}", Cell("not measured", "bad"), one.command]
-    level = "" if one.of_100 == 95 or one.answer.lo is None else f", {one.of_100} of 100"
+    level = "" if one.of_100 == 95 or one.answer.lo is None else f" in {one.of_100} of 100"
     number = f"{answered(one.answer, one.unit, currency)}{level}"
     name, colon, key = (one.taken_from or "").rpartition(": ")
     place = f"{names.get(name, name)}{colon}{key}"
