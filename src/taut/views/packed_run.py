@@ -29,8 +29,8 @@ BUDGET = 4_000_000
 """Bytes of all that is packed, unless told otherwise; text that holds them takes a third more."""
 TIMELINE = 2_400_000
 """Bytes of the timeline, at most."""
-LEAST = 100_000
-"""Bytes of the timeline, at least, however much the rest takes."""
+LEAST, FIXED = 50_000, 16_000
+"""Bytes of the timeline, at least, however much the rest takes; and of its header, its coarsest cells and its gates."""
 LONG = 8_192
 """Bytes of JSON from which on it is deflated."""
 VISITS = 60_000_000
@@ -164,10 +164,10 @@ def _frames(run: Run) -> Frames:
 
 
 def _timeline(run: Run, frames: Frames, left_bytes: int) -> bytes:
-    """The timeline in what the rest leaves; what it cannot do without (its header, the coarsest cells, gates) is extra."""
+    """The timeline in what the rest leaves; its budget is without what it cannot do without."""
     from taut.views.packed_timeline import pack
 
-    return pack(frames, run.result.findings, max(min(left_bytes, TIMELINE), LEAST))
+    return pack(frames, run.result.findings, max(min(left_bytes - FIXED, TIMELINE), LEAST))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
