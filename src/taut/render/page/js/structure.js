@@ -320,7 +320,7 @@
       const again = taut.button("play again", () => this.answer && this.wave.show(this.answer, true), { class: "small" });
       return el("section", { class: "card structure-delay" }, el("div", { class: "structure-head" }, el("h2", {}, "A delay on its way over the gates"), this.waveKey()),
         el("div", { class: "delay-controls" }, el("label", {}, "rank ", this.rank), el("label", {}, "step ", this.step), el("label", { class: "delay-ms" }, "delay ", taut.source.live && this.slider, this.ms, " ms"), again, this.data.delays && el("label", {}, "in this file ", this.held)),
-        el("div", { class: "delay-words" }, this.headline, this.where), el("div", { class: "delay-body" }, this.wave.element, el("div", { class: "delay-side" }, el("h3", {}, "Where slack took it in"), this.absorbed)), this.command);
+        el("div", { class: "delay-words" }, this.headline, this.where), el("div", { class: "delay-body" }, this.wave.element, (this.slack = el("div", { class: "delay-side" }, el("h3", {}, "Where slack took it in"), this.absorbed))), this.command);
     }
 
     waveKey() {
@@ -412,7 +412,7 @@
       this.headline.textContent = taut.safe(error.message);
       this.where.textContent = error.command ? "This command does:" : "";
       this.command.replaceChildren(error.command ? taut.command(error.command) : "");
-      this.absorbed.replaceChildren();
+      this.slack.hidden = true;
       this.wave.clear();
       this.holding();
       this.context.live(this.headline.textContent);
@@ -428,6 +428,7 @@
 
     show(wave, asked, travel) {
       this.answer = wave;
+      this.slack.hidden = false;
       this.op = this.op === null ? null : wave.op;
       const cost = 0 - wave.saved_wall_ns, share = wave.delay_ns ? cost / wave.delay_ns : 0;
       this.headline.replaceChildren();

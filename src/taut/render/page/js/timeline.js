@@ -141,7 +141,7 @@
   const draw = async (root, context) => {
     const axis = await context.get("axis");
     if (context.signal.aborted) return undefined;
-    root.append(el("h1", { class: "unseen" }, "Timeline"));
+    root.replaceChildren(el("h1", { class: "unseen" }, "Timeline")); // what stood here would be measured as room that is taken
     return new Timeline(root, context, axis).begin();
   };
 
@@ -379,7 +379,7 @@
     /** Asks for a frame once nothing has moved for a moment; what is stale is given up. */
     ask() {
       clearTimeout(this.timer);
-      if (!this.frames[0] || this.serving()) { if (this.frames[0]) this.listed(); return; }
+      if (!this.frames[0] || this.serving()) { if (this.frames[0]) { this.listed(); this.fineness(); } return; }
       this.timer = setTimeout(() => this.fetch(), 60);
     }
 
@@ -397,9 +397,15 @@
         this.redraw();
         this.listed();
         if (taut.source.live) this.ask();
-        else this.busy.textContent = frame.finest && !this.serving() ? "as fine as this file is" : "";
+        this.fineness();
       } catch (error) { if (!mine.signal.aborted) { this.last = null; this.failed(error); } }
       if (mine === this.asked && this.busy.textContent === "…") this.busy.textContent = "";
+    }
+
+    /** Says where a file has nothing finer than what is shown. */
+    fineness() {
+      const frame = this.serving();
+      if (!taut.source.live && frame) this.busy.textContent = frame.finest ? "as fine as this file is" : "";
     }
 
     failed(error) {
