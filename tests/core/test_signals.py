@@ -11,6 +11,7 @@ import pytest
 HELD = """
 import os, signal, subprocess, sys
 from taut.core import signals
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever started the tests
 signals.listen()
 try:
     with signals.Held():
@@ -34,6 +35,7 @@ def test_a_held_step_is_finished_first_and_its_children_hear_no_interrupt(tmp_pa
 LOST = """
 from taut.core import signals
 import os, signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
 signals.listen()
 class Swallows:
     def __del__(self):
