@@ -147,7 +147,8 @@ class StepTimes(Part, frozen=True, kw_only=True):
     step: list[int]
     observed_ns: list[int]
     ideal_ns: list[int]
-    """Every op at its reference whatever its role, and no gaps: the ideal of ``whatif.ideal_wall_ns``; observed have gaps."""
+    """No op above its reference (that of fixes: its peers, itself left out; what a finding names, as its fix leaves it), gaps
+    kept: no single fix ends before it."""
     baseline_ns: float | None
     """Median step of the baseline; null without one."""
 
@@ -526,7 +527,9 @@ class Answer(Part, frozen=True, kw_only=True):
     """Without and with it: of a policy its own; of what mends findings the same, because it is told with all of them mended;
     null where it is not known."""
     effective_throughput_ratio: float | None
-    """After the change: the ideal wall (no gaps) over the changed one, at most 1; null where the ideal itself changed."""
+    """After the change: ideal over actual time, as ``indices.effective_throughput_ratio`` has it, which it is where nothing is
+    changed: every op at what its class takes over all ranks, over the changed replay, both without gaps. Null where the ideal
+    itself changed, and where the change beats it: slow parts are among what its classes take."""
 
 
 class PackedAnswers(Part, frozen=True, kw_only=True):

@@ -12,16 +12,17 @@ from msgspec.structs import replace
 
 from taut.core.array_types import Floats
 from taut.graph import Graph
-from taut.replay import reference
-from taut.replay.timeline import Change, replay
+from taut.replay.timeline import completion, window_times
 from taut.result.rank_rows import lateness_by_step
 from taut.result.types import AnalysisResult
 from taut.result.view_types import FateShare, LatenessMap, Overview, RunCard, StepTimes, TrustSign
 from taut.stored import Run, decoded_result, open_run, read_stored
 from taut.views.course import ledger_rate
 from taut.views.headlines import headlines, in_order
+from taut.views.ideal import ideal
 from taut.views.lateness import lateness_of
 from taut.views.rank_blocks import rank_blocks
+from taut.views.replays import Replays
 from taut.views.run_card import run_card
 
 COLUMNS = 120
@@ -115,15 +116,12 @@ def _finite(row: Floats) -> list[float | None]:
 
 
 def step_times(run: Run) -> StepTimes:
-    """Steps as observed, and in the ideal replay: that of ``whatif.ideal_wall_ns`` and of ``taut export --to perfetto``."""
-    graph = run.graph
-    at_reference = Change(np.arange(len(graph)), "work", "set", reference.across(graph), "every op at reference")
-    ideal = replay(graph, [at_reference], gaps=False)
-    before = run.result.baseline
+    """Steps as observed, and in the ideal replay of ``views/ideal.py``."""
+    graph, before = run.graph, run.result.baseline
     return StepTimes(
         step=[int(one) for one in graph.steps],
-        observed_ns=[int(one) for one in replay(graph).window_ns],
-        ideal_ns=[int(one) for one in ideal.window_ns],
+        observed_ns=[int(one) for one in window_times(graph, completion(graph, graph.ops.end_ns))],
+        ideal_ns=[int(one) for one in ideal(Replays(run)).window_ns],
         baseline_ns=None if before is None else before.step_ns.before,
     )
 

@@ -128,7 +128,7 @@
     const middle = (list) => [...list].sort((a, b) => a - b)[list.length >> 1];
     const alt = `step time of ${times.step.length} steps: observed ${taut.ns(middle(times.observed_ns))} in the median, ideal ${taut.ns(middle(times.ideal_ns))}` + (times.baseline_ns === null ? "" : `, baseline ${taut.ns(times.baseline_ns)}`);
     queueMicrotask(() => taut.chart(picture, spec, alt, context.signal));
-    return el("section", { class: "card" }, titled(title, "Ideal: every op at its reference, gaps as they were. Baseline: median step of the healthy run that was compared with.", legend), picture);
+    return el("section", { class: "card" }, titled(title, "Ideal: no op longer than the same op on the other ranks, what findings name mended, gaps kept; no single fix ends before it. Baseline: median step of the healthy run that was compared with.", legend), picture);
   };
 
   const waited = (data, context) => {
