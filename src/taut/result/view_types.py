@@ -24,6 +24,7 @@ from taut.result.types import (
     ProjectResult,
     RankRow,
     Regimes,
+    RestartedJob,
     WhatIfResult,
 )
 
@@ -121,7 +122,7 @@ class FateShare(Part, frozen=True, kw_only=True):
     """A fate of rank time."""
 
     fate: str
-    group: Literal["useful", "slow", "communication", "waiting", "idle", "other"]
+    group: Literal["useful", "slow", "discarded", "communication", "copy", "waiting", "idle", "other"]
     share: float
     """Of all rank time, 0–1."""
     rank_ns: int
@@ -182,6 +183,10 @@ class Overview(Part, frozen=True, kw_only=True):
     waits: RankLateness | None
     """Who waited for whom."""
     ranks: list[RankRow]
+    stopped: list[int]
+    """Ranks that hang: the others wait for them without an end, which no other part of the page can show."""
+    jobs: list[RestartedJob]
+    """Of job logs alone, the restarted jobs that discarded most, in place of ranks."""
     trust: list[TrustSign]
     commands: dict[str, str]
     """What each part comes from, or leads to: ``analyze``, ``whatif``, ``perfetto``, ``decide``, ``brief``."""
@@ -416,21 +421,26 @@ class StructurePart(Part, frozen=True, kw_only=True):
     metrics: list[Component]
     inside: bool | None
     """Whether all its metrics are inside their limits; null where none was measured."""
+    stopped: bool
+    """Whether a rank of it hangs."""
 
 
 class Structure(Part, frozen=True, kw_only=True):
     """The same job, two answers: its parts, and its operator graph."""
 
     parts: list[StructurePart]
-    """The worst first; the rest together where there are many."""
+    """Those that hang first, then the worst; the rest together where there are many."""
     view: OperatorView
     waits: RankLateness | None
     ranks: list[str]
     """Labels of the ranks, in their order."""
     steps: list[int]
+    stopped: list[int]
+    """Ranks that hang: the others wait for them without an end, which ``waits`` cannot show."""
     delayed_rank: int
-    """Where a delay is put at first: the rank of the first finding, else the one that waits least."""
+    """Where a delay is put at first: the rank of the first finding, else the one that waits least, of those that have ops …"""
     delayed_step: int
+    """… in this step."""
 
 
 class DelayWave(Part, frozen=True, kw_only=True):

@@ -54,6 +54,11 @@ def in_order(result: AnalysisResult) -> list[Finding]:
     return sorted(rows, key=lambda finding: finding.mode != "hang")
 
 
+def stopped(result: AnalysisResult) -> list[int]:
+    """Ranks that hang, and that the others wait for without an end."""
+    return sorted({rank for finding in result.findings if finding.mode == "hang" for rank in finding.ranks})
+
+
 def _of_finding(f: Finding, result: AnalysisResult, folder: str) -> Headline:
     fixes = fixes_of(f)
     asked = f"--policy {shlex.quote(f.policy.name)}" if f.policy is not None else _fix_words(fixes)

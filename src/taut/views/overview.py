@@ -18,7 +18,7 @@ from taut.result.types import AnalysisResult
 from taut.result.view_types import FateShare, LatenessMap, Overview, RunCard, StepTimes, TrustSign
 from taut.stored import Run, decoded_result, open_run, read_stored
 from taut.views.course import ledger_rate
-from taut.views.headlines import headlines, in_order
+from taut.views.headlines import headlines, in_order, stopped
 from taut.views.ideal import ideal
 from taut.views.lateness import lateness_of
 from taut.views.rank_blocks import rank_blocks
@@ -35,13 +35,15 @@ PARTIAL = 3
 """Lines on what is missing that are shown; the others are counted."""
 LATEST_NS = 1_000_000
 """Clocks that differ by less than this at gates are well set."""
-Group = Literal["useful", "slow", "communication", "waiting", "idle", "other"]
+Group = Literal["useful", "slow", "discarded", "communication", "copy", "waiting", "idle", "other"]
 GROUPS: dict[Group, tuple[str, ...]] = {
-    "useful": ("productive",),
-    "slow": ("slow compute", "discarded"),
-    "communication": ("exposed transfer", "communication undivided", "exposed copy"),
+    "useful": ("productive", "kept"),
+    "slow": ("slow compute",),
+    "discarded": ("discarded", "discarded at most", "unfinished"),
+    "communication": ("exposed transfer", "communication undivided"),
+    "copy": ("exposed copy",),
     "waiting": ("fault wait", "jitter wait", "structural wait"),
-    "idle": ("gap", "idle", "unobserved"),
+    "idle": ("gap", "idle", "unallocated", "down"),
 }
 """Groups of fates; all others are ``other``."""
 
@@ -70,7 +72,9 @@ def _without_graph(card: RunCard, result: AnalysisResult) -> Overview:
         run=card, headlines=headlines(result, card.folder), nominal_share=verdict.nominal_share,
         nominal_is=verdict.nominal_is, effective_share=verdict.effective_share, fates=fates(result),
         currency=card.currency, rank_hour=None if rate is None else str(rate[0].quantize(Decimal("0.0001"))), lateness=None,
-        step_times=None, waits=None, ranks=result.ranks or [], trust=trust(result), commands=_commands(card, result),
+        step_times=None, waits=None, ranks=result.ranks or [],
+        stopped=stopped(result), jobs=result.attempts.worst if result.ledger is None and result.attempts is not None else [],
+        trust=trust(result), commands=_commands(card, result),
     )  # fmt: skip
 
 
