@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 import taut
 from build import MS, barriers, job, one_f_one_b, play
@@ -134,3 +135,15 @@ def test_a_question_has_one_text_and_one_command() -> None:
 
 def test_every_policy_of_a_run_has_a_meaning() -> None:
     assert list(POLICIES) == list(KNOWN)
+
+
+def test_a_finding_that_says_another_figure_is_explained(replays: Replays) -> None:
+    assert answer(replays, question(["rank=1"])).note is None  # both 40 %
+    (finding,) = replays.run.result.findings
+    half = structs.replace(finding, recoverable_wall_ns=finding.recoverable_wall_ns // 2)
+    other = Replays(replace(replays.run, result=structs.replace(replays.run.result, findings=[half])))
+    note = answer(other, question(["rank=1"])).note
+    assert note is not None
+    assert note.startswith("The finding says 20.0 %")
+    assert note.endswith("40.0 %.")
+    assert answer(other, question(["rank=1"], scales={"gaps": "0"})).note is None

@@ -19,6 +19,7 @@ from taut.result.types import (
     ControlResult,
     CostOverTime,
     Envelope,
+    Estimate,
     Money,
     Part,
     ProjectResult,
@@ -62,14 +63,15 @@ class RunCard(Part, frozen=True, kw_only=True):
     ranks: int | None
     steps: int | None
     step_ns: float | None
-    """Median step, ns."""
+    """Median step, ns; the terminal's is the mean."""
     wall_ns: int | None
     recoverable_share: float | None
     """What mending all findings saves, of the wall, 0–1."""
     effective_share: float | None
     """Productive, of the rank time, 0–1."""
     lost_per_hour: Amount | None
-    """Money that the findings cost an hour; null without a price."""
+    """Money that mending all findings would save an hour; null without a price. What a bill calls lost is all that is not
+    useful, and more."""
     currency: str | None
     made_ns: int
     """When its folder was written, ns since 1970."""
@@ -116,6 +118,8 @@ class Headline(Part, frozen=True, kw_only=True):
     whatif: str | None
     """The command that says the same; null where none does."""
     ticket: str | None
+    decided: int | None = None
+    """Record of the last decision on it; null where nobody has decided, or no log was asked."""
 
 
 class FateShare(Part, frozen=True, kw_only=True):
@@ -533,6 +537,8 @@ class Answer(Part, frozen=True, kw_only=True):
     """Money that an hour of such a job saves; null without a price."""
     saved_per_day: Amount | None
     currency: str | None
+    note: str | None
+    """Why a finding's own figure is another than this, where exactly its fix is asked for; null where they agree."""
     regime: Regimes
     """Without and with it: of a policy its own; of what mends findings the same, because it is told with all of them mended;
     null where it is not known."""
@@ -613,6 +619,8 @@ class DecisionRow(Part, frozen=True, kw_only=True):
     """A decision and what became of it."""
 
     record: AuditRecord
+    expected: Estimate | None
+    """What it was expected to save of the step time when it was decided."""
     outcome: AuditOutcome | None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from decimal import Decimal
 from pathlib import Path
 from typing import Literal
@@ -46,6 +47,12 @@ GROUPS: dict[Group, tuple[str, ...]] = {
     "idle": ("gap", "idle", "unallocated", "down"),
 }
 """Groups of fates; all others are ``other``."""
+
+
+def with_decided(found: Overview, decided: Mapping[str, int]) -> Overview:
+    """An overview whose findings tell which record decided on them."""
+    told = [replace(one, decided=decided.get(one.id or "")) for one in found.headlines]
+    return replace(found, headlines=told)
 
 
 def overview_of(folder: str | Path) -> Overview:

@@ -201,9 +201,24 @@ def answer(replays: Replays, asked: Question) -> Answer:
         command=command(str(run.folder), asked), result=result,
         saved_per_hour=None if hour is None else str(hour.quantize(CENT)),
         saved_per_day=None if hour is None else str((24 * hour).quantize(CENT)),
-        currency=None if rate is None else rate[1], regime=_regime(replays, asked, result),
+        currency=None if rate is None else rate[1], note=_note(replays, asked, result), regime=_regime(replays, asked, result),
         effective_throughput_ratio=_ratio(replays, asked, result),
     )  # fmt: skip
+
+
+def _note(replays: Replays, asked: Question, result: WhatIfResult) -> str | None:
+    """Why the finding whose fix is asked for says another figure: what it is about is not all of a rank or a link."""
+    fixes = {f"{key}={label}" for key, label in asked.fixes}
+    told = [one for one in replays.run.result.findings if fixes and set(fixes_of(one)) == fixes]
+    if len(told) != 1 or asked.scales or asked.policies or asked.delays:
+        return None
+    share, here = told[0].recoverable_wall_ns / max(replays.actual_wall_ns, 1), result.saved_share
+    if f"{100 * share:.1f}" == f"{100 * here:.1f}":
+        return None
+    return (
+        f"The finding says {100 * share:.1f} %: it mends what it found, in its steps, with the pauses that go with it. "
+        f"Here, as in taut whatif, all work of {', '.join(sorted(fixes))} is at its reference: {100 * here:.1f} %."
+    )
 
 
 def _saved(result: WhatIfResult) -> float:

@@ -28,7 +28,7 @@
     const can = found.fix.length || found.policy;
     return el("div", { class: "buttons" },
       can && context.card.views.includes("whatif") && el("a", { class: "button main", href: context.href("whatif", asked), title: found.whatif }, "what if ▸"),
-      found.id && el("a", { class: "button", href: context.href("decisions", { finding: found.id }), title: "record what is done about it" }, "decide ▸"),
+      found.id && el("a", { class: "button", href: context.href("decisions", { finding: found.id }), title: found.decided === null ? "record what is done about it" : `decided in record ${found.decided}: see what is done and what came of it` }, found.decided === null ? "decide ▸" : "decided ✓"),
       taut.source.live && context.card.views.includes("timeline") && taut.button("Perfetto ▸", () => taut.perfetto(context).catch((e) => e.name === "AbortError" || taut.say(e.message, true)), { title: data.commands.perfetto }),
       !taut.source.live && taut.button("commands ▸", () => commands(data), { title: "what this file does not do: commands that do it" }),
       taut.button("copy", () => taut.copy(told(found)), { title: found.ticket ? "copy the ticket" : "copy this finding" }));

@@ -132,6 +132,7 @@
         fact(saved ? "saves an hour" : "costs an hour", answer.saved_per_hour === null ? "no price" : taut.money(answer.saved_per_hour.replace(/^-/, ""), answer.currency), answer.saved_per_day === null ? "analyse with --prices" : `${taut.money(answer.saved_per_day.replace(/^-/, ""), answer.currency)} a day`),
         fact("regime", regime.with || "not known", same ? "as recorded" : `recorded: ${regime.without || "not known"}`),
         fact("effective throughput", taut.percent(answer.effective_throughput_ratio), answer.effective_throughput_ratio === null ? "the change moves or beats the ideal" : "ideal over actual time, without gaps")),
+      answer.note && el("p", { class: "note" }, answer.note),
       result.error && el("p", { class: "note" }, `Such predictions were off by ${taut.signed(result.error.lo, (v) => taut.percent(v))} to ${taut.signed(result.error.hi, (v) => taut.percent(v))} where the lab measured what really happened.`),
       (result.policies || []).length ? measured(result.policies) : null,
       result.changes.length ? el("div", {}, el("h3", {}, "changed"), el("ul", {}, result.changes.map((line) => el("li", {}, line)))) : el("p", { class: "muted" }, "Nothing is changed yet: tick what to mend, a policy, or move a factor."),
