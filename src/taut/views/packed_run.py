@@ -31,6 +31,8 @@ TIMELINE = 2_400_000
 """Bytes of the timeline, at most."""
 LEAST = 100_000
 """Bytes of the timeline, at least, however much the rest takes."""
+SURE = 0.99
+"""What a timeline is told of its room: it keeps to about that."""
 LONG = 8_192
 """Bytes of JSON from which on it is deflated."""
 VISITS = 60_000_000
@@ -59,7 +61,8 @@ def _packed(root: Path, budget_bytes: int) -> dict[str, bytes]:
         parts, frames = _traced(run, card), _frames(run)
         parts["axis"] = frames.axis.described()
         out = _encoded(parts)
-        return out | {"timeline": _timeline(run, frames, budget_bytes - sum(map(len, out.values())))}
+        left = int((budget_bytes - sum(map(len, out.values()))) * SURE)
+        return out | {"timeline": _timeline(run, frames, left)}
     return _encoded(_untraced(root, card))
 
 

@@ -251,4 +251,4 @@ def _ratio(replays: Replays, asked: Question, result: WhatIfResult) -> float | N
     changes, beside = replays.changes(asked), _beside(result)
     wall = (replay(replays.graph, changes, gaps=False).wall_ns if changes else whatif.actual_wall_ns) * (1 - beside)
     beaten = (bool(changes) or beside > 0) and wall < whatif.ideal_wall_ns
-    return None if beaten or wall <= 0 else whatif.ideal_wall_ns / wall
+    return None if beaten or wall <= 0 else round(whatif.ideal_wall_ns / wall, 6)
