@@ -47,3 +47,13 @@ def test_gaps_are_kept(tmp_path: Path) -> None:
     slow, usual = "fwd 9 | . 4 | AR 1", "fwd 5 | . 4 | AR 1"
     best, fixed, actual = walls(job({0: usual, 1: slow, 2: usual}, steps=12), tmp_path)
     assert (best, min(fixed), actual) == (12 * 10 * MS, 12 * 10 * MS, 12 * 14 * MS)
+
+
+def test_what_a_finding_saves_does_not_end_before_the_ideal(tmp_path: Path) -> None:
+    def script(step: int) -> dict[int, str]:
+        return {0: "fwd 5 | AR 1", 1: f"fwd 9 | . {20 if step % 4 == 0 else 1} | AR 1", 2: "fwd 5 | AR 1"}
+
+    replays = Replays(open_run(analyze(job(script, steps=24)).save(tmp_path / "run")))
+    (finding,) = replays.run.result.findings
+    assert finding.recoverable_wall_ns > 0
+    assert ideal(replays).wall_ns <= replays.actual_wall_ns - finding.recoverable_wall_ns

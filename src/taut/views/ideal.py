@@ -15,9 +15,12 @@ import numpy as np
 
 from taut.core.array_types import Floats, Ints
 from taut.core.question_words import fix_words
+from taut.diagnose.as_before import pauses_before
+from taut.diagnose.slowdowns import Place
 from taut.graph import Graph
 from taut.replay.timeline import Change, Timeline, changed, replay
 from taut.replay.whatif import Dimension, median_of_others
+from taut.result.types import Finding
 from taut.views.headlines import fixes_of
 from taut.views.replays import Question, Replays
 
@@ -53,6 +56,17 @@ def _references(replays: Replays) -> list[Floats]:
 
 
 def _mended(replays: Replays) -> list[list[Change]]:
-    """What the fix of each finding changes."""
-    fixes = [fixes_of(one) for one in replays.run.result.findings]
-    return [replays.changes(Question(fixes=[fix_words(one) for one in some])) for some in fixes if some]
+    """What the fix of each finding changes, and what the finding itself says to be saved: pauses of its ranks too."""
+    told = [(one, fixes) for one in replays.run.result.findings if (fixes := fixes_of(one))]
+    asked = [Question(fixes=[fix_words(fix) for fix in fixes]) for _, fixes in told]
+    return [*map(replays.changes, asked), *(_pauses(replays, one) for one, _ in told if not one.links)]
+
+
+def _pauses(replays: Replays, finding: Finding) -> list[Change]:
+    """Gaps of a finding's ranks as in their other steps, and the transfers that they hold up."""
+    graph, slowdowns = replays.graph, replays.slowdowns
+    rows = np.flatnonzero(np.isin(graph.ranks, finding.ranks)).tolist()
+    first, last = (int(one) for one in np.searchsorted(graph.steps, [finding.steps[0], finding.steps[-1]]))
+    last = min(last, len(graph.steps) - 1)
+    places = [Place(first, last, 0.0, False, 0.0, rank=row, gates=slowdowns.stopped(row)) for row in rows]
+    return [change for place in places for change in pauses_before(slowdowns, place)]
