@@ -83,6 +83,25 @@ def test_a_saving_is_told_with_its_money_and_its_interval() -> None:
     assert found.recoverable_share == pytest.approx(0.289)
 
 
+def test_ends_of_an_interval_differ_in_its_words() -> None:
+    saved = {"mode": "structural instability", "ranks": [], "recoverable_wall_ns": 128_000_000}
+    shares = [{"value": 0.128, "lo": lo, "hi": hi} for lo, hi in ((0.1, 0.2), (0.127, 0.129), (0.128, 0.128))]
+    ends = [first(**saved, recoverable_share=share).saving.partition(", ")[2] for share in shares]
+    assert ends == ["likely 10–20 %", "likely 12.7–12.9 %", ""]
+
+
+def test_a_rank_that_is_slow_in_everything_is_late_by_all_of_it() -> None:
+    late = ROW | {"late_ns": 16_900_000.0}
+    told = FINDING | {
+        "because": "rank 2 spends 216 µs more a step in fwd 1 than its peers",
+        "classes": ["fwd 1", "fwd 2", "bwd 1"],
+    }
+    for saved, title in ((160_000_000, "+16.9 ms a step, over many classes"), (2_160_000, "fwd 1 +216 µs a step")):
+        finding = told | {"steps": [0, 9], "recoverable_wall_ns": saved}
+        found = filled(AnalysisResult, RESULT | {"ranks": [late], "job": JOB, "findings": [finding]})
+        assert headlines(found, "runs/a")[0].title == f"Rank 2 (gpu-17, GPU 1) is slow: {title}"
+
+
 def test_a_policy_recovers_what_nobody_causes() -> None:
     policy = {"name": "local-steps=4", "saved_wall_ns": 9_000_000}
     found = first(mode="structural instability", ranks=[], stages=[], policy=policy, loss_share={"value": 0.2})
@@ -113,6 +132,13 @@ def test_healthy_and_unknown_are_said() -> None:
     assert (unknown.severity, unknown.title) == ("unknown", "No finding, but 14 % is unexplained: Two ranks have no trace")
     unmet = none("unknown", "Unknown: 2 ranks, but no collective is there. 20 % compute.", productive=74, unobserved=26)
     assert unmet.title == "No finding, but 26 % is unexplained: 2 ranks, but no collective is there"
+    assert unmet.because == "20 % compute."
+    undivided = none("unknown", "Unknown: no collective is there. 20 % compute.", productive=70, communication_undivided=30)
+    assert undivided.title == "No finding, but 30 % is communication that cannot be told from waiting: no collective is there"
+    gaps = none("unknown", "No finding: 5 % productive, 81 % gaps; in all 9 % waiting. A trace tells.", gap=81, unexplained=10)
+    assert (gaps.title, gaps.because) == ("No finding: 5 % productive, 81 % gaps", "In all 9 % waiting. A trace tells.")
+    alone = none("unknown", "One rank: 3 % compute, 97 % exposed copies.", exposed_copy=97)
+    assert (alone.title, alone.because) == ("One rank: 3 % compute, 97 % exposed copies", "")  # not said twice
     structural = none("structural", "No culprit: 12 % of the bill is structural waiting. Stage 2 is the longest.", productive=9)
     assert (structural.severity, structural.title) == ("structure", "No culprit: 12 % of the bill is structural waiting")
     assert structural.because == "Stage 2 is the longest."

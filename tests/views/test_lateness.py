@@ -7,6 +7,8 @@ import pytest
 
 from build import MS, analyze, barriers, job
 from taut.core.tables import Trace
+from taut.replay.blame import blame
+from taut.replay.timeline import replay
 from taut.result.brief_types import RankLateness
 from taut.views.lateness import MOST, lateness
 
@@ -35,6 +37,17 @@ def test_the_rank_at_fault_causes_all_waiting() -> None:
     assert by_cause(out) == pytest.approx({"rank 2 (node)": 1.0}, abs=0.01)
     assert {out.labels[victim] for victim in out.victim} == {"rank 0 (node)", "rank 1 (node)", "rank 3 (node)"}
     assert out.first_steps is None
+
+
+def test_what_has_a_cause_is_told_of_all_waiting() -> None:
+    graph = analyze(late(4, slow=2)).graph
+    out = lateness(graph)
+    assert out is not None
+    assert out.covered_share is not None
+    observed = replay(graph)
+    blamed = blame(graph, observed, replay(graph, gaps=False))
+    assert out.covered_share * observed.wait_ns.sum() == pytest.approx(blamed.pairs.ns.sum())
+    assert 0.9 < out.covered_share < 1.0  # the rest is jitter
 
 
 def test_many_ranks_are_grouped_by_host() -> None:

@@ -16,7 +16,8 @@ from taut.core.tables import Action
 from taut.result.view_types import NewDecision
 from taut.views.bill_view import bill_view
 from taut.views.control_view import actions, control_view
-from taut.views.decisions import decide, decisions
+from taut.views.decisions import decide, decided, decisions
+from taut.views.overview import overview_of, with_decided
 from taut.views.scaling import scaling
 
 SLOW = {0: "fwd 5 | AR 1", 1: "fwd 9 | AR 1"}
@@ -96,7 +97,12 @@ def test_from_a_finding_to_a_decision(runs: Path, tmp_path: Path) -> None:
     assert [one.id for one in after.open] == [one.id for one in others]
     (row,) = after.decisions
     assert (row.record.details["do"], row.record.details["by"], row.outcome) == ("drain it", "on-call", None)
-    assert (after.log, after.verified) == (str(log), False)  # the run itself was never recorded
+    assert row.expected is not None
+    assert row.expected.value == pytest.approx(first.recoverable_share)
+    assert (after.log, after.verified) == (str(log), None)
+    assert after.verified_is.startswith("This run was never recorded")
+    shown = with_decided(overview_of(runs / "traced"), decided(runs / "traced", log))
+    assert [one.decided for one in shown.headlines] == [row.record.index, *(None for _ in others)]
     assert after.commands["verify"] == f"taut audit verify {runs / 'traced'} --audit {log}"
 
 

@@ -13,8 +13,9 @@ from results import RESULT, filled
 from taut.result.rank_rows import lateness, lateness_by_step
 from taut.result.types import AnalysisResult
 from taut.stored import Run, open_run
-from taut.views.overview import COLUMNS, lateness_map, overview, overview_of, trust
+from taut.views.overview import COLUMNS, fates, lateness_map, overview, overview_of, trust
 from taut.views.rank_blocks import ROWS
+from taut.views.run_card import HOUR_NS
 
 SLOW = {0: "fwd 5 | AR 1", 1: "fwd 9 | AR 1", 2: "fwd 5 | AR 1"}
 
@@ -45,12 +46,11 @@ def test_lateness_is_that_of_the_table_of_ranks(run: Run) -> None:
     assert [np.median(row) for row in found.lateness.late_ns] == [told[rank] for rank in found.lateness.ranks]
 
 
-def test_ideal_steps_sum_to_the_ideal_wall(run: Run) -> None:
+def test_the_ideal_is_the_run_with_the_slow_rank_mended(run: Run) -> None:
     found = overview(run).step_times
     assert found is not None
-    assert run.result.whatif is not None
     assert sum(found.observed_ns) == run.result.job.wall_ns
-    assert sum(found.ideal_ns) == run.result.whatif.ideal_wall_ns
+    assert found.ideal_ns == [6 * MS] * 12
 
 
 def test_a_large_map_is_in_blocks_that_take_the_largest() -> None:
@@ -84,6 +84,27 @@ def test_logs_alone_have_an_overview(tmp_path: Path) -> None:
     assert len(found.headlines) == 1
     assert found.headlines[0].severity == "unknown"
     assert sum(one.share for one in found.fates) == pytest.approx(1)
+    assert "other" not in {one.group for one in found.fates}
+
+
+def test_restarted_jobs_stand_in_place_of_ranks(tmp_path: Path) -> None:
+    log = tmp_path / "sacct.txt"
+    log.write_text(
+        "JobID|JobName|State|Submit|Start|End|AllocTRES|Restarts\n"
+        "1|train|NODE_FAIL|2026-01-01T00:00:00|2026-01-01T00:00:00|2026-01-01T01:00:00|gres/gpu=8|0\n"
+        "1|train|COMPLETED|2026-01-01T00:00:00|2026-01-01T01:30:00|2026-01-01T04:30:00|gres/gpu=8|1\n", encoding="utf-8",
+    )  # fmt: skip
+    found = overview_of(taut.analyze(log).save(tmp_path / "a"))
+    assert [(one.name, one.attempts, one.discarded_rank_ns) for one in found.jobs] == [("train", 2, 8 * HOUR_NS)]
+    assert {one.fate: (one.group, one.rank_ns) for one in found.fates} == {
+        "kept": ("useful", 24 * HOUR_NS), "discarded at most": ("discarded", 8 * HOUR_NS), "down": ("idle", 4 * HOUR_NS),
+    }  # fmt: skip
+
+
+def test_copies_and_what_nobody_saw_have_their_own_names() -> None:
+    entries = [{"fate": "exposed copy", "rank_ns": 6}, {"fate": "unobserved", "rank_ns": 4}]
+    told = fates(filled(AnalysisResult, RESULT | {"ledger": {"total_rank_ns": 10, "entries": entries}}))
+    assert [(one.group, one.share) for one in told] == [("copy", 0.6), ("other", 0.4)]
 
 
 def test_trust_says_what_is_missing() -> None:

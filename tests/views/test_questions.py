@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 import taut
 from build import MS, barriers, job, one_f_one_b, play
@@ -57,13 +58,17 @@ def test_an_answer_is_priced_and_has_its_command(replays: Replays) -> None:
     assert found.result.saved_share == pytest.approx(0.4)
     assert (found.saved_per_hour, found.saved_per_day, found.currency) == ("2.40", "57.60", "EUR")  # 0.4 × 3 ranks × 2 EUR
     assert found.command == f"taut whatif {replays.run.folder} --fix rank=1"
-    assert found.effective_throughput_ratio == pytest.approx(1.0)
+    assert found.effective_throughput_ratio is None  # faster than its ideal, whose mean has the slow rank in it
     assert found.regime.without == found.regime.with_
 
 
 def test_nothing_asked_is_the_run_as_it_was(replays: Replays) -> None:
     found = answer(replays, question())
     assert (found.result.saved_wall_ns, found.saved_per_hour, found.result.changes) == (0, "0.00", [])
+    indices = replays.run.result.indices
+    assert indices is not None
+    assert indices.effective_throughput_ratio is not None
+    assert found.effective_throughput_ratio == pytest.approx(indices.effective_throughput_ratio.value)
 
 
 @pytest.mark.parametrize(
@@ -130,3 +135,15 @@ def test_a_question_has_one_text_and_one_command() -> None:
 
 def test_every_policy_of_a_run_has_a_meaning() -> None:
     assert list(POLICIES) == list(KNOWN)
+
+
+def test_a_finding_that_says_another_figure_is_explained(replays: Replays) -> None:
+    assert answer(replays, question(["rank=1"])).note is None  # both 40 %
+    (finding,) = replays.run.result.findings
+    half = structs.replace(finding, recoverable_wall_ns=finding.recoverable_wall_ns // 2)
+    other = Replays(replace(replays.run, result=structs.replace(replays.run.result, findings=[half])))
+    note = answer(other, question(["rank=1"])).note
+    assert note is not None
+    assert note.startswith("The finding says 20.0 %")
+    assert note.endswith("40.0 %.")
+    assert answer(other, question(["rank=1"], scales={"gaps": "0"})).note is None

@@ -50,7 +50,7 @@ def test_logs_alone_have_an_overview_only(tmp_path: Path) -> None:
         "1|train|FAILED|2026-01-01T00:00:00|2026-01-01T00:01:00|2026-01-01T01:00:00|gres/gpu=8|0\n", encoding="utf-8",
     )  # fmt: skip
     card = run_card(taut.analyze(log).save(tmp_path / "a"))
-    assert (card.verb, card.views, card.ranks) == ("analyze", ["overview", "decisions"], None)
+    assert (card.verb, card.views, card.ranks) == ("analyze", ["overview"], None)
 
 
 def test_other_verbs_have_their_own_page(tmp_path: Path, root: Path) -> None:

@@ -5,13 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
 from build import MS, analyze, barriers, job
+from results import FINDING, filled
 from taut.core.tables import Trace
+from taut.result.types import Finding
 from taut.result.view_types import Structure
 from taut.stored import open_run
+from taut.views.delay_wave import delay_wave
 from taut.views.structure import PARTS, busy_shares, structure
 
 SLOW = {0: "fwd 5 | AR 1", 1: "fwd 9 | AR 1", 2: "fwd 5 | AR 1"}
@@ -49,3 +53,13 @@ def test_many_parts_are_together(tmp_path: Path) -> None:
     told = found(tmp_path, barriers(np.full((4, PARTS + 6), 10.0 * MS), MS))
     assert len(told.parts) == PARTS + 1
     assert (told.parts[-1].label, len(told.parts[-1].ranks)) == ("6 others", 6)
+
+
+def test_ranks_that_stopped_come_first_and_a_delay_goes_where_there_are_ops(tmp_path: Path) -> None:
+    run = open_run(analyze(job(SLOW, steps=12)).save(tmp_path / "run"))
+    hang = filled(Finding, FINDING | {"mode": "hang", "ranks": [7, 2]})
+    told = structure(replace(run, result=msgspec.structs.replace(run.result, findings=[hang])))
+    assert [(one.label, one.stopped) for one in told.parts][:2] == [("rank 2 (node)", True), ("rank 0 (node)", False)]
+    assert told.stopped == [2, 7]
+    assert told.delayed_rank == 2  # of rank 7 nothing was recorded
+    assert delay_wave(run, told.delayed_rank, told.delayed_step, MS).delay_ns == MS

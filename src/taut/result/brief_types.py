@@ -92,6 +92,8 @@ class RankLateness(Part, frozen=True, kw_only=True):
     """Of all waiting that has a cause, 0–1."""
     first_steps: int | None = None
     """How many of the first steps it was measured on; null where on all."""
+    covered_share: float | None = None
+    """Of all waiting at gates, what has a cause among the ranks, 0–1: times this, ``share`` is of all waiting."""
 
 
 class StackedController(Part, frozen=True, kw_only=True):

@@ -19,11 +19,13 @@ from taut.result.types import (
     ControlResult,
     CostOverTime,
     Envelope,
+    Estimate,
     Money,
     Part,
     ProjectResult,
     RankRow,
     Regimes,
+    RestartedJob,
     WhatIfResult,
 )
 
@@ -61,14 +63,15 @@ class RunCard(Part, frozen=True, kw_only=True):
     ranks: int | None
     steps: int | None
     step_ns: float | None
-    """Median step, ns."""
+    """Median step, ns; the terminal's is the mean."""
     wall_ns: int | None
     recoverable_share: float | None
     """What mending all findings saves, of the wall, 0–1."""
     effective_share: float | None
     """Productive, of the rank time, 0–1."""
     lost_per_hour: Amount | None
-    """Money that the findings cost an hour; null without a price."""
+    """Money that mending all findings would save an hour; null without a price. What a bill calls lost is all that is not
+    useful, and more."""
     currency: str | None
     made_ns: int
     """When its folder was written, ns since 1970."""
@@ -115,13 +118,15 @@ class Headline(Part, frozen=True, kw_only=True):
     whatif: str | None
     """The command that says the same; null where none does."""
     ticket: str | None
+    decided: int | None = None
+    """Record of the last decision on it; null where nobody has decided, or no log was asked."""
 
 
 class FateShare(Part, frozen=True, kw_only=True):
     """A fate of rank time."""
 
     fate: str
-    group: Literal["useful", "slow", "communication", "waiting", "idle", "other"]
+    group: Literal["useful", "slow", "discarded", "communication", "copy", "waiting", "idle", "other"]
     share: float
     """Of all rank time, 0–1."""
     rank_ns: int
@@ -147,7 +152,8 @@ class StepTimes(Part, frozen=True, kw_only=True):
     step: list[int]
     observed_ns: list[int]
     ideal_ns: list[int]
-    """Every op at its reference whatever its role, and no gaps: the ideal of ``whatif.ideal_wall_ns``; observed have gaps."""
+    """No op above its reference (that of fixes: its peers, itself left out; what a finding names, as its fix leaves it), gaps
+    kept: no single fix ends before it."""
     baseline_ns: float | None
     """Median step of the baseline; null without one."""
 
@@ -181,6 +187,10 @@ class Overview(Part, frozen=True, kw_only=True):
     waits: RankLateness | None
     """Who waited for whom."""
     ranks: list[RankRow]
+    stopped: list[int]
+    """Ranks that hang: the others wait for them without an end, which no other part of the page can show."""
+    jobs: list[RestartedJob]
+    """Of job logs alone, the restarted jobs that discarded most, in place of ranks."""
     trust: list[TrustSign]
     commands: dict[str, str]
     """What each part comes from, or leads to: ``analyze``, ``whatif``, ``perfetto``, ``decide``, ``brief``."""
@@ -415,21 +425,26 @@ class StructurePart(Part, frozen=True, kw_only=True):
     metrics: list[Component]
     inside: bool | None
     """Whether all its metrics are inside their limits; null where none was measured."""
+    stopped: bool
+    """Whether a rank of it hangs."""
 
 
 class Structure(Part, frozen=True, kw_only=True):
     """The same job, two answers: its parts, and its operator graph."""
 
     parts: list[StructurePart]
-    """The worst first; the rest together where there are many."""
+    """Those that hang first, then the worst; the rest together where there are many."""
     view: OperatorView
     waits: RankLateness | None
     ranks: list[str]
     """Labels of the ranks, in their order."""
     steps: list[int]
+    stopped: list[int]
+    """Ranks that hang: the others wait for them without an end, which ``waits`` cannot show."""
     delayed_rank: int
-    """Where a delay is put at first: the rank of the first finding, else the one that waits least."""
+    """Where a delay is put at first: the rank of the first finding, else the one that waits least, of those that have ops …"""
     delayed_step: int
+    """… in this step."""
 
 
 class DelayWave(Part, frozen=True, kw_only=True):
@@ -522,11 +537,15 @@ class Answer(Part, frozen=True, kw_only=True):
     """Money that an hour of such a job saves; null without a price."""
     saved_per_day: Amount | None
     currency: str | None
+    note: str | None
+    """Why a finding's own figure is another than this, where exactly its fix is asked for; null where they agree."""
     regime: Regimes
     """Without and with it: of a policy its own; of what mends findings the same, because it is told with all of them mended;
     null where it is not known."""
     effective_throughput_ratio: float | None
-    """After the change: the ideal wall (no gaps) over the changed one, at most 1; null where the ideal itself changed."""
+    """After the change: ideal over actual time, as ``indices.effective_throughput_ratio`` has it, which it is where nothing is
+    changed: every op at what its class takes over all ranks, over the changed replay, both without gaps. Null where the ideal
+    itself changed, and where the change beats it: slow parts are among what its classes take."""
 
 
 class PackedAnswers(Part, frozen=True, kw_only=True):
@@ -600,6 +619,8 @@ class DecisionRow(Part, frozen=True, kw_only=True):
     """A decision and what became of it."""
 
     record: AuditRecord
+    expected: Estimate | None
+    """What it was expected to save of the step time when it was decided."""
     outcome: AuditOutcome | None
 
 

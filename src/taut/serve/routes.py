@@ -136,11 +136,14 @@ async def runs(call: Call) -> Response:
 async def overview(call: Call) -> Response:
     """The first page."""
     from taut.views import overview as made
+    from taut.views.decisions import decided
 
     card = await call.house.runs.listed(lambda: call.house.runs.catalogue.card(call.run))
     if "timeline" not in card.views:
         return await call.kept("overview", lambda of: made.overview_of(of.place.folder), opens=False)
-    return await call.kept(f"overview {len(card.trend_ns)}", lambda of: made.overview(of.run, card))
+    done = await call.house.runs.listed(lambda: decided(card.folder, call.house.log))
+    name = f"overview {len(card.trend_ns)} {sorted(done.items())}"
+    return await call.kept(name, lambda of: made.with_decided(made.overview(of.run, card), done))
 
 
 async def axis(call: Call) -> Response:

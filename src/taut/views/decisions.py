@@ -5,11 +5,14 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
+import msgspec
+
 from taut.audit.trail import FILE, FOLDER, verify_place
 from taut.briefing.deciding import Chosen, Decided, record_decision
 from taut.briefing.decisions import Trail, trail_of
 from taut.core.errors import AuditError, RunError, UsageError
-from taut.result.types import AnalysisResult, AuditVerification
+from taut.core.folder import PROOF
+from taut.result.types import AnalysisResult, AuditRecord, AuditVerification, Estimate
 from taut.result.view_types import DecisionRow, Decisions, NewDecision
 from taut.stored import decoded_result, read_stored
 from taut.views.headlines import headlines
@@ -18,11 +21,23 @@ MOST_DO, MOST_BY = 2_000, 200
 """Characters of what is to be done, and of who decides."""
 NO_LOG = "There is no audit log: no verb was recorded here (TAUT_AUDIT=off?). A decision begins one."
 
+NOT_RECORDED = "This run was never recorded (TAUT_AUDIT=off?), so nothing proves that it is as it was made."
+
 
 def log_of(folder: Path, given: Path | None = None) -> Path:
     """The log that tells of a run: the one that was given, the one beside it, else that of ``taut`` in this folder."""
     beside = folder.parent / FILE
     return given or (beside if beside.is_file() else Path(FOLDER) / FILE)
+
+
+def decided(folder: str | Path, given: Path | None = None) -> dict[str, int]:
+    """Finding → record of the last decision on it, as far as a log tells."""
+    root = Path(folder)
+    return _by_finding(trail_of(log_of(root, given), [root]))
+
+
+def _by_finding(trail: Trail) -> dict[str, int]:
+    return {str(one.record.details.get("finding")): one.record.index for one in trail.decisions}
 
 
 def decisions(folder: str | Path, given: Path | None = None) -> Decisions:
@@ -31,14 +46,22 @@ def decisions(folder: str | Path, given: Path | None = None) -> Decisions:
     log = log_of(root, given)
     result = _result(root)
     trail = trail_of(log, [root])
-    decided = {str(one.record.details.get("finding")) for one in trail.decisions}
+    done = _by_finding(trail)
     verified, verified_is = _verified(root, log, trail)
     return Decisions(
-        open=[one for one in headlines(result, str(root)) if one.id is not None and one.id not in decided],
-        decisions=[DecisionRow(record=one.record, outcome=one.outcome) for one in trail.decisions],
+        open=[one for one in headlines(result, str(root)) if one.id is not None and one.id not in done],
+        decisions=[DecisionRow(record=r.record, expected=_expected(r.record), outcome=r.outcome) for r in trail.decisions],
         log=str(log) if log.is_file() else None, verified=verified, verified_is=verified_is,
         commands=_commands(root, log),
     )  # fmt: skip
+
+
+def _expected(record: AuditRecord) -> Estimate | None:
+    """What a decision was expected to save, as it was recorded."""
+    try:
+        return msgspec.convert(record.details.get("expected"), Estimate | None)
+    except msgspec.ValidationError:  # of another version
+        return None
 
 
 def decide(folder: str | Path, new: NewDecision, given: Path | None = None) -> Decided:
@@ -64,10 +87,19 @@ def _verified(root: Path, log: Path, trail: Trail) -> tuple[bool | None, str]:
     if trail.fault is not None:
         return False, trail.fault
     try:
+        if not (root / PROOF).is_file() and str(root) not in trail.commands:
+            return _unrecorded(verify_place(log, log))
         found = verify_place(root, log)
     except AuditError as error:
         return False, str(error)
     return found.ok, _sentence(found)
+
+
+def _unrecorded(log: AuditVerification) -> tuple[bool | None, str]:
+    """Of a run that no log ever told of: only the log itself can be held against anything."""
+    if not log.ok:
+        return False, _sentence(log)
+    return None, f"{NOT_RECORDED} The {log.records:,} records of the log fit together."
 
 
 def _sentence(found: AuditVerification) -> str:

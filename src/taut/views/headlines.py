@@ -14,6 +14,7 @@ from decimal import Decimal
 from msgspec.structs import replace
 
 from taut.core.rank_words import listed
+from taut.core.reporting import spell
 from taut.render.brief.remedies import kind_of, repair_first, what_to_do
 from taut.replay.saving_interval import lab_error, replayed_saving
 from taut.result.savings import REASSIGNED
@@ -24,8 +25,11 @@ NAMED = 36
 """Characters of a class that a title shows."""
 NAMED_RANKS = 3
 """Ranks of a set that a title names; the others are counted."""
-OPEN = ("unexplained", "communication undivided", "unobserved")
-"""Fates of which nobody knows what they are."""
+OPEN = {
+    ("unexplained", "unobserved"): "unexplained",
+    ("communication undivided",): "communication that cannot be told from waiting",
+}
+"""Fates of which nobody knows what they are, and how that is said."""
 OPEN_SHARE = 0.05
 """From this share on a job without a finding is said to be open."""
 FIXABLE = ("straggler cascade", "silent degradation", "input stall", "checkpoint stall", "energy feedback loop")
@@ -34,6 +38,9 @@ _TOOK = r"([\d.,]+ (?:ns|µs|ms|s))"
 _MORE = re.compile(rf"{_TOOK} (?:more|longer) a step|(?:take longer by|on average by) {_TOOK} a step")
 _GREW = re.compile(rf"takes? (?:up to )?{_TOOK} a step.*?, {_TOOK} in the baseline")
 _SHARE = re.compile(r"takes? (\d+ %) longer in (?:its|their) own work")
+_UNITS = {"ns": 1, "µs": 1e3, "ms": 1e6, "s": 1e9}
+MANY = 3
+"""Classes that a finding names where an excess is spread over many: evidence lists no more."""
 _LATE = re.compile(rf"is late in (\d+ of \d+ steps), by {_TOOK}")
 
 
@@ -52,6 +59,11 @@ def in_order(result: AnalysisResult) -> list[Finding]:
         result.findings, lambda f: (kind_of(f), f.recoverable_share or Estimate(value=f.recoverable_wall_ns / wall))
     )
     return sorted(rows, key=lambda finding: finding.mode != "hang")
+
+
+def stopped(result: AnalysisResult) -> list[int]:
+    """Ranks that hang, and that the others wait for without an end."""
+    return sorted({rank for finding in result.findings if finding.mode == "hang" for rank in finding.ranks})
 
 
 def _of_finding(f: Finding, result: AnalysisResult, folder: str) -> Headline:
@@ -132,9 +144,30 @@ def short_class(name: str) -> str:
     return last if len(last) <= NAMED else f"{last[: NAMED - 1]}…"
 
 
-def _extra(f: Finding) -> str:
+def _spread(f: Finding, result: AnalysisResult) -> str:
+    """``: +16.9 ms a step, over many classes`` of a rank that comes much later than the class with most of it explains."""
+    more, late = _MORE.search(f.because), {row.rank: row.late_ns for row in result.ranks or ()}
+    if more is None or len(f.ranks) != 1 or f.links or len(f.classes) < MANY:
+        return ""
+    told, behind = _nanoseconds(next(filter(None, more.groups()))), late.get(f.ranks[0]) or 0.0
+    # A rank may also come late because it waits elsewhere: mending it must bring about as much.
+    mended = f.recoverable_wall_ns / (f.steps[-1] - f.steps[0] + 1)
+    if behind < 2 * told or mended < behind / 2:
+        return ""
+    return f": +{spell(behind)} a step, over many classes"
+
+
+def _nanoseconds(words: str) -> float:
+    """``216 µs`` as a number."""
+    number, _, unit = words.partition(" ")
+    return float(number.replace(",", "")) * _UNITS[unit]
+
+
+def _extra(f: Finding, result: AnalysisResult) -> str:
     """``: Sleepy +42 ms a step``, as far as the evidence tells it."""
     what = short_class(f.classes[0]) if f.classes else ""
+    if spread := _spread(f, result):
+        return spread
     if more := _MORE.search(f.because):
         return f": {f'{what} ' if what else ''}+{next(filter(None, more.groups()))} a step"
     if grew := _GREW.search(f.because):
@@ -157,13 +190,13 @@ def _straggler(f: Finding, result: AnalysisResult) -> str:
         shared = f", all at {_who(f, result)}" if f.ranks else ""
         many = len(f.links) > 1
         told = _MORE.search(f.because) or _GREW.search(f.because)
-        cost = _extra(replace(f, classes=["transfers"])) if told else ""
+        cost = _extra(replace(f, classes=["transfers"]), result) if told else ""
         return f"link{'s' if many else ''} {listed(f.links)} {'are' if many else 'is'} slow{shared}{cost}"
-    return f"{_who(f, result) or 'the job'} {'are' if _many(f) else 'is'} slow{_extra(f)}"
+    return f"{_who(f, result) or 'the job'} {'are' if _many(f) else 'is'} slow{_extra(f, result)}"
 
 
 def _degraded(f: Finding, result: AnalysisResult) -> str:
-    return f"{_who(f, result) or 'the whole job'} became slower{_extra(f)}{_since(f, result)}"
+    return f"{_who(f, result) or 'the whole job'} became slower{_extra(f, result)}{_since(f, result)}"
 
 
 def _nobody(f: Finding, result: AnalysisResult) -> str:
@@ -179,12 +212,12 @@ def _hang(f: Finding, result: AnalysisResult) -> str:
 
 
 def _input(f: Finding, result: AnalysisResult) -> str:
-    return f"{_who(f, result) or 'the job'} {'wait' if _many(f) else 'waits'} for input{_extra(f)}"
+    return f"{_who(f, result) or 'the job'} {'wait' if _many(f) else 'waits'} for input{_extra(f, result)}"
 
 
 def _checkpoint(f: Finding, result: AnalysisResult) -> str:
     each = re.search(rf"in (\d+ of \d+ steps), {_TOOK} each", f.because)
-    cost = f": {each[2]} each, in {each[1]}" if each else _extra(f)
+    cost = f": {each[2]} each, in {each[1]}" if each else _extra(f, result)
     return f"{_who(f, result) or 'the job'} {'hold' if _many(f) else 'holds'} the others up with checkpoints{cost}"
 
 
@@ -263,7 +296,9 @@ def _likely(f: Finding) -> str:
         share = replayed_saving(share, error)
     if share is None or share.lo is None or share.hi is None:
         return ""
-    return f", likely {max(100 * share.lo, 0):.0f}–{100 * share.hi:.0f} %"
+    lo, hi = max(100 * share.lo, 0), 100 * share.hi
+    told = next((pair for digits in (0, 1) if len(set(pair := (f"{lo:.{digits}f}", f"{hi:.{digits}f}"))) > 1), None)
+    return "" if told is None else f", likely {told[0]}–{told[1]} %"
 
 
 def _priced(money: Money | None) -> str:
@@ -340,13 +375,29 @@ def _quiet(result: AnalysisResult) -> tuple[Severity, str, str]:
         return "unknown", first, rest
     if verdict.kind == "healthy":
         return "healthy", f"Nothing to fix: {100 * _fate_share(result, 'productive'):.0f} % productive", verdict.text
-    unknown = sum(_fate_share(result, fate) for fate in OPEN)
-    if verdict.kind == "unknown" and unknown >= OPEN_SHARE:
-        # What keeps it open is said at once, or follows the shares.
-        said = first.partition(": ")[2] or first
-        why = said if first.startswith("Unknown: ") else rest.partition(". ")[0] or said
-        return "unknown", f"No finding, but {100 * unknown:.0f} % is unexplained: {why.rstrip('.')}", verdict.text
-    return _SEVERITIES[verdict.kind], first, rest or verdict.text
+    if verdict.kind == "unknown" and (said := _open(result)):
+        return "unknown", said, rest if first.startswith("Unknown: ") else verdict.text
+    if verdict.kind == "unknown":  # its first sentence is long: a title is as far as its first stop
+        first, _, more = first.partition("; ")
+        rest = " ".join(filter(None, (f"{more[:1].upper()}{more[1:]}." if more else "", rest)))
+    return _SEVERITIES[verdict.kind], first, rest
+
+
+def _open(result: AnalysisResult) -> str:
+    """What is not known, and why; empty where little is, or where gaps are more: then the verdict leads as in the terminal."""
+    shares = {words: sum(_fate_share(result, fate) for fate in some) for some, words in OPEN.items()}
+    large = {words: share for words, share in shares.items() if share >= OPEN_SHARE}
+    first, rest = _sentence(result.verdict.text)
+    if not large:
+        return ""
+    named = " and ".join(f"{100 * share:.0f} % is {words}" for words, share in large.items())
+    if first.startswith("Unknown: "):
+        return f"No finding, but {named}: {first.removeprefix('Unknown: ')}"
+    if _fate_share(result, "gap") > sum(shares.values()):
+        return ""
+    # What keeps it open follows the shares.
+    why = rest.partition(". ")[0] or first.partition(": ")[2] or first
+    return f"No finding, but {named}: {why.rstrip('.')}"
 
 
 _SEVERITIES: dict[VerdictClass, Severity] = {

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace as replaced
 
 from taut.core.array_types import Ints
 from taut.core.ids import weighed
@@ -35,11 +36,13 @@ def lateness_of(run: Run, ops: int = OPS) -> RankLateness | None:
 def lateness(graph: Graph, ops: int = OPS) -> RankLateness | None:
     """The map of a graph, blamed on its first ops."""
     some = _first(graph, ops)
-    found = blame(some, replay(some), replay(some, gaps=False)).pairs
-    if not len(found.ns) or int(found.ns.sum()) <= 0:
+    blamed = blame(some, replay(some), replay(some, gaps=False))
+    found, caused = blamed.pairs, int(blamed.pairs.ns.sum())
+    if caused <= 0:
         return None
     steps = None if some is graph else int(some.window.max()) + 1
-    return _grouped(found, graph, steps)
+    covered = min(caused / max(int(blamed.waits.wait_ns.sum()), 1), 1.0)
+    return replaced(_grouped(found, graph, steps), covered_share=covered)
 
 
 def _first(graph: Graph, ops: int) -> Graph:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from decimal import Decimal
 from pathlib import Path
 from typing import Literal
@@ -12,16 +13,17 @@ from msgspec.structs import replace
 
 from taut.core.array_types import Floats
 from taut.graph import Graph
-from taut.replay import reference
-from taut.replay.timeline import Change, replay
+from taut.replay.timeline import completion, window_times
 from taut.result.rank_rows import lateness_by_step
 from taut.result.types import AnalysisResult
 from taut.result.view_types import FateShare, LatenessMap, Overview, RunCard, StepTimes, TrustSign
 from taut.stored import Run, decoded_result, open_run, read_stored
 from taut.views.course import ledger_rate
-from taut.views.headlines import headlines, in_order
+from taut.views.headlines import headlines, in_order, stopped
+from taut.views.ideal import ideal
 from taut.views.lateness import lateness_of
 from taut.views.rank_blocks import rank_blocks
+from taut.views.replays import Replays
 from taut.views.run_card import run_card
 
 COLUMNS = 120
@@ -34,15 +36,23 @@ PARTIAL = 3
 """Lines on what is missing that are shown; the others are counted."""
 LATEST_NS = 1_000_000
 """Clocks that differ by less than this at gates are well set."""
-Group = Literal["useful", "slow", "communication", "waiting", "idle", "other"]
+Group = Literal["useful", "slow", "discarded", "communication", "copy", "waiting", "idle", "other"]
 GROUPS: dict[Group, tuple[str, ...]] = {
-    "useful": ("productive",),
-    "slow": ("slow compute", "discarded"),
-    "communication": ("exposed transfer", "communication undivided", "exposed copy"),
+    "useful": ("productive", "kept"),
+    "slow": ("slow compute",),
+    "discarded": ("discarded", "discarded at most", "unfinished"),
+    "communication": ("exposed transfer", "communication undivided"),
+    "copy": ("exposed copy",),
     "waiting": ("fault wait", "jitter wait", "structural wait"),
-    "idle": ("gap", "idle", "unobserved"),
+    "idle": ("gap", "idle", "unallocated", "down"),
 }
 """Groups of fates; all others are ``other``."""
+
+
+def with_decided(found: Overview, decided: Mapping[str, int]) -> Overview:
+    """An overview whose findings tell which record decided on them."""
+    told = [replace(one, decided=decided.get(one.id or "")) for one in found.headlines]
+    return replace(found, headlines=told)
 
 
 def overview_of(folder: str | Path) -> Overview:
@@ -69,7 +79,9 @@ def _without_graph(card: RunCard, result: AnalysisResult) -> Overview:
         run=card, headlines=headlines(result, card.folder), nominal_share=verdict.nominal_share,
         nominal_is=verdict.nominal_is, effective_share=verdict.effective_share, fates=fates(result),
         currency=card.currency, rank_hour=None if rate is None else str(rate[0].quantize(Decimal("0.0001"))), lateness=None,
-        step_times=None, waits=None, ranks=result.ranks or [], trust=trust(result), commands=_commands(card, result),
+        step_times=None, waits=None, ranks=result.ranks or [],
+        stopped=stopped(result), jobs=result.attempts.worst if result.ledger is None and result.attempts is not None else [],
+        trust=trust(result), commands=_commands(card, result),
     )  # fmt: skip
 
 
@@ -115,15 +127,12 @@ def _finite(row: Floats) -> list[float | None]:
 
 
 def step_times(run: Run) -> StepTimes:
-    """Steps as observed, and in the ideal replay: that of ``whatif.ideal_wall_ns`` and of ``taut export --to perfetto``."""
-    graph = run.graph
-    at_reference = Change(np.arange(len(graph)), "work", "set", reference.across(graph), "every op at reference")
-    ideal = replay(graph, [at_reference], gaps=False)
-    before = run.result.baseline
+    """Steps as observed, and in the ideal replay of ``views/ideal.py``."""
+    graph, before = run.graph, run.result.baseline
     return StepTimes(
         step=[int(one) for one in graph.steps],
-        observed_ns=[int(one) for one in replay(graph).window_ns],
-        ideal_ns=[int(one) for one in ideal.window_ns],
+        observed_ns=[int(one) for one in window_times(graph, completion(graph, graph.ops.end_ns))],
+        ideal_ns=[int(one) for one in ideal(Replays(run)).window_ns],
         baseline_ns=None if before is None else before.step_ns.before,
     )
 

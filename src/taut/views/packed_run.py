@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from taut.core.array_types import Json
 from taut.core.folder import read_steadily
-from taut.result.view_types import DecisionRow, Decisions, DelayWave, Overview, RunCard, RunList, Structure
+from taut.result.view_types import Decisions, DelayWave, Overview, RunCard, RunList, Structure
 from taut.stored import Run, open_run, read_stored
 from taut.views.run_card import run_card
 
@@ -115,8 +115,7 @@ def file_decisions(folder: str | Path) -> Decisions:
     from taut.views.decisions import decisions
 
     found = decisions(folder)
-    rows = [DecisionRow(record=replace(one.record, details=_told(one.record.details)), outcome=one.outcome)
-            for one in found.decisions]  # fmt: skip
+    rows = [replace(one, record=replace(one.record, details=_told(one.record.details))) for one in found.decisions]
     return replace(found, decisions=rows, log=None, verified=None, verified_is=PROVES)
 
 

@@ -13,12 +13,13 @@ from taut.core.errors import UsageError
 from taut.core.question_words import factor_words, fix_words
 from taut.graph import Graph
 from taut.replay.policy_names import KNOWN
-from taut.replay.timeline import batch
-from taut.replay.whatif import Dimension, median_of_others
+from taut.replay.timeline import batch, replay
+from taut.replay.whatif import Dimension
 from taut.result.types import Regimes, WhatIfResult
 from taut.result.view_types import Answer, Choice, PolicyChoice, Questions
 from taut.views.course import ledger_rate
 from taut.views.headlines import fixes_of, in_order, title
+from taut.views.ideal import of_other_stages
 from taut.views.replays import Question, Replays
 
 MOST = 50
@@ -124,11 +125,7 @@ def _references(replays: Replays, dims: Mapping[str, Dimension]) -> Iterator[tup
     graph = replays.graph
     yield _filled(graph, replays.run.reference_ns), [name for name in dims if name != "stage"]
     if "stage" in dims:
-        stage, others = dims["stage"], np.full(len(graph), np.nan)
-        for key in range(len(stage.labels)):
-            ops = np.flatnonzero(stage.key == key)
-            others[ops] = median_of_others(graph, ops)
-        yield _filled(graph, others), ["stage"]
+        yield _filled(graph, of_other_stages(graph, dims["stage"])), ["stage"]
 
 
 def _filled(graph: Graph, known: Floats) -> Ints:
@@ -204,16 +201,35 @@ def answer(replays: Replays, asked: Question) -> Answer:
         command=command(str(run.folder), asked), result=result,
         saved_per_hour=None if hour is None else str(hour.quantize(CENT)),
         saved_per_day=None if hour is None else str((24 * hour).quantize(CENT)),
-        currency=None if rate is None else rate[1], regime=_regime(replays, asked, result),
-        effective_throughput_ratio=_ratio(replays, asked, result, share),
+        currency=None if rate is None else rate[1], note=_note(replays, asked, result), regime=_regime(replays, asked, result),
+        effective_throughput_ratio=_ratio(replays, asked, result),
     )  # fmt: skip
+
+
+def _note(replays: Replays, asked: Question, result: WhatIfResult) -> str | None:
+    """Why the finding whose fix is asked for says another figure: what it is about is not all of a rank or a link."""
+    fixes = {f"{key}={label}" for key, label in asked.fixes}
+    told = [one for one in replays.run.result.findings if fixes and set(fixes_of(one)) == fixes]
+    if len(told) != 1 or asked.scales or asked.policies or asked.delays:
+        return None
+    share, here = told[0].recoverable_wall_ns / max(replays.actual_wall_ns, 1), result.saved_share
+    if f"{100 * share:.1f}" == f"{100 * here:.1f}":
+        return None
+    return (
+        f"The finding says {100 * share:.1f} %: it mends what it found, in its steps, with the pauses that go with it. "
+        f"Here, as in taut whatif, all work of {', '.join(sorted(fixes))} is at its reference: {100 * here:.1f} %."
+    )
 
 
 def _saved(result: WhatIfResult) -> float:
     """What changes save, and after them the policy, where one is asked for; of several each is by itself."""
+    return 1 - (1 - result.saved_share) * (1 - _beside(result))
+
+
+def _beside(result: WhatIfResult) -> float:
+    """What the only policy saves after the changes."""
     policies = result.policies or []
-    beside = float(policies[0].saved_share.value) if len(policies) == 1 else 0.0
-    return 1 - (1 - result.saved_share) * (1 - beside)
+    return float(policies[0].saved_share.value) if len(policies) == 1 else 0.0
 
 
 def _regime(replays: Replays, asked: Question, result: WhatIfResult) -> Regimes:
@@ -227,9 +243,12 @@ def _regime(replays: Replays, asked: Question, result: WhatIfResult) -> Regimes:
     return Regimes(without=now, with_=now if same else replays.regime(asked))
 
 
-def _ratio(replays: Replays, asked: Question, result: WhatIfResult, share: float) -> float | None:
-    """The ideal wall over the changed one, at most 1; unknown where the ideal itself is changed."""
+def _ratio(replays: Replays, asked: Question, result: WhatIfResult) -> float | None:
+    """Ideal over changed time, both without gaps; unknown where the ideal itself is changed, or beaten."""
     whatif = replays.run.result.whatif
-    if whatif is None or {"work", "bandwidth"} & asked.scales.keys() or result.actual_wall_ns <= 0 or share >= 1:
+    if whatif is None or {"work", "bandwidth"} & asked.scales.keys():
         return None
-    return min(whatif.ideal_wall_ns / (result.actual_wall_ns * (1 - share)), 1.0)
+    changes, beside = replays.changes(asked), _beside(result)
+    wall = (replay(replays.graph, changes, gaps=False).wall_ns if changes else whatif.actual_wall_ns) * (1 - beside)
+    beaten = (bool(changes) or beside > 0) and wall < whatif.ideal_wall_ns
+    return None if beaten or wall <= 0 else round(whatif.ideal_wall_ns / wall, 6)

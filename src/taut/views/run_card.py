@@ -142,7 +142,7 @@ def _analysis(blank: RunCard, found: _Analysis, traced: bool) -> RunCard:
     share = None if found.recoverable_wall_ns is None or not wall_ns else min(found.recoverable_wall_ns / wall_ns, 1.0)
     lost, currency = _lost(found.ledger, share, job.ranks)
     return replace(
-        blank, name=job.name, views=[*views, *(["control"] if found.control is not None else []), "decisions"],
+        blank, name=job.name, views=views + ["control"] * (found.control is not None) + ["decisions"] * traced,
         verdict=found.verdict.text, kind=found.verdict.kind, regime=None if found.regime is None else found.regime.kind,
         ranks=job.ranks if traced else None, steps=job.steps if traced else None,
         step_ns=float(median(one.wall_ns for one in found.windows)) if found.windows and job.unit == "step" else None,
@@ -152,7 +152,7 @@ def _analysis(blank: RunCard, found: _Analysis, traced: bool) -> RunCard:
 
 
 def _lost(ledger: _Ledger | None, share: float | None, ranks: int) -> tuple[str | None, str | None]:
-    """Money that the findings together cost an hour, and its currency."""
+    """Money that mending all findings would save an hour, and its currency."""
     if ledger is None or ledger.currency is None or not ledger.total_rank_ns:
         return None, None
     paid = sum((Decimal(one.money) for one in ledger.entries if one.money is not None), Decimal(0))

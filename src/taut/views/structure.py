@@ -19,7 +19,7 @@ from taut.result.types import AnalysisResult, Component
 from taut.result.view_types import Overview, Structure, StructurePart
 from taut.stored import Run
 from taut.views.cells import cells_of
-from taut.views.headlines import in_order
+from taut.views.headlines import in_order, stopped
 from taut.views.lateness import lateness_of
 from taut.views.operator_view import condensed
 
@@ -34,17 +34,18 @@ def structure(run: Run, seen: Overview | None = None) -> Structure:
     return Structure(
         parts=parts(run, cells), view=condensed(graph, cells), waits=lateness_of(run) if seen is None else seen.waits,
         ranks=[rank_label(int(rank), graph.members) for rank in graph.ranks], steps=[int(step) for step in graph.steps],
-        delayed_rank=rank, delayed_step=_delayed_step(graph, rank),
+        stopped=stopped(run.result), delayed_rank=rank, delayed_step=_delayed_step(graph, rank),
     )  # fmt: skip
 
 
 def parts(run: Run, cells: Table) -> list[StructurePart]:
-    """Hosts where they hold several ranks, else accelerators; those that produce least first, the rest together."""
+    """Hosts where they hold several ranks, else accelerators; those that hang first, then those that produce least."""
     graph, result = run.graph, run.result
     of, labels = _grouped(graph)
     busy, productive = busy_shares(graph), productive_shares(graph, cells)
     score = np.array([productive[of == k].mean() for k in range(len(labels))])
-    order = np.argsort(score, kind="stable")
+    hangs = np.isin(np.arange(len(labels)), of[np.isin(graph.ranks, stopped(result))])
+    order = np.lexsort((score, ~hangs))
     shown = [(labels[k], np.flatnonzero(of == k)) for k in order[:PARTS]]
     if len(order) > PARTS:
         shown.append((f"{len(order) - PARTS:,} others", np.flatnonzero(np.isin(of, order[PARTS:]))))
@@ -57,7 +58,7 @@ def _part(label: str, rows: Ints, graph: Graph, result: AnalysisResult, busy: Fl
     told = [one.inside for one in metrics if one.inside is not None]
     return StructurePart(
         label=label, ranks=ranks, busy_share=float(busy[rows].mean()), productive_share=float(productive[rows].mean()),
-        metrics=metrics, inside=all(told) if told else None,
+        metrics=metrics, inside=all(told) if told else None, stopped=not set(stopped(result)).isdisjoint(ranks),
     )  # fmt: skip
 
 
@@ -111,12 +112,12 @@ def productive_shares(graph: Graph, cells: Table) -> Floats:
 
 
 def _delayed_rank(run: Run) -> int:
-    """The first rank of the first finding that has one, else the one that waits least."""
-    named = next((finding.ranks[0] for finding in in_order(run.result) if finding.ranks), None)
-    if named is not None:
-        return named
-    rows = run.result.ranks or []
-    return min(rows, key=lambda row: row.wait_share).rank if rows else int(run.graph.ranks[0])
+    """The first rank of the first finding that has one, else the one that waits least; one that has ops."""
+    graph = run.graph
+    named = [rank for finding in in_order(run.result) for rank in finding.ranks]
+    least = [row.rank for row in sorted(run.result.ranks or [], key=lambda row: row.wait_share)]
+    works = {int(rank) for rank in graph.ranks[np.unique(graph.rank_index)]}
+    return next((rank for rank in [*named, *least] if rank in works), min(works))
 
 
 def _delayed_step(graph: Graph, rank: int) -> int:
@@ -126,6 +127,7 @@ def _delayed_step(graph: Graph, rank: int) -> int:
     late = np.maximum(gates.late_ns, 0)
     share = weighed(at, np.where(gates.last_rank == rank, late, 0), len(graph.steps))
     share = share / np.maximum(weighed(at, late, len(graph.steps)), 1)
-    best = np.flatnonzero(share >= max(float(share.max(initial=0.0)) / 2, 0.5))
-    middle = best[len(best) // 2] if len(best) else len(graph.steps) // 2
-    return int(graph.steps[middle])
+    has = np.isin(np.arange(len(graph.steps)), graph.window[graph.ops.rank == rank])
+    best = np.flatnonzero(has & (share >= max(float(share.max(initial=0.0)) / 2, 0.5)))
+    best = best if len(best) else np.flatnonzero(has)
+    return int(graph.steps[best[len(best) // 2]])

@@ -70,7 +70,7 @@
       { key: "by", label: "by", value: (r) => detail(r, "by") },
       { key: "finding", label: "finding", value: (r) => detail(r, "finding") },
       { key: "do", label: "what is done", wide: true, value: (r) => detail(r, "do") },
-      { key: "expected", label: "expected", number: true, value: (r) => (r.outcome && r.outcome.expected_saving ? r.outcome.expected_saving.value : null), text: (r) => share(r.outcome && r.outcome.expected_saving) },
+      { key: "expected", label: "expected", number: true, value: (r) => (r.expected ? r.expected.value : null), text: (r) => share(r.expected) },
       { key: "measured", label: "measured", number: true, value: (r) => (r.outcome && r.outcome.measured_saving ? r.outcome.measured_saving.value : null), text: (r) => share(r.outcome && r.outcome.measured_saving) },
       { key: "says", label: "outcome", value: (r) => (r.outcome ? r.outcome.says : ""), node: (r) => { const [text, tone] = r.outcome ? SAYS[r.outcome.says] : ["not measured yet", "muted"]; return el("span", { class: tone }, text); } },
     ];

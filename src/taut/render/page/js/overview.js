@@ -5,7 +5,7 @@
   const taut = window.taut;
   const { el } = taut;
   const SIGNS = { fault: ["▲", "bad"], structure: ["◆", "bad"], control: ["■", "bad"], unknown: ["?", "muted"], healthy: ["●", "good"] };
-  const GROUPS = { useful: "useful", slow: "slow", communication: "communication", waiting: "waiting", idle: "idle", other: "other" };
+  const GROUPS = { useful: "useful", slow: "slow", discarded: "discarded", communication: "communication", copy: "copies", waiting: "waiting", idle: "idle", other: "other" };
 
   // -------------------------------------------------------------------------------------------------------------------
   // What is wrong
@@ -28,7 +28,7 @@
     const can = found.fix.length || found.policy;
     return el("div", { class: "buttons" },
       can && context.card.views.includes("whatif") && el("a", { class: "button main", href: context.href("whatif", asked), title: found.whatif }, "what if ▸"),
-      found.id && el("a", { class: "button", href: context.href("decisions", { finding: found.id }), title: "record what is done about it" }, "decide ▸"),
+      found.id && el("a", { class: "button", href: context.href("decisions", { finding: found.id }), title: found.decided === null ? "record what is done about it" : `decided in record ${found.decided}: see what is done and what came of it` }, found.decided === null ? "decide ▸" : "decided ✓"),
       taut.source.live && context.card.views.includes("timeline") && taut.button("Perfetto ▸", () => taut.perfetto(context).catch((e) => e.name === "AbortError" || taut.say(e.message, true)), { title: data.commands.perfetto }),
       !taut.source.live && taut.button("commands ▸", () => commands(data), { title: "what this file does not do: commands that do it" }),
       taut.button("copy", () => taut.copy(told(found)), { title: found.ticket ? "copy the ticket" : "copy this finding" }));
@@ -71,7 +71,7 @@
     const order = Object.keys(GROUPS);
     const parts = [...data.fates].sort((a, b) => order.indexOf(a.group) - order.indexOf(b.group) || b.share - a.share)
       .map((f) => ({ name: f.fate, group: f.group, share: f.share, text: taut.percent(f.share) + (f.money === null ? "" : `, ${taut.money(f.money, data.currency)} in the traced time`) }));
-    const words = groups.map((g) => `${g.name} ${taut.percent(g.share)}`).join(", ");
+    const words = groups.map((g) => `${GROUPS[g.name]} ${taut.percent(g.share)}`).join(", ");
     return el("div", { class: "spent" },
       el("div", { class: "figures" },
         figure(data.nominal_share, "utilised", data.nominal_share === null ? "Nobody measured it." : `What a dashboard shows: time under any kernel or op, waiting included (${data.nominal_is}).`),
@@ -87,10 +87,12 @@
   const titled = (text, why, ...aside) => el("div", { class: "head" }, el("h2", {}, text, why && taut.why(why)), ...aside);
   const scale = (most, words, tone) => el("span", { class: "scale" }, "0", el("i", { class: tone || "", "aria-hidden": "true" }), words(most));
 
+  const hangs = (data) => taut.empty(`${data.stopped.length > 1 ? "Ranks" : "Rank"} ${data.stopped.join(", ")} stopped: the others wait for ${data.stopped.length > 1 ? "them" : "it"} without an end`, "No gate opens that would tell how long; the finding above says where they wait.");
+
   const lateness = (data, context) => {
     const map = data.lateness;
     const title = "lateness of ranks at gates, by step";
-    if (!map || !map.labels.length) return el("section", { class: "card" }, titled(title), taut.empty("No rank waits for another here", "Lateness is measured where ranks meet: traces of several ranks with their collectives tell it."));
+    if (!map || !map.labels.length) return el("section", { class: "card" }, titled(title), data.stopped.length ? hangs(data) : taut.empty("No rank waits for another here", "Lateness is measured where ranks meet: traces of several ranks with their collectives tell it."));
     const values = map.late_ns;
     const most = values.reduce((m, row) => row.reduce((n, v) => Math.max(n, v || 0), m), 0);
     const step = (c) => (c + 1 < map.steps.length && map.steps[c + 1] - map.steps[c] > 1 ? taut.span(map.steps[c], map.steps[c + 1] - 1) : `step ${map.steps[c]}`);
@@ -128,26 +130,37 @@
     const middle = (list) => [...list].sort((a, b) => a - b)[list.length >> 1];
     const alt = `step time of ${times.step.length} steps: observed ${taut.ns(middle(times.observed_ns))} in the median, ideal ${taut.ns(middle(times.ideal_ns))}` + (times.baseline_ns === null ? "" : `, baseline ${taut.ns(times.baseline_ns)}`);
     queueMicrotask(() => taut.chart(picture, spec, alt, context.signal));
-    return el("section", { class: "card" }, titled(title, "Ideal: every op at its reference, gaps as they were. Baseline: median step of the healthy run that was compared with.", legend), picture);
+    return el("section", { class: "card" }, titled(title, "Ideal: no op longer than the same op on the other ranks, what findings name mended, gaps kept; no single fix ends before it. Baseline: median step of the healthy run that was compared with.", legend), picture);
   };
 
   const waited = (data, context) => {
     const waits = data.waits;
-    const title = "who waited for whom";
-    if (!waits || !waits.cause.length) return el("section", { class: "card" }, titled(title), taut.empty("Nobody waited for anybody in particular", "What waiting there is has no cause among the ranks."));
-    const cells = new Map(waits.cause.map((cause, i) => [cause * waits.labels.length + waits.victim[i], waits.share[i]]));
+    const title = waits && waits.covered_share !== null && waits.covered_share !== undefined ? `who waited for whom: ${taut.percent(waits.covered_share, 0)} of all waiting` : "who waited for whom";
+    if (!waits || !waits.cause.length) return el("section", { class: "card" }, titled(title), data.stopped.length ? hangs(data) : taut.empty("Nobody waited for anybody in particular", "What waiting there is has no cause among the ranks."));
+    const covered = waits.covered_share === null || waits.covered_share === undefined ? 1 : waits.covered_share;
+    const cells = new Map(waits.cause.map((cause, i) => [cause * waits.labels.length + waits.victim[i], waits.share[i] * covered]));
     const value = (r, c) => cells.get(r * waits.labels.length + c) || 0;
-    const most = Math.max(...waits.share);
+    const most = Math.max(...waits.share) * covered;
     const short = waits.labels.map((label) => label.replace(/^ranks? /, "").replace(/ \(.*$/, ""));
-    const words = (r, c) => [`${waits.labels[c]} waited for ${waits.labels[r]}`, `${taut.percent(value(r, c))} of all waiting with a cause`, "Enter or click: structure"];
+    const words = (r, c) => [`${waits.labels[c]} waited for ${waits.labels[r]}`, `${taut.percent(value(r, c))} of all waiting`, "Enter or click: structure"];
     const rank = (label) => { const row = data.ranks.find((one) => one.label === label); return row ? row.rank : (/^ranks? (\d+)/.exec(label) || [])[1]; };
     const first = waits.first_steps ? ` Measured on the first ${waits.first_steps} steps.` : "";
     return el("section", { class: "card" },
-      titled(title, "Rows caused the waiting, columns waited." + first, scale(most, (v) => taut.percent(v), "fault")),
+      titled(title, `Rows caused the waiting, columns waited. It shows ${taut.percent(covered)} of all waiting: the rest has no cause among the ranks (jitter, structure, or not known).` + first, scale(most, (v) => taut.percent(v), "fault")),
       taut.heat({ rows: waits.labels, columns: short, value, words, left: 92, colour: "fault", axis: "who waited (rows: for whom)", signal: context.signal,
         pick: (r, c) => context.go("structure", { rank: rank(waits.labels[r]), cause: waits.labels[r], victim: waits.labels[c] }),
         alt: `waiting of ${waits.labels.length} ranks or groups for each other, at most ${taut.percent(most)} in a cell; arrow keys move, Enter opens the structure` }));
   };
+
+  const jobs = (data) => el("section", { class: "card whole" }, taut.table({ caption: "restarted jobs by what they discarded", rows: data.jobs, sort: "-discarded_rank_ns", csv: "jobs.csv", most: 200, small: true, columns: [
+    { key: "job", label: "job", value: (j) => j.name || j.job },
+    { key: "attempts", label: "attempts", number: true, text: (j) => taut.count(j.attempts) },
+    { key: "held", label: "held", number: true, title: "accelerators, nodes or CPUs that it held", text: (j) => (j.held === null ? "–" : taut.count(j.held)) },
+    { key: "held_rank_ns", label: "time", number: true, title: "of all that it held", text: (j) => taut.ns(j.held_rank_ns) },
+    { key: "discarded_rank_ns", label: "discarded", number: true, title: "≤: an upper bound, no checkpoint is known", text: (j) => (j.at_most ? "≤ " : "") + taut.ns(j.discarded_rank_ns) },
+    { key: "of", label: "of it", number: true, value: (j) => j.discarded_rank_ns / Math.max(j.held_rank_ns, 1), text: (j) => taut.percent(j.discarded_rank_ns / Math.max(j.held_rank_ns, 1)) },
+    { key: "down_ns", label: "down", number: true, title: "between attempts", text: (j) => taut.ns(j.down_ns) },
+  ] }));
 
   const ranks = (data, context) => {
     const share = (key, label, title) => ({ key, label, title, number: true, text: (r) => taut.percent(r[key]) });
@@ -194,7 +207,7 @@
       const data = await context.get("overview");
       const place = (params) => Math.max(0, data.headlines.findIndex((found) => found.id !== null && found.id === params.finding));
       const top = el("div", {}, headline(data, context, place(context.params)));
-      root.append(top, spent(data), el("div", { class: "quarters" }, lateness(data, context), steps(data, context), waited(data, context), ranks(data, context)), trust(data));
+      root.append(top, spent(data), el("div", { class: "quarters" }, data.jobs.length ? jobs(data) : [lateness(data, context), steps(data, context), waited(data, context), ranks(data, context)]), trust(data));
       return (params) => {
         const back = top.contains(document.activeElement) && document.activeElement.getAttribute("aria-label");
         top.replaceChildren(headline(data, context, place(params)));

@@ -31,10 +31,10 @@
     { key: "regime", label: "regime", title: "whether one more accelerator still pays; of control loops whether they work together" },
     { key: "ranks", label: "ranks", number: true },
     { key: "steps", label: "steps", number: true },
-    { key: "step_ns", label: "step", number: true, title: "median step", text: (r) => taut.ns(r.step_ns) },
+    { key: "step_ns", label: "median step", number: true, title: "median step; the terminal prints the mean", text: (r) => taut.ns(r.step_ns) },
     { key: "effective_share", label: "productive", number: true, title: "share of the rank time that is useful work", text: (r) => taut.percent(r.effective_share) },
     { key: "recoverable_share", label: "recoverable", number: true, title: "what mending all findings saves, of the wall", text: (r) => taut.percent(r.recoverable_share) },
-    { key: "lost_per_hour", label: "lost an hour", number: true, title: "money that the findings cost an hour", value: (r) => (r.lost_per_hour === null ? null : Number(r.lost_per_hour)), text: (r) => taut.money(r.lost_per_hour, r.currency) },
+    { key: "lost_per_hour", label: "saved an hour", number: true, title: "money that mending all findings would save an hour; a bill calls lost all that is not useful", value: (r) => (r.lost_per_hour === null ? null : Number(r.lost_per_hour)), text: (r) => taut.money(r.lost_per_hour, r.currency) },
     { key: "trend", label: "trend", title: "median step of the runs of the same job up to this one", value: (r) => r.trend_ns.length, node: (r) => trend(r.trend_ns) },
     { key: "made_ns", label: "written", number: true, text: (r) => taut.ago(r.made_ns), title: "when its folder was written" },
   ];

@@ -330,7 +330,7 @@
 
     matrix() {
       const { waits } = this.data, card = el("section", { class: "card structure-matrix" }, el("h2", {}, "Who waits because of whom"));
-      if (!waits) { taut.add(card, el("p", { class: "note" }, "Nobody waited because of anybody.")); return card; }
+      if (!waits) { taut.add(card, el("p", { class: "note" }, this.data.stopped.length ? `Rank${this.data.stopped.length > 1 ? "s" : ""} ${this.data.stopped.join(", ")} stopped: the others wait without an end, at gates that never opened.` : "Nobody waited because of anybody.")); return card; }
       const share = new Map(waits.share.map((one, k) => [`${waits.cause[k]}:${waits.victim[k]}`, one]));
       const value = (r, c) => share.get(`${r}:${c}`) || 0;
       const rows = waits.share.map((one, k) => ({ cause: waits.labels[waits.cause[k]], victim: waits.labels[waits.victim[k]], share: one }));
@@ -341,7 +341,7 @@
         alt: "Rows: ranks that cause waiting; columns: ranks that wait. Arrow keys move, Enter delays the rank of the row.",
       });
       return taut.add(card, el("p", { class: "note" }, `Rows cause, columns wait.${waits.first_steps === null || waits.first_steps === undefined ? "" : ` Measured on the first ${taut.count(waits.first_steps, "step")}.`}`), heat,
-        taut.fold("as a table", taut.table({ caption: "Who waits because of whom", rows, sort: "-share", most: 20, csv: "waits.csv", columns: [{ key: "cause", label: "cause" }, { key: "victim", label: "waits" }, { key: "share", label: "of all waiting", number: true, value: (one) => one.share, text: (one) => taut.percent(one.share) }] })));
+        taut.fold("as a table", taut.table({ caption: "Who waits because of whom", rows, sort: "-share", most: 20, csv: "waits.csv", columns: [{ key: "cause", label: "cause" }, { key: "victim", label: "waits" }, { key: "share", label: "of waiting with a cause", number: true, value: (one) => one.share, text: (one) => taut.percent(one.share) }] })));
     }
 
     /** The first rank that a label of a row names; null where it names none. */
