@@ -379,7 +379,8 @@
     /** Asks for a frame once nothing has moved for a moment; what is stale is given up. */
     ask() {
       clearTimeout(this.timer);
-      if (!this.frames[0] || this.serving()) { if (this.frames[0]) this.listed(); return; }
+      if (!this.frames[0]) return;
+      if (this.serving()) { this.listed(); if (this.busy.classList.contains("bad")) this.tell(""); return; }
       this.timer = setTimeout(() => this.fetch(), 60);
     }
 
@@ -389,7 +390,7 @@
       if (this.asked) this.asked.abort();
       const mine = (this.asked = new AbortController());
       this.last = key;
-      this.busy.textContent = "…";
+      this.tell("…");
       try {
         const frame = prepared(await this.get("frame", wanted, mine.signal), this.states);
         if (mine.signal.aborted || this.context.signal.aborted) return;
@@ -397,14 +398,21 @@
         this.redraw();
         this.listed();
         if (taut.source.live) this.ask();
-        else this.busy.textContent = frame.finest && !this.serving() ? "as fine as this file is" : "";
+        else this.tell(frame.finest && !this.serving() ? "as fine as this file is" : "");
       } catch (error) { if (!mine.signal.aborted) { this.last = null; this.failed(error); } }
-      if (mine === this.asked && this.busy.textContent === "…") this.busy.textContent = "";
+      if (mine === this.asked && this.busy.textContent === "…") this.tell("");
     }
 
     failed(error) {
       if (C.stale(error) || this.context.signal.aborted) return;
-      this.busy.textContent = taut.safe(error.message || error);
+      this.tell(`not drawn: ${taut.safe(error.message || error)}`, true);
+      this.context.live(this.busy.textContent);
+    }
+
+    /** A word beside the tools; what went wrong stays until a frame serves what is shown. */
+    tell(text, bad = false) {
+      this.busy.textContent = text;
+      this.busy.classList.toggle("bad", bad);
     }
 
     async detail(query, signal) {
@@ -1165,8 +1173,8 @@
 
     filtered() {
       this.kept = named(this.filter.value, this.axis.rows);
-      if (this.kept && !this.kept.length) { this.busy.textContent = "no such rank"; this.context.live("No such rank."); this.kept = null; this.changed(true); return; }
-      this.busy.textContent = "";
+      if (this.kept && !this.kept.length) { this.tell("no such rank"); this.context.live("No such rank."); this.kept = null; this.changed(true); return; }
+      this.tell("");
       const span = this.kept ? this.span(this.kept) : { first: 0, rows: this.whole.rows };
       this.context.live(this.kept ? `${taut.count(this.kept.length, "rank")} shown.` : "All ranks are shown.");
       this.travel({ ...this.view, ...span });
