@@ -129,7 +129,7 @@
       walls(result),
       el("dl", { class: "facts two" },
         fact(saved ? "saves, of the wall" : "costs, of the wall", taut.percent(Math.abs(share)), some ? `${ns}; ${taut.percent(result.saved_share)} without the policy` : ns),
-        fact(saved ? "saves an hour" : "costs an hour", answer.saved_per_hour === null ? "no price" : taut.money(answer.saved_per_hour.replace(/^-/, ""), answer.currency), answer.saved_per_day === null ? "analyse with --prices" : `${taut.money(answer.saved_per_day.replace(/^-/, ""), answer.currency)} a day`),
+        fact(saved ? "saves an hour" : "costs an hour", answer.saved_per_hour === null ? "no price" : taut.money(answer.saved_per_hour.replace(/^-/, ""), answer.currency), answer.saved_per_day === null ? "analyse with --gpu-hour 2.50EUR" : `${taut.money(answer.saved_per_day.replace(/^-/, ""), answer.currency)} a day`),
         fact("regime", regime.with || "not known", same ? "as recorded" : `recorded: ${regime.without || "not known"}`),
         fact("useful work", taut.percent(answer.effective_throughput_ratio), "of what an ideal run would do")),
       result.error && el("p", { class: "note" }, `Such predictions were off by ${taut.signed(result.error.lo, (v) => taut.percent(v))} to ${taut.signed(result.error.hi, (v) => taut.percent(v))} where the lab measured what really happened.`),
