@@ -62,6 +62,12 @@
 
   const share = (estimate) => (estimate ? `${taut.percent(estimate.value)}${estimate.lo === null || estimate.lo === undefined ? "" : ` (${taut.interval(estimate, (v) => taut.percent(v))})`}` : "–");
 
+  /** What was expected of a decision: as its outcome has it, else as it was recorded. */
+  const expected = (row) => {
+    const told = (row.outcome && row.outcome.expected_saving) || row.record.details.expected || null;
+    return told === null || typeof told === "object" ? told : { value: Number(told), lo: null, hi: null };
+  };
+
   const decided = (data) => {
     const detail = (row, key) => { const value = row.record.details[key]; return value === null || value === undefined ? (row.record.redacted.length ? "taken out" : "–") : typeof value === "string" ? value : JSON.stringify(value); };
     const columns = [
@@ -70,7 +76,7 @@
       { key: "by", label: "by", value: (r) => detail(r, "by") },
       { key: "finding", label: "finding", value: (r) => detail(r, "finding") },
       { key: "do", label: "what is done", wide: true, value: (r) => detail(r, "do") },
-      { key: "expected", label: "expected", number: true, value: (r) => (r.outcome && r.outcome.expected_saving ? r.outcome.expected_saving.value : null), text: (r) => share(r.outcome && r.outcome.expected_saving) },
+      { key: "expected", label: "expected", number: true, value: (r) => (expected(r) ? expected(r).value : null), text: (r) => share(expected(r)) },
       { key: "measured", label: "measured", number: true, value: (r) => (r.outcome && r.outcome.measured_saving ? r.outcome.measured_saving.value : null), text: (r) => share(r.outcome && r.outcome.measured_saving) },
       { key: "says", label: "outcome", value: (r) => (r.outcome ? r.outcome.says : ""), node: (r) => { const [text, tone] = r.outcome ? SAYS[r.outcome.says] : ["not measured yet", "muted"]; return el("span", { class: tone }, text); } },
     ];
