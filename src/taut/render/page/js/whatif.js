@@ -69,7 +69,7 @@
         el("span", { class: "words", title: policy.meaning }, policy.name, " ", el("span", { class: "meaning" }, policy.meaning)), chosen);
     };
     return el("section", { class: "card" }, el("h2", {}, "policy", taut.why("Another way to synchronise, replayed on the same recorded work. One at a time, after what is mended.")),
-      questions.policies.length ? questions.policies.map(row) : el("p", { class: "muted" }, "none can be replayed on this run: it has no replicas that meet"));
+      questions.policies.length ? questions.policies.map(row) : el("p", { class: "muted" }, "none can be replayed on this run: they need replicas that meet, and several steps in a row"));
   };
 
   const sliders = (questions, asked, change) => {
