@@ -1,4 +1,4 @@
-"""Refusals of the app: the terminal's one line, as JSON or, to a browser that opens a page, as one; with the status that fits."""
+"""Refusals of the app: the terminal's one line, as JSON or as a page, with the status that fits."""
 
 from __future__ import annotations
 
