@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from shutil import which
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
@@ -50,6 +51,8 @@ class Pages:
         self.names, self.timeline = names, timeline
         self.asked: list[tuple[str, dict[str, str]]] = []
         self.problems: list[str] = []
+        self.refused: str | None = None
+        """An answer that fails."""
         context = browser.new_context(viewport={"width": 1280, "height": 720}, reduced_motion="reduce")
         self.page = context.new_page()
         self.page.on("console", lambda said: self.problems.append(said.text) if said.type == "error" else None)
@@ -91,6 +94,9 @@ class Pages:
             "structure": lambda: structure(self.names),
             "delay": lambda: wave(self.names, {key: float(value) for key, value in given.items()}),
         }
+        if name == self.refused:
+            route.fulfill(status=503, body=json.dumps({"error": "not enough memory"}), content_type="application/json")
+            return
         found = msgspec.to_builtins(answers[name]())
         status = 404 if found is None else 200
         route.fulfill(status=status, body=json.dumps(found or {"error": "nothing is there"}), content_type="application/json")
@@ -232,6 +238,22 @@ def test_a_filter_of_ranks(pages: Pages) -> None:
     assert (found["ranks"], found["first"], found["rows"]) == ("1", "1", "1")
     page.keyboard.press("Escape")
     page.wait_for_url(lambda url: "ranks" not in url and "rows" not in url)
+
+
+def test_a_frame_that_fails_says_why_until_one_is_there(pages: Pages) -> None:
+    with patch.object(small().frames, "ops_between", return_value=None):  # so that a nearer view needs another frame
+        page = pages.open("timeline")
+        pages.refused = "frame"
+        page.locator(".timeline-over").focus()
+        page.keyboard.press("+")
+        page.wait_for_selector(".timeline-busy.bad")
+        page.wait_for_timeout(100)
+        assert page.locator(".timeline-busy").inner_text() == "not drawn: not enough memory"
+        assert "not enough memory" in page.locator("#live").inner_text()
+        pages.refused = None
+        page.keyboard.press("-")
+        page.wait_for_selector(".timeline-busy:not(.bad):empty", state="attached")
+    pages.problems.clear()  # the browser's own line about the 503
 
 
 def test_what_is_shown_as_a_table(pages: Pages) -> None:

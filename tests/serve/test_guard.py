@@ -140,6 +140,34 @@ def test_what_every_answer_says(app: App) -> None:
         assert not {"server", "date", "access-control-allow-origin", "location"} & set(found) - {"location"}
 
 
+BROWSER = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "status", "says"),
+    [
+        ("/", {}, 401, "open the address that taut serve printed again"),
+        ("/run/0/overview", {}, 401, "open the address that taut serve printed again"),
+        ("/nowhere", BEARER, 404, '<a href="/">all runs are here</a>'),
+        ("/?token=wrong<b>", {}, 403, "wrong token"),
+    ],
+)
+def test_a_browser_gets_a_page_that_says_what_to_do(
+    app: App, path: str, headers: dict[str, str], status: int, says: str
+) -> None:
+    found = app.get(path, {**headers, **BROWSER})
+    assert (found.status_code, found.headers["content-type"]) == (status, "text/html; charset=utf-8")
+    assert says in found.text
+    assert found.headers["content-security-policy"] == CSP
+    assert found.headers["cache-control"] == "no-store"
+    assert not any(one in found.text for one in ("<script", "<style", "style=", "<b>"))
+
+
+def test_the_api_answers_a_browser_in_json(app: App) -> None:
+    for path, headers in (("/api/runs", {}), ("/api/nowhere", BEARER), ("/static/nowhere", BEARER)):
+        assert app.get(path, {**headers, **BROWSER}).headers["content-type"] == "application/json"
+
+
 def test_ranges_are_not_looked_at(app: App) -> None:
     found = app.get("/api/runs", {**BEARER, "range": "bytes=0-3,5-9"})
     assert (found.status_code, "content-range" in found.headers) == (200, False)

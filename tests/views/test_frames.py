@@ -161,3 +161,13 @@ def test_a_slow_rank_is_told_from_the_others() -> None:
     assert set(frames.graph.ops.rank[slow].tolist()) == {2}
     waits = {STATES[code] for code in frames.wait[frames.wait >= 0]}
     assert waits == {"fault wait"}
+
+
+@pytest.mark.usefixtures("ways")
+def test_a_slow_rank_shows_where_many_share_a_line() -> None:
+    frames = timeline_of(tiny(lambda step: {r: f"fwd {10 + 9 * (r == 5) + step % 2} | AR 2" for r in range(12)}, steps=6))
+    lines = cells(coarse(frames, 0, frames.axis.wall_ns, 0, 12, frames.axis.wall_ns, 2))
+    assert [{STATES[code] for code in line} for line in lines] == [
+        {"slow compute", "communication"},
+        {"compute", "fault wait", "communication"},
+    ]

@@ -82,8 +82,9 @@ def test_answers_and_delays_are_those_of_the_views(run: Path, packed: dict[str, 
 
 
 def test_the_timeline_is_that_of_the_run(run: Path, packed: dict[str, bytes]) -> None:
-    frames, timeline = Frames(open_run(run)), Unpacked(packed["timeline"])
-    assert unpacked(packed, "axis", TimelineAxis) == frames.axis.described()
+    opened, timeline = open_run(run), Unpacked(packed["timeline"])
+    frames = Frames(opened)
+    assert unpacked(packed, "axis", TimelineAxis) == frames.axis.described(opened.result.findings)
     wall = frames.axis.wall_ns
     ops = timeline.ops(0, wall, 0, 4, frames.axis.steps())
     assert ops is not None

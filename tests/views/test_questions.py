@@ -89,6 +89,17 @@ def test_gaps_scale(tmp_path: Path) -> None:
     assert walls == [5 * ms * MS for ms in (6, 8, 14)]
 
 
+def test_only_policies_that_can_be_answered_are_offered(replays: Replays, tmp_path: Path) -> None:
+    """Of twelve steps in a row and three replicas; of a single step."""
+    offered = {one.name: one.values for one in questions(replays).policies}
+    assert (offered["local-steps"], offered["backup-workers"]) == (["2", "4", "8"], ["1", "2"])
+    for name, values in offered.items():
+        for value in values:
+            assert answer(replays, question(policies=[f"{name}={value}"])).result.policies
+    one_step = Replays(open_run(analyze_trace(job(SLOW)).save(tmp_path / "run")))
+    assert {one.name for one in questions(one_step).policies} == {"backup-workers", "overlap"}
+
+
 def test_a_policy_has_its_own_regime_and_money(tmp_path: Path) -> None:
     work = np.random.default_rng(1).lognormal(0, 0.3, (40, 6)) * 10 * MS
     done = analyze_trace(barriers(work, MS), prices=taut.Prices(Decimal(1), "EUR"))

@@ -139,6 +139,18 @@ def measured(
     )
 
 
+def outlined(graph: Graph, met: DataParallel) -> Measured:
+    """A job as far as it tells which policies can be asked about: nothing is replayed, no window has a time."""
+    run, none = graph.segment, np.zeros(0, dtype=np.int64)
+    if graph.trace.relative and len(graph.steps):  # as ``chained`` joins them
+        run = np.cumsum(np.diff(graph.steps, prepend=graph.steps[:1]) != 1) - 1
+    return Measured(
+        graph=graph, met=met, window_ns=np.zeros(len(run), dtype=np.int64),
+        place=np.arange(len(run)) - np.searchsorted(run, run),
+        run_steps=np.bincount(run)[run] if len(run) else none, at=none, target=none, between=none,
+    )  # fmt: skip
+
+
 def windows(graph: Graph) -> Ints:
     """How long each window takes."""
     _, _, end, _, _ = sweep(*graph.program(graph.join, graph.wait), graph.slots, graph.work_ns, graph.gap_ns)

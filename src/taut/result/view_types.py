@@ -231,6 +231,8 @@ class TimelineAxis(Part, frozen=True, kw_only=True):
     ops: int
     states: list[str]
     """Names of the codes of states."""
+    named: list[int] = field(default_factory=list)
+    """Ranks that findings name."""
 
 
 class TimelineOps(Part, frozen=True, kw_only=True):

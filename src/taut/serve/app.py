@@ -35,14 +35,14 @@ def _endpoint(route: Route, house: House, say: Callable[[str], None]) -> Callabl
             found = Asked({}) if PAGES[route.path] else asked(route.takes, request.scope["query_string"])
             return await route.handler(Call(house, request, found))
         except Exception as error:
-            return refusal(refused_of(error, say))
+            return refusal(refused_of(error, say), request.scope)
 
     return answer
 
 
 async def _nowhere(request: Request, error: Exception) -> Response:
-    return refusal(Refused(404, "nothing is at this address; /api/openapi.json lists what is"))
+    return refusal(Refused(404, "nothing is at this address; /api/openapi.json lists what is"), request.scope)
 
 
 async def _not_so(request: Request, error: Exception) -> Response:
-    return refusal(Refused(405, "this address takes another method", {"allow": "GET, POST"}))
+    return refusal(Refused(405, "this address takes another method", {"allow": "GET, POST"}), request.scope)

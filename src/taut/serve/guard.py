@@ -112,7 +112,7 @@ class Guard:
                 return
             await self._app(scope, _capped(receive), said)
         except Refused as refused:
-            await refusal(refused)(scope, receive, said)
+            await refusal(refused, scope)(scope, receive, said)
 
     def _admitted(self, scope: Scope) -> str | None:
         """Refuse, or return where a browser is sent that came with the token in its address; None where it may go on."""

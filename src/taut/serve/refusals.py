@@ -1,9 +1,10 @@
-"""Refusals of the app: the terminal's one line, as JSON, with the status that fits."""
+"""Refusals of the app: the terminal's one line, as JSON or as a page, with the status that fits."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from html import escape
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -15,10 +16,27 @@ from taut.result.view_types import Refusal
 
 if TYPE_CHECKING:
     from starlette.responses import Response
+    from starlette.types import Scope
 
 JSON = "application/json"
 LONGEST = 600
 """Characters of a line."""
+PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<meta name="color-scheme" content="light dark">
+<title>taut</title>
+</head>
+<body><main><h1>taut</h1><p>{sentence}</p></main></body>
+</html>
+"""
+SENTENCES = {
+    401: "This browser has no token: open the address that taut serve printed again.",
+    404: 'Nothing is at this address; <a href="/">all runs are here</a>.',
+}
+"""What a page says where its line would not help a reader; HTML."""
 
 
 class Refused(Exception):
@@ -37,12 +55,21 @@ def encoded(answer: object) -> bytes:
         return json_text(answer).encode()
 
 
-def refusal(refused: Refused) -> Response:
+def wants_page(scope: Scope) -> bool:
+    """Whether a browser opens an address: it asks for HTML, and not at an address of the API."""
+    asks = any(name == b"accept" and b"text/html" in value for name, value in scope["headers"])
+    return asks and scope["method"] == "GET" and not scope["path"].startswith(("/api/", "/static/"))
+
+
+def refusal(refused: Refused, scope: Scope) -> Response:
     """The answer to a request that is refused."""
-    from starlette.responses import Response
+    from starlette.responses import HTMLResponse, Response
 
     line = " ".join(refused.line.split())
     line = line if len(line) <= LONGEST else f"{line[: LONGEST // 2]} … {line[-LONGEST // 2 :]}"
+    if wants_page(scope):
+        sentence = SENTENCES.get(refused.status, escape(line))
+        return HTMLResponse(PAGE.format(sentence=sentence).encode("utf-8", "replace"), refused.status, refused.headers)
     return Response(encoded(Refusal(error=line)), refused.status, refused.headers, JSON)
 
 

@@ -148,7 +148,7 @@ async def overview(call: Call) -> Response:
 
 async def axis(call: Call) -> Response:
     """Steps and rows of the timeline."""
-    return await call.ask(lambda of: of.kept("axis", of.frames.axis.described))
+    return await call.ask(lambda of: of.kept("axis", lambda: of.frames.axis.described(of.run.result.findings)))
 
 
 async def frame(call: Call) -> Response:

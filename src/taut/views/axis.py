@@ -5,6 +5,7 @@ Perfetto traces lie on the same one, but for its zero: theirs is the clock's, th
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cached_property
 
 import numpy as np
@@ -15,6 +16,7 @@ from taut.core.ids import distinct, greatest
 from taut.core.rank_words import rank_label
 from taut.graph import Graph
 from taut.replay.timeline import completion, window_times
+from taut.result.types import Finding
 from taut.result.view_types import STATES, TimelineAxis, TimelineRow, TimelineStep
 
 LONGEST_NS = 1 << 59
@@ -106,9 +108,9 @@ class Axis:
             for rank, mine in zip(graph.ranks, of_row, strict=True)
         ]
 
-    def described(self) -> TimelineAxis:
-        """All that can be asked for."""
+    def described(self, findings: Iterable[Finding] = ()) -> TimelineAxis:
+        """All that can be asked for, and the ranks that findings name."""
         return TimelineAxis(
             wall_ns=self.wall_ns, zero_ns=self.zero_ns, rows=self.rows(), steps=self.steps(), ops=len(self.graph),
-            states=list(STATES),
+            states=list(STATES), named=sorted({rank for one in findings for rank in one.ranks}),
         )  # fmt: skip

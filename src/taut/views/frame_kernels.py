@@ -19,6 +19,10 @@ BLOCK = 64
 """Ops of a row of which the last end is kept together."""
 STRIDE = 16
 """Codes that a column has room for."""
+SLOW, FAULT = 1, 4
+"""Codes of losses that show before others where rows share a line: who is slow, then who waits because of it."""
+LEAST = 16
+"""A loss shows from one part in so many of a cell on."""
 
 
 @kernel(lists=True)
@@ -125,7 +129,11 @@ def painted_plain(
             column = np.searchsorted(lefts, times[:-1], side="right") - 1
             np.add.at(held, (column, code), np.diff(times))
         known = held[:, :NOTHING]
-        out[line] = np.where(known.any(axis=1), known.argmax(axis=1), -1)[repeated]
+        shown = np.where(known.any(axis=1), known.argmax(axis=1), -1)
+        if (line + 1) * rows // lines - line * rows // lines > 1:
+            for code in (FAULT, SLOW):
+                shown[(known[:, code] > 0) & (known[:, code] * LEAST >= known.sum(axis=1))] = code
+        out[line] = shown[repeated]
     return out
 
 
@@ -133,6 +141,8 @@ def painted_plain(
 def painted(pieces: Ints, first: Ints, first_row: int, rows: int, begin: int, end: int, columns: int, lines: int) -> Letters:
     """Lines × columns: the code that holds most of the time, of equals the lowest; -1 where nothing is.
 
+    Where several rows share a line, a loss is not outvoted: slow compute shows where it holds a sixteenth of the cell, else
+    a wait for a fault that does, else what holds most. Slow compute comes first: it is rarer than the waits that it causes.
     Column c shows begin + ⌊c · span / columns⌋ up to the next one's, at least a nanosecond; lines share out rows likewise.
     """
     out = np.full((lines, columns), -1, np.int8)
@@ -162,11 +172,16 @@ def painted(pieces: Ints, first: Ints, first_row: int, rows: int, begin: int, en
                     i += 1
                     code, until = pieces[i] & 15, pieces[i + 1] >> 4
                 left = right
+        shared = (line + 1) * rows // lines - line * rows // lines > 1
         for c in range(columns):
-            most = 0
+            most, known = 0, 0
             for code in range(NOTHING):
+                known += held[c * STRIDE + code]
                 if held[c * STRIDE + code] > most:
                     most = held[c * STRIDE + code]
+                    out[line, c] = code
+            for code in (FAULT, SLOW):
+                if shared and held[c * STRIDE + code] > 0 and held[c * STRIDE + code] * LEAST >= known:
                     out[line, c] = code
     return out
 

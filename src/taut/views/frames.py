@@ -1,8 +1,8 @@
 """The timeline of a run at any level of detail: prepared once, then frame by frame in time that hardly grows with the run.
 
 What a row does is kept piece by piece, as the ledger sees it: of several lanes the first that computes, transfers, copies,
-waits, is busy on the host. A compute op is slow where its work exceeds its reference by more than ordinary spread, a wait is
-what most of it is.
+waits, is busy on the host. Of several rows that share a line of cells, a loss shows before what holds more time. A compute op
+is slow where its work exceeds its reference by more than ordinary spread, a wait is what most of it is.
 """
 
 from __future__ import annotations
@@ -191,7 +191,10 @@ class Frames:
             raise UsageError(f"no such frame: {columns} columns, {lines} lines; at least 1, at most {COLUMNS} and {LINES}")
 
     def cells(self, begin_ns: int, end_ns: int, first_row: int, rows: int, columns: int, lines: int) -> NDArray[np.uint8]:
-        """Lines × columns codes of the state that holds most of the time, 255 where nothing is."""
+        """Lines × columns codes of the state that holds most of the time, 255 where nothing is.
+
+        Where rows share a line, slow compute and waits for faults show from a sixteenth of a cell on: see ``painted``.
+        """
         from taut.views.frame_kernels import painted
 
         expect(rows * columns / PLAIN_CELLS)

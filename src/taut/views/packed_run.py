@@ -57,7 +57,7 @@ def _packed(root: Path, budget_bytes: int) -> dict[str, bytes]:
     if "timeline" in card.views:
         run = open_run(root)
         parts, frames = _traced(run, card), _frames(run)
-        parts["axis"] = frames.axis.described()
+        parts["axis"] = frames.axis.described(run.result.findings)
         out = _encoded(parts)
         return out | {"timeline": _timeline(run, frames, budget_bytes - sum(map(len, out.values())))}
     return _encoded(_untraced(root, card))

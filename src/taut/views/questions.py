@@ -12,7 +12,7 @@ from taut.core.array_types import Floats, Ints
 from taut.core.errors import UsageError
 from taut.core.question_words import factor_words, fix_words
 from taut.graph import Graph
-from taut.replay.policy_names import KNOWN
+from taut.replay.policy_names import KNOWN, asked, refusal
 from taut.replay.timeline import batch, replay
 from taut.replay.whatif import Dimension
 from taut.result.types import Regimes, WhatIfResult
@@ -54,12 +54,19 @@ def questions(replays: Replays) -> Questions:
 
 
 def _policies(graph: Graph) -> list[PolicyChoice]:
-    """Policies that a run can be asked about; none where it has no replicas that meet."""
+    """Policies that a run can be asked about, with values that are not refused; none where no replicas meet."""
     from taut.replay.data_parallel import data_parallel
+    from taut.replay.policies import outlined
 
-    if len(graph.ranks) < 2 or data_parallel(graph).refused:
+    if len(graph.ranks) < 2 or (met := data_parallel(graph)).refused:
         return []
-    return [PolicyChoice(name=name, meaning=POLICIES[name][0], values=POLICIES[name][1]) for name in KNOWN]
+    job, out = outlined(graph, met), list[PolicyChoice]()
+    for name in KNOWN:
+        meaning, all_values = POLICIES[name]
+        values = [value for value in all_values if not refusal(job, asked(f"{name}={value}", met.units))]
+        if values or not (all_values or refusal(job, asked(name, met.units))):
+            out.append(PolicyChoice(name=name, meaning=meaning, values=values))
+    return out
 
 
 def _findings(replays: Replays) -> list[Choice]:

@@ -7,17 +7,30 @@
   const number = (amount) => (amount === null || amount === undefined ? null : Number(amount));
   const fact = (name, value, more) => el("div", {}, el("dt", {}, name), el("dd", {}, value), more && el("dd", {}, more));
 
+  /** Three digits of what is small, too: 0.00493. */
+  const small = (x) => (x === null || x === undefined ? "–" : x !== 0 && Math.abs(x) < 1 ? String(Number(x.toPrecision(3))) : taut.three(x));
+  const KEPT = ["useful work", "services"];
+  const timeOf = (rows) => rows.reduce((sum, row) => sum + (row.rank_ns || 0), 0);
+  /** Whether a bill has no money at all: then it is one of time. */
+  const unpriced = (bill) => bill.accrual.ledger === null && bill.categories.every((c) => c.money === null);
+  /** Per row its share: of the money, or without a price of the time. */
+  const shareOf = (bill, rows) => {
+    const all = timeOf(rows);
+    return unpriced(bill) ? (row) => (all ? (row.rank_ns || 0) / all : null) : (row) => row.share;
+  };
+
   const facts = (bill) => {
     const { accrual, period, budget } = bill;
     const money = (amount) => taut.money(amount, bill.currency);
-    const lost = bill.categories.reduce((sum, c) => sum + Number(c.lost || 0), 0);
-    const whole = Number(accrual.ledger || 0);
+    const lost = unpriced(bill) ? null : bill.categories.reduce((sum, c) => sum + Number(c.lost || 0), 0);
+    const whole = Number(accrual.ledger || 0), all = timeOf(bill.categories), away = timeOf(bill.categories.filter((c) => !KEPT.includes(c.name)));
+    const energy = bill.energy.joules;
     return el("dl", { class: "facts" },
-      fact("used", money(accrual.ledger), period.start ? `${period.start.slice(0, 10)} to ${(period.end || "").slice(0, 10)}${period.open ? ", still open" : ""}` : "without dates"),
+      fact("used", unpriced(bill) ? taut.ns(all) : money(accrual.ledger), period.start ? `${period.start.slice(0, 10)} to ${(period.end || "").slice(0, 10)}${period.open ? ", still open" : ""}` : "without dates"),
       fact("charged", money(accrual.effective), accrual.effective === null ? "no bill was given" : accrual.closes ? "✓ closes to what was used" : `! ${money(accrual.residual)} is left over`),
-      fact("lost", money(String(lost)), whole ? `${taut.percent(lost / whole)} of it: neither useful work nor services` : ""),
+      unpriced(bill) ? fact("lost", taut.ns(away), `${taut.percent(all ? away / all : null)} of the ${bill.unit} time: neither useful work nor services`) : fact("lost", money(String(lost)), whole ? `${taut.percent(lost / whole)} of it: neither useful work nor services` : ""),
       budget && fact("budget left", money(budget.left), budget.budget === null ? "" : `of ${money(budget.budget)}; forecast ${money(budget.forecast)}`),
-      bill.energy.joules && fact("energy", taut.three(bill.energy.joules.value / 3.6e6) + " kWh", `from ${bill.energy.source}` + (bill.energy.stall_joules === null ? "" : `; ${taut.percent(bill.energy.stall_joules / bill.energy.joules.value)} while nothing useful was done`)));
+      energy && fact("energy", `${small(energy.value / 3.6e6)} kWh`, `from ${bill.energy.source}` + (bill.energy.stall_joules === null ? "" : `; ${taut.percent(bill.energy.stall_joules / energy.value)} while nothing useful was done`)));
   };
 
   const GROUPS = {
@@ -29,21 +42,25 @@
   const group = (name) => GROUPS[name] || "other";
 
   const categories = (bill) => {
-    const words = bill.categories.map((c) => `${c.name} ${taut.percent(c.share)}`).join(", ");
-    const rows = bill.categories;
+    const rows = bill.categories, share = shareOf(bill, rows), title = unpriced(bill) ? "where the time goes" : "where the money goes";
+    const words = rows.map((c) => `${c.name} ${taut.percent(share(c))}`).join(", ");
+    const amount = (c) => (unpriced(bill) ? taut.ns(c.rank_ns) : taut.money(c.money, bill.currency));
     return el("section", { class: "card" },
-      taut.bar(rows.filter((c) => c.share).map((c) => ({ name: c.name, group: group(c.name), share: c.share, text: `${taut.percent(c.share)}, ${taut.money(c.money, bill.currency)}` })), `where the money goes: ${words}`),
-      shares(bill, "where the money goes", rows, "category", (c) => taut.key(group(c.name), c.name || "none")));
+      taut.bar(rows.filter(share).map((c) => ({ name: c.name, group: group(c.name), share: share(c), text: `${taut.percent(share(c))}, ${amount(c)}` })), `${title}: ${words}`),
+      shares(bill, title, rows, "category", (c) => taut.key(group(c.name), c.name || "none")));
   };
 
-  const shares = (bill, caption, rows, label, node) => taut.table({ caption, rows, csv: `${caption.replace(/ /g, "-")}.csv`, small: true, most: 100, columns: [
+  /** Columns that some row fills: a bill without prices has none of money, one without energy none of that. */
+  const filled = (rows, columns) => columns.filter((column) => !column.some || rows.some((row) => row[column.some] !== null && row[column.some] !== undefined));
+
+  const shares = (bill, caption, rows, label, node) => taut.table({ caption, rows, csv: `${caption.replace(/ /g, "-")}.csv`, small: true, most: 100, columns: filled(rows, [
     { key: "name", label, value: (r) => r.name || "", text: (r) => r.name || "none", node },
-    { key: "money", label: "money", number: true, value: (r) => number(r.money), text: (r) => taut.money(r.money, bill.currency) },
-    { key: "share", label: "share", number: true, text: (r) => taut.percent(r.share) },
-    { key: "lost", label: "lost", number: true, title: "of the money, what is neither useful work nor services", value: (r) => number(r.lost), text: (r) => taut.money(r.lost, bill.currency) },
+    { key: "money", some: "money", label: "money", number: true, value: (r) => number(r.money), text: (r) => taut.money(r.money, bill.currency) },
+    { key: "share", label: "share", number: true, title: unpriced(bill) ? "of the time" : "of the money", value: shareOf(bill, rows), text: (r) => taut.percent(shareOf(bill, rows)(r)) },
+    { key: "lost", some: "lost", label: "lost", number: true, title: "of the money, what is neither useful work nor services", value: (r) => number(r.lost), text: (r) => taut.money(r.lost, bill.currency) },
     { key: "rank_ns", label: bill.unit + " time", number: true, text: (r) => taut.ns(r.rank_ns) },
-    { key: "joules", label: "energy", number: true, text: (r) => (r.joules === null ? "–" : `${taut.three(r.joules / 3.6e6)} kWh`) },
-    { key: "kg_co2e", label: "kg CO₂e", number: true, text: (r) => (r.kg_co2e === null ? "–" : taut.three(r.kg_co2e)) } ] });
+    { key: "joules", some: "joules", label: "kWh", title: "energy", number: true, value: (r) => (r.joules === null ? null : r.joules / 3.6e6), text: (r) => (r.joules === null ? "–" : small(r.joules / 3.6e6)) },
+    { key: "kg_co2e", some: "kg_co2e", label: "kg CO₂e", number: true, text: (r) => small(r.kg_co2e) } ]) });
 
   const overTime = (data, context) => {
     const course = data.over_time;
@@ -51,12 +68,13 @@
     const kinds = Object.keys(course.money);
     const rows = kinds.flatMap((kind) => course.time_ns.map((ns, i) => ({ kind, time: ns / 1e6, money: course.money[kind][i] })));
     const picture = el("div", { class: "tall" });
-    const rest = ["structural", "host", "copy", "jitter"];
+    const rest = ["structural", "host", "copy", "jitter"], span = (course.time_ns[course.time_ns.length - 1] - course.time_ns[0]) / 1e9;
+    const clock = span < 600 ? "%H:%M:%S" : span < 2 * 86400 ? "%H:%M" : "%b %d";
     const colour = (kind, i) => taut.colour(KINDS[kind] || rest[i % rest.length]);
     const spec = () => ({
       data: { values: rows }, mark: { type: "area", line: false },
       encoding: {
-        x: { field: "time", type: "temporal", title: "UTC", scale: { type: "utc" }, axis: { grid: false, labelOverlap: true } },
+        x: { field: "time", type: "temporal", title: "UTC", scale: { type: "utc" }, axis: { grid: false, labelOverlap: true, format: clock } },
         y: { field: "money", type: "quantitative", title: `${data.result.currency || "money"} so far`, stack: "zero" },
         color: { field: "kind", type: "nominal", title: null, sort: kinds, scale: { domain: kinds, range: kinds.map(colour) }, legend: { orient: "right" } },
         tooltip: [{ field: "kind" }, { field: "money", format: ",.4~g" }, { field: "time", type: "temporal", timeUnit: "utcyearmonthdatehoursminutes", title: "until, UTC" }],

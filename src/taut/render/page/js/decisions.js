@@ -62,6 +62,7 @@
 
   const share = (estimate) => (estimate ? `${taut.percent(estimate.value)}${estimate.lo === null || estimate.lo === undefined ? "" : ` (${taut.interval(estimate, (v) => taut.percent(v))})`}` : "–");
 
+
   const decided = (data) => {
     const detail = (row, key) => { const value = row.record.details[key]; return value === null || value === undefined ? (row.record.redacted.length ? "taken out" : "–") : typeof value === "string" ? value : JSON.stringify(value); };
     const columns = [

@@ -114,12 +114,12 @@
     const rows = times.step.flatMap((step, i) => [{ step, line: "observed", time: times.observed_ns[i] / size }, { step, line: "ideal", time: times.ideal_ns[i] / size }]);
     if (times.baseline_ns !== null) rows.push(...[times.step[0], times.step[times.step.length - 1]].map((step) => ({ step, line: "baseline", time: times.baseline_ns / size })));
     const lines = times.baseline_ns === null ? ["observed", "ideal"] : ["observed", "ideal", "baseline"];
-    const picture = el("div", {});
+    const picture = el("div", {}), few = [...new Set(times.step)]; // a line needs two points: of few steps dots are drawn, and every step is named
     const spec = () => ({
       data: { values: rows },
-      mark: { type: "line", strokeWidth: 1.6, strokeJoin: "round" },
+      mark: { type: "line", strokeWidth: 1.6, strokeJoin: "round", ...(few.length < 3 ? { point: { filled: true, size: 44 } } : {}) },
       encoding: {
-        x: { field: "step", type: "quantitative", title: null, axis: { grid: false, format: "d", tickMinStep: 1 }, scale: { zero: false, nice: false } },
+        x: { field: "step", type: "quantitative", title: null, axis: { grid: false, format: "d", tickMinStep: 1, ...(few.length < 12 ? { values: few } : {}) }, scale: { zero: false, nice: false, ...(few.length < 2 ? { domain: [few[0] - 0.5, few[0] + 0.5] } : {}) } },
         y: { field: "time", type: "quantitative", title: name, scale: { zero: true }, axis: { tickCount: 5 } },
         color: { field: "line", type: "nominal", scale: { domain: lines, range: lines.map(taut.colour) }, legend: null },
         strokeDash: { field: "line", type: "nominal", scale: { domain: lines, range: [[1, 0], [5, 3], [2, 2]].slice(0, lines.length) }, legend: null },

@@ -108,6 +108,8 @@
   // -------------------------------------------------------------------------------------------------------------------
   // A delay on its way
 
+  const NO_GATES = ["No gate follows: no other rank waits for this one after the delay.", "The delay stays on its rank, and there is no way over gates to draw."];
+
   /** Gates at which a row of a wave lost some of the delay: to slack. */
   const losses = (wave) => wave.late_ns.map((row) => {
     let before = null;
@@ -165,12 +167,20 @@
       const colours = C.palette(), shown = Math.ceil(this.share * this.wave.gates.length);
       pen.fillStyle = taut.colour("raised");
       pen.fillRect(0, 0, p.width, p.height);
+      if (!this.wave.gates.length) { this.none(pen, p, colours); return; }
       this.cells(pen, p, shown, colours);
       this.head(pen, p, shown, colours);
       this.words(pen, p, colours);
       if (this.at) { pen.strokeStyle = colours.accent; pen.lineWidth = 2; pen.strokeRect(LEFT + this.at[1] * p.w - 1, TOP + this.at[0] * p.h - 1, Math.max(4, p.w) + 2, Math.max(4, p.h) + 2); }
       C.times.push(performance.now() - began);
       if (C.times.length > 240) C.times.shift();
+    }
+
+    none(pen, p, colours) {
+      pen.font = "13px " + getComputedStyle(document.body).fontFamily;
+      pen.fillStyle = colours.muted;
+      pen.textBaseline = "middle";
+      NO_GATES.forEach((line, k) => pen.fillText(line, 2, 20 + 20 * k));
     }
 
     cells(pen, p, shown, colours) {
@@ -184,7 +194,19 @@
         pen.fillRect(x, y, Math.max(0.5, p.w - gap), Math.max(0.5, p.h - line));
         if (g < shown && this.lost[r][g]) { pen.fillStyle = colours.ink; pen.fillRect(x, y, between(p.w * 0.3, 1.5, 3), Math.max(1, p.h - line)); }
       }));
-      if (shown < wave.gates.length) { pen.fillStyle = colours.ink; pen.fillRect(LEFT + shown * p.w - 1, TOP - 4, 2, p.height - TOP + 4); }
+      if (shown < wave.gates.length) this.playing(pen, LEFT + shown * p.w, p, colours);
+    }
+
+    /** How far the film has come: a line with a handle above all rows, which nothing else in the picture has. */
+    playing(pen, x, p, colours) {
+      pen.strokeStyle = pen.fillStyle = colours.accent;
+      pen.lineWidth = 1;
+      pen.setLineDash([3, 3]);
+      pen.strokeRect(x, TOP - 4, 0.01, p.height - TOP + 4);
+      pen.setLineDash([]);
+      pen.beginPath();
+      pen.arc(x, TOP - 4, 4, 0, 2 * Math.PI);
+      pen.fill();
     }
 
     /** Steps, and what is left of the delay after each gate. */
@@ -287,7 +309,7 @@
         el("h1", { class: "unseen" }, "Structure"),
         el("div", { class: "structure-top" }, partsCard(data, (part) => this.put({ rank: part.ranks[0], op: null })), graph),
         el("div", { class: "structure-low" }, this.delayCard(), this.matrix()),
-        taut.fold("Operator graph as a table", nodeTable(data.view)), (this.tableFold = taut.fold("The delay as a table", el("div", {}))));
+        el("div", { class: "structure-folds" }, taut.fold("Operator graph as a table", nodeTable(data.view)), (this.tableFold = taut.fold("The delay as a table", el("div", {})))));
       this.tableFold.addEventListener("toggle", () => this.listed());
       this.drawGraph();
       const watch = new ResizeObserver(() => this.drawGraph());
@@ -335,7 +357,7 @@
       const value = (r, c) => share.get(`${r}:${c}`) || 0;
       const rows = waits.share.map((one, k) => ({ cause: waits.labels[waits.cause[k]], victim: waits.labels[waits.victim[k]], share: one }));
       const heat = taut.heat({
-        rows: waits.labels, columns: waits.labels.map((label) => label.replace(/^ranks? /, "").replace(/( \(|–).*$/, "")), value, signal: this.context.signal, left: 96, colour: "slow", axis: "rank that waits",
+        rows: waits.labels, columns: waits.labels.map((label) => label.replace(/^ranks? /, "").replace(/( \(|–).*$/, "")), value, signal: this.context.signal, left: 96, colour: "fault", axis: "rank that waits",
         words: (r, c) => [`${waits.labels[c]} waits because of ${waits.labels[r]}`, `${taut.percent(value(r, c))} of all waiting that has a cause`],
         pick: (r) => { const rank = this.rankNamed(waits.labels[r]); if (rank !== null) this.put({ rank, op: null }); },
         alt: "Rows: ranks that cause waiting; columns: ranks that wait. Arrow keys move, Enter delays the rank of the row.",
@@ -439,7 +461,7 @@
       this.wave.show(wave, travel);
       this.holding();
       this.listed();
-      this.context.live(this.headline.textContent);
+      this.context.live(this.headline.textContent + (wave.gates.length ? "" : ` ${NO_GATES[0]}`));
     }
 
     listed() { if (this.tableFold.open && this.answer) this.tableFold.lastElementChild.replaceChildren(waveTable(this.answer)); }

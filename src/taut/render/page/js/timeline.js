@@ -7,7 +7,7 @@
   const C = taut.canvas;
 
   const GUTTER = [64, 172]; // words of ranks, CSS pixels: least and most
-  const LANES = 74; // words of lanes, where rows are split
+  const LANES = 74; // words of lanes at most, where rows are split
   const HEAD = 36; // steps and times
   const MAP = 30; // the whole run above
   const SPAN = 200; // shortest that is shown, ns
@@ -133,6 +133,12 @@
     return el("ul", { class: "wait-parts" }, lines);
   };
 
+  /** A name without the words that frameworks put before it: those are the same in every row. */
+  const bare = (name) => {
+    const plain = name.replace(/^gap before /, "").split(": ").pop().split(/(?<=\w)</)[0];
+    return plain.split(/::|(?<=[A-Za-z_])\.(?=[A-Za-z_])/).pop().trim() || name;
+  };
+
   const because = { "asked": "", "last at the gate": "which waited for the last to arrive:", "before it on its rank": "which came behind, on the same rank:", "before it in its chain": "which hung on:" };
 
   // -------------------------------------------------------------------------------------------------------------------
@@ -162,6 +168,7 @@
       this.chosen = null; // OpDetail
       this.sizes = { width: 0, height: 0, ratio: 1 };
       this.asked = null;
+      this.named = new Set(axis.named || []);
       this.images = {}; // by pixels a CSS pixel
       this.times = C.times; // what drawings took, ms
     }
@@ -190,7 +197,7 @@
     // Elements
 
     build() {
-      const word = `Timeline of ${taut.count(this.axis.rows.length, "rank")}, ${taut.count(this.axis.steps.length, "step")}, ${taut.count(this.axis.ops, "op")}. Arrow keys move the cursor, plus and minus zoom, shift with up or down shows fewer or more ranks, Enter selects, Home and End go to the ends.`;
+      const word = `Timeline of ${taut.count(this.axis.rows.length, "rank")}, ${taut.count(this.axis.steps.length, "step")}, ${taut.count(this.axis.ops, "op")}. Arrow keys move the cursor, plus and minus zoom, shift with up or down shows fewer or more ranks, Enter selects, Home and End go to the ends.${this.named.size ? ` Findings name rank ${[...this.named].slice(0, 8).join(", ")}${this.named.size > 8 ? ", …" : ""}: marked at their rows.` : ""}`;
       this.base = el("canvas", { class: "timeline-base", "aria-hidden": "true" });
       this.over = el("canvas", { class: "timeline-over", tabindex: "0", role: "application", "aria-label": word, "aria-roledescription": "timeline" });
       this.map = el("canvas", { class: "timeline-map", "aria-hidden": "true" });
@@ -236,11 +243,13 @@
       this.remember();
     }
 
+    above() { return Math.round(this.stage.getBoundingClientRect().top + window.scrollY); }
+
     /** Takes the room that the window leaves. */
     place() {
-      const top = this.stage.getBoundingClientRect().top + window.scrollY;
+      this.top = this.above();
       const width = Math.max(320, this.stage.clientWidth);
-      const height = Math.max(240, Math.round(window.innerHeight - top - 52));
+      const height = Math.max(240, Math.round(window.innerHeight - this.top - 40));
       const { ratio } = C.fit(this.base, width, height);
       C.fit(this.over, width, height);
       C.fit(this.map, width, MAP);
@@ -251,10 +260,14 @@
       this.mapDrawn = null;
       const pen = this.base.getContext("2d");
       pen.font = "600 12px " + getComputedStyle(document.body).fontFamily;
-      this.wide = between(Math.max(...this.axis.rows.map((row) => C.textWidth(pen, taut.safe(row.label)))) + 14, ...GUTTER);
+      pen.save();
+      pen.font = "10px " + getComputedStyle(document.body).fontFamily;
+      this.laneWide = between(Math.max(0, ...this.axis.rows.slice(0, 64).flatMap((row) => row.lanes.map((lane) => C.textWidth(pen, taut.safe(lane))))) + 12, 24, LANES);
+      pen.restore();
+      this.wide = between(Math.max(...this.axis.rows.map((row) => C.textWidth(pen, taut.safe(row.label)))) + (this.named.size ? 22 : 14), ...GUTTER);
     }
 
-    get gutter() { return this.wide + (this.split ? LANES : 0); }
+    get gutter() { return this.wide + (this.split ? this.laneWide : 0); }
     get plot() { return { x: this.gutter, y: HEAD, width: this.sizes.width - this.gutter - 2, height: this.sizes.height - HEAD - 2 }; }
     /** Whether rows are split by lanes: where each has room for letters. */
     get split() { return this.most > 1 && (this.sizes.height - HEAD) / this.view.rows / this.most >= 9; }
@@ -379,7 +392,8 @@
     /** Asks for a frame once nothing has moved for a moment; what is stale is given up. */
     ask() {
       clearTimeout(this.timer);
-      if (!this.frames[0] || this.serving()) { if (this.frames[0]) { this.listed(); this.fineness(); } return; }
+      if (!this.frames[0]) return;
+      if (this.serving()) { this.listed(); if (this.busy.classList.contains("bad")) this.tell(""); this.fineness(); return; }
       this.timer = setTimeout(() => this.fetch(), 60);
     }
 
@@ -389,7 +403,7 @@
       if (this.asked) this.asked.abort();
       const mine = (this.asked = new AbortController());
       this.last = key;
-      this.busy.textContent = "…";
+      this.tell("…");
       try {
         const frame = prepared(await this.get("frame", wanted, mine.signal), this.states);
         if (mine.signal.aborted || this.context.signal.aborted) return;
@@ -397,20 +411,28 @@
         this.redraw();
         this.listed();
         if (taut.source.live) this.ask();
+        else this.tell("");
         this.fineness();
       } catch (error) { if (!mine.signal.aborted) { this.last = null; this.failed(error); } }
-      if (mine === this.asked && this.busy.textContent === "…") this.busy.textContent = "";
+      if (mine === this.asked && this.busy.textContent === "…") this.tell("");
     }
 
     /** Says where a file has nothing finer than what is shown. */
     fineness() {
       const frame = this.serving();
-      if (!taut.source.live && frame) this.busy.textContent = frame.finest ? "as fine as this file is" : "";
+      if (!taut.source.live && frame) this.tell(frame.finest ? "as fine as this file is" : "");
     }
 
     failed(error) {
       if (C.stale(error) || this.context.signal.aborted) return;
-      this.busy.textContent = taut.safe(error.message || error);
+      this.tell(`not drawn: ${taut.safe(error.message || error)}`, true);
+      this.context.live(this.busy.textContent);
+    }
+
+    /** A word beside the tools; what went wrong stays until a frame serves what is shown. */
+    tell(text, bad = false) {
+      this.busy.textContent = text;
+      this.busy.classList.toggle("bad", bad);
     }
 
     async detail(query, signal) {
@@ -567,6 +589,7 @@
       pen.textBaseline = "middle";
       for (let row = Math.max(0, Math.floor(view.first)); row < Math.min(axis.rows.length, view.first + view.rows); row++) {
         const top = plot.y + at.y(row) / ratio, chosen = this.chosen && axis.rows[row].rank === this.chosen.rank;
+        if (this.named.has(axis.rows[row].rank)) this.mark(pen, plot.x, top, height);
         if (row % every && !chosen) continue;
         pen.font = (chosen ? "600 " : "") + "12px " + this.font;
         pen.fillStyle = this.kept && !this.kept.includes(row) ? colours.muted : colours.ink;
@@ -578,12 +601,25 @@
       pen.restore();
     }
 
+    /** Beside the row of a rank that findings name: a triangle where there is room, and a bar as high as the row. */
+    mark(pen, right, top, height) {
+      pen.fillStyle = this.colours.slow;
+      pen.fillRect(right - 4, top, 3, Math.max(2, height - 1));
+      const y = top + height / 2;
+      pen.beginPath();
+      pen.moveTo(right - 12, y - 4);
+      pen.lineTo(right - 5, y);
+      pen.lineTo(right - 12, y + 4);
+      pen.closePath();
+      pen.fill();
+    }
+
     laneWords(pen, row, top, tall) {
       if (tall < 10) return;
       pen.font = "10px " + this.font;
       pen.fillStyle = this.colours.muted;
       pen.textAlign = "right";
-      this.axis.rows[row].lanes.forEach((lane, k) => pen.fillText(C.short(pen, taut.safe(lane), LANES - 6), this.gutter - 6, top + tall * (k + 0.5)));
+      this.axis.rows[row].lanes.forEach((lane, k) => pen.fillText(C.short(pen, taut.safe(lane), this.laneWide - 6), this.gutter - 6, top + tall * (k + 0.5)));
     }
 
     /** Names of ops that have room for them. */
@@ -954,7 +990,8 @@
         const keys = [["wheel, + −", "zoom in time"], ["shift + wheel", "more or fewer ranks"], ["drag, arrows", "move"], ["double click", "fit a step"], ["click, Enter", "who caused this wait"], ["/", "filter ranks"]];
         this.side.replaceChildren(...(problem ? [el("p", { class: "timeline-problem" }, problem), command ? taut.command(command) : ""] : []), problem ? "" : el("p", {}, "Click on a wait: the path back to its root cause is drawn over the ranks, and listed here."),
           el("dl", { class: "timeline-keys" }, keys.map(([key, text]) => [el("dt", {}, key), el("dd", {}, text)])),
-          el("p", { class: "muted" }, `${taut.count(this.axis.ops, "op")}, ${taut.count(this.axis.rows.length, "rank")}, ${taut.count(this.axis.steps.length, "step")}, ${taut.ns(this.axis.wall_ns)}.`), ...this.elsewhere());
+          el("p", { class: "muted" }, `${taut.count(this.axis.ops, "op")}, ${taut.count(this.axis.rows.length, "rank")}, ${taut.count(this.axis.steps.length, "step")}, ${taut.ns(this.axis.wall_ns)}.`),
+          this.named.size ? el("p", { class: "muted" }, el("span", { class: "named-mark", "aria-hidden": "true" }, "▶ "), "findings name this rank") : "", ...this.elsewhere());
         return;
       }
       const close = this.button("×", "close (Esc)", () => this.forget());
@@ -982,7 +1019,7 @@
       const item = (op, k) => el("li", { class: k === detail.root ? "root" : "" },
         op.because !== "asked" && el("span", { class: "because" }, because[op.because]),
         el("button", { type: "button", class: "path-op", title: op.name, on: { click: () => this.focusOn(op) } },
-          el("b", {}, op.label), ` ${C.middle(op.name, 44)} `, el("span", { class: "muted" }, taut.ns(op.end_ns - op.opening_ns)), this.extra(op) && el("span", { class: "extra" }, this.extra(op)), k === detail.root && el("span", { class: "root-word" }, "root cause")));
+          el("b", {}, op.label), ` ${C.middle(bare(op.name), 44)} `, el("span", { class: "muted" }, taut.ns(op.end_ns - op.opening_ns)), this.extra(op) && el("span", { class: "extra" }, this.extra(op)), k === detail.root && el("span", { class: "root-word" }, "root cause")));
       return [el("h3", {}, detail.wait ? "Why it waited" : "What it hangs on"), el("ol", { class: "side-path" }, detail.path.map(item))];
     }
 
@@ -1045,9 +1082,9 @@
         const row = frame.first_row + Math.floor(line * frame.rows / frame.lines);
         if (row >= Math.floor(this.view.first) && row < this.view.first + this.view.rows) lines.push({ row, share: this.shares(frame, line) });
       }
-      const present = this.states.map((state, code) => [state, code]).filter(([, code]) => lines.some((one) => one.share[code] > 0));
+      const present = this.states.map((state, code) => [state, code]).filter(([, code]) => lines.some((one) => one.share[code] > 0)), shared = frame.lines < frame.rows;
       const columns = [{ key: "rank", label: "rank", value: (one) => this.axis.rows[one.row].label }, ...present.map(([state, code]) => ({ key: state, label: state, number: true, value: (one) => one.share[code], text: (one) => taut.percent(one.share[code]) }))];
-      return taut.table({ caption: `Shares of the time in ${this.words()}`, columns, rows: lines, most: 32, csv: "timeline.csv" });
+      return taut.table({ caption: shared ? `What lines show in ${this.words()}: several ranks each, a loss before what holds more time` : `Shares of the time in ${this.words()}`, columns, rows: lines, most: 32, csv: "timeline.csv" });
     }
 
     shares(frame, line) {
@@ -1078,7 +1115,7 @@
       this.filter.addEventListener("input", C.later(250, () => this.filtered()));
       this.filter.addEventListener("keydown", (event) => { if (event.key === "Enter") this.filtered(); if (event.key === "Escape") { this.filter.value = ""; this.filtered(); this.over.focus(); } });
       this.table.addEventListener("toggle", () => this.listed());
-      this.watch = new ResizeObserver(() => { if (this.stage.clientWidth !== this.sizes.width) { this.place(); this.changed(false); } });
+      this.watch = new ResizeObserver(() => { if (this.stage.clientWidth !== this.sizes.width || this.above() !== this.top) { this.place(); this.changed(false); } });
       this.watch.observe(this.stage);
       window.addEventListener("resize", () => { this.place(); this.changed(false); }, { signal: this.context.signal });
       taut.onTheme(() => this.colour(), this.context.signal);
@@ -1171,8 +1208,8 @@
 
     filtered() {
       this.kept = named(this.filter.value, this.axis.rows);
-      if (this.kept && !this.kept.length) { this.busy.textContent = "no such rank"; this.context.live("No such rank."); this.kept = null; this.changed(true); return; }
-      this.busy.textContent = "";
+      if (this.kept && !this.kept.length) { this.tell("no such rank"); this.context.live("No such rank."); this.kept = null; this.changed(true); return; }
+      this.tell("");
       const span = this.kept ? this.span(this.kept) : { first: 0, rows: this.whole.rows };
       this.context.live(this.kept ? `${taut.count(this.kept.length, "rank")} shown.` : "All ranks are shown.");
       this.travel({ ...this.view, ...span });

@@ -69,7 +69,7 @@
         el("span", { class: "words", title: policy.meaning }, policy.name, " ", el("span", { class: "meaning" }, policy.meaning)), chosen);
     };
     return el("section", { class: "card" }, el("h2", {}, "policy", taut.why("Another way to synchronise, replayed on the same recorded work. One at a time, after what is mended.")),
-      questions.policies.length ? questions.policies.map(row) : el("p", { class: "muted" }, "none can be replayed on this run: it has no replicas that meet"));
+      questions.policies.length ? questions.policies.map(row) : el("p", { class: "muted" }, "none can be replayed on this run: they need replicas that meet, and several steps in a row"));
   };
 
   const sliders = (questions, asked, change) => {
@@ -129,7 +129,7 @@
       walls(result),
       el("dl", { class: "facts two" },
         fact(saved ? "saves, of the wall" : "costs, of the wall", taut.percent(Math.abs(share)), some ? `${ns}; ${taut.percent(result.saved_share)} without the policy` : ns),
-        fact(saved ? "saves an hour" : "costs an hour", answer.saved_per_hour === null ? "no price" : taut.money(answer.saved_per_hour.replace(/^-/, ""), answer.currency), answer.saved_per_day === null ? "analyse with --prices" : `${taut.money(answer.saved_per_day.replace(/^-/, ""), answer.currency)} a day`),
+        fact(saved ? "saves an hour" : "costs an hour", answer.saved_per_hour === null ? "no price" : taut.money(answer.saved_per_hour.replace(/^-/, ""), answer.currency), answer.saved_per_day === null ? "analyse with --gpu-hour 2.50EUR" : `${taut.money(answer.saved_per_day.replace(/^-/, ""), answer.currency)} a day`),
         fact("regime", regime.with || "not known", same ? "as recorded" : `recorded: ${regime.without || "not known"}`),
         fact("effective throughput", taut.percent(answer.effective_throughput_ratio), answer.effective_throughput_ratio === null ? "the change moves or beats the ideal" : "ideal over actual time, without gaps")),
       answer.note && el("p", { class: "note" }, answer.note),
