@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
+from functools import partial
 
 import numpy as np
 
@@ -13,13 +14,13 @@ from taut.core.errors import UsageError
 from taut.core.question_words import factor_words, fix_words
 from taut.graph import Graph
 from taut.replay.policy_names import KNOWN
-from taut.replay.timeline import batch
+from taut.replay.policy_names import asked as policy_of
 from taut.replay.whatif import Dimension, median_of_others
 from taut.result.types import Regimes, WhatIfResult
 from taut.result.view_types import Answer, Choice, PolicyChoice, Questions
 from taut.views.course import ledger_rate
 from taut.views.headlines import fixes_of, in_order, title
-from taut.views.replays import Question, Replays
+from taut.views.replays import REGIME_OPS, Question, Replays
 
 MOST = 50
 """Choices of a kind, at most."""
@@ -27,6 +28,8 @@ VISITS = 100_000_000
 """Op visits that all savings together may cost: of a large run fewer of them are told."""
 ONE_BY_ONE = 8
 """Findings, links, and ranks that became slow, that are replayed one by one at most."""
+POLICY_OPS = 2_000_000
+"""Ops up to which policies are told: they take about a kilobyte an op."""
 KINDS = ("rank", "stage", "link", "class", "gate")
 SCALES = {"work": [0.5, 1.5], "bandwidth": [0.25, 8.0], "gaps": [0.0, 2.0]}
 """Least and most of each slider."""
@@ -50,6 +53,19 @@ def questions(replays: Replays) -> Questions:
         rank_hour=None if rate is None else str(rate[0].quantize(Decimal("0.0001"))),
         currency=None if rate is None else rate[1], ranks=len(replays.graph.ranks),
     )  # fmt: skip
+
+
+def ahead(replays: Replays) -> Iterator[Callable[[], object]]:
+    """What answers rest on, in short parts, to be made before it is asked for; little of what is very large."""
+    yield lambda: replays.result(Question(fixes=[("rank", str(int(replays.graph.ranks[0])))]))
+    if len(replays.graph) > REGIME_OPS:
+        return
+    yield lambda: replays.mended
+    yield lambda: replays.regime(Question())
+    if _policies(replays.graph):
+        yield lambda: replays.policies
+        exact = [f"{name}={value}" for name, (_, values) in POLICIES.items() for value in values if KNOWN[name].kind == "exact"]
+        yield from (partial(replays.policies.regime, policy_of(one, replays.policies.observed.met.units)) for one in exact)
 
 
 def _policies(graph: Graph) -> list[PolicyChoice]:
@@ -99,7 +115,7 @@ def _replayed(replays: Replays, dims: Mapping[str, Dimension], top: Mapping[str,
     graph, wall = replays.graph, max(replays.actual_wall_ns, 1)
     each = max(VISITS // max(len(graph) * len(dims), 1), 2)
     told = {name: keys[:each] for name, keys in top.items() if name != "link" and keys}
-    prepared, out = batch(graph), dict[str, dict[int, float]]()
+    prepared, out = replays.batch, dict[str, dict[int, float]]()
     for reference_ns, names in _references(replays, dims):
         asked = [name for name in names if name in told]
         cuts = [(_numbered(dims[name].key, told[name]), len(told[name])) for name in asked]
@@ -197,6 +213,9 @@ def command(folder: str, asked: Question) -> str:
 
 def answer(replays: Replays, asked: Question) -> Answer:
     """What a change gives, with its money and its regime. Nothing asked is the run as it was."""
+    if asked.policies and len(replays.graph) > POLICY_OPS:
+        why = f"{len(replays.graph):,} ops are more than the {POLICY_OPS:,} of which policies are told here"
+        raise UsageError(f"--policy {asked.policies[0]}: {why}; ask in a shell: {command(str(replays.run.folder), asked)}")
     run, result = replays.run, replays.result(asked)
     rate, share = ledger_rate(run.result), _saved(result)
     hour = None if rate is None else rate[0] * len(replays.graph.ranks) * Decimal(share)
