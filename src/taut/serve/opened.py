@@ -48,6 +48,8 @@ class OpenRun:
 
     place: Place
     answers: dict[str, bytes] = field(default_factory=dict)
+    preparing: asyncio.Task[None] | None = None
+    """What makes that which will be asked next."""
 
     @cached_property
     def run(self) -> Run:
@@ -141,9 +143,9 @@ class OpenRuns:
         self._open: OrderedDict[str, OpenRun] = OrderedDict()
         self._locks: dict[str, asyncio.Lock] = {}
         self._busy: Counter[str] = Counter()
-        self._preparing: dict[str, asyncio.Task[None]] = {}
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="taut-view")
         self._clerk = ThreadPoolExecutor(2, thread_name_prefix="taut-list")
+        self._ahead = ThreadPoolExecutor(1, thread_name_prefix="taut-ahead")
         self._turns, self._scanning = asyncio.Semaphore(workers), asyncio.Lock()
         self._long = asyncio.Semaphore(max(workers - 1, 1))
 
@@ -188,11 +190,16 @@ class OpenRuns:
                 self._busy[name] -= 1
                 self._evict()
 
+    async def known(self, name: str, answer: str) -> bytes | None:
+        """An answer that was made before, of the run as it is on disk; nobody is waited for."""
+        place, opened = await self._place(name), self._open.get(name)
+        return opened.answers.get(answer) if opened is not None and opened.place.stamp == place.stamp else None
+
     def prepare(self, name: str) -> None:
         """Begin to make what will be asked of an open run next; who asks meanwhile comes in between the parts of it."""
         opened = self._open.get(name)
-        if opened is not None and name not in self._preparing:
-            self._preparing[name] = asyncio.get_running_loop().create_task(self._prepared(name, opened))
+        if opened is not None and opened.preparing is None:
+            opened.preparing = asyncio.get_running_loop().create_task(self._prepared(name, opened))
 
     async def _prepared(self, name: str, opened: OpenRun) -> None:
         parts = opened.ahead()
@@ -202,7 +209,6 @@ class OpenRuns:
         except Exception:  # whoever asks for it is told why
             return
         finally:
-            self._preparing.pop(name, None)
             self._evict()
 
     async def _part(self, name: str, opened: OpenRun, parts: Iterator[Callable[[], object]]) -> bool:
@@ -214,10 +220,10 @@ class OpenRuns:
                 part()
             return part is not None
 
-        async with self._locks.setdefault(f"{name} {REPLAYS}", asyncio.Lock()), self._long:
+        async with self._locks.setdefault(f"{name} {REPLAYS}", asyncio.Lock()):
             self._busy[name] += 1
             try:
-                return await asyncio.get_running_loop().run_in_executor(self._pool, made)
+                return await asyncio.get_running_loop().run_in_executor(self._ahead, made)
             finally:
                 self._busy[name] -= 1
 
@@ -248,7 +254,7 @@ class OpenRuns:
     def close(self) -> None:
         """End the threads; what they are at is not waited for."""
         self._open.clear()  # so that nothing more is prepared
-        for pool in (self._pool, self._clerk):
+        for pool in (self._pool, self._clerk, self._ahead):
             pool.shutdown(wait=False, cancel_futures=True)
 
 

@@ -55,6 +55,9 @@ class Call:
 
     async def kept(self, name: str, make: Callable[[OpenRun], Part], opens: bool = True, apart: str = "") -> Response:
         """JSON that is made of a run once, beside what others ask of it: timelines go on while it is made."""
+        known = await self.house.runs.known(self.run, name)
+        if known is not None:
+            return json_response(known)
         if opens:
             await self.house.runs.ask(self.run, lambda of: of.run, self.request.is_disconnected)
         return await self.ask(lambda of: of.kept(name, lambda: make(of)), apart or name, long=True)
