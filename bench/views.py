@@ -92,7 +92,7 @@ class Served:
         self.client.request("GET", path, headers={"authorization": f"Bearer {self.token}"})
         answer = self.client.getresponse()
         data = answer.read()
-        if answer.status != 200:
+        if answer.status != 200 and b"ask in a shell" not in data:  # policies of very large runs are refused
             raise SystemExit(f"{path}: {answer.status} {data[:300]!r}")
         return data
 

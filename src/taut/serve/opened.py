@@ -36,8 +36,8 @@ BINDINGS, CUTS, MENDED, POLICIES = 17, 64, 250, 600
 """Bytes an op of who bound whom, of the ways to cut the ops for what-ifs, of regimes, and of policies."""
 REPLAYS = "replays"
 """The turn of all that replays a run."""
-PREPARED_OPS = 50_000
-"""Of runs of at least so many ops what-ifs are prepared before they are asked; smaller ones need no time for it."""
+PREPARED_OPS, MOST_PREPARED = 50_000, 2_000_000
+"""Of runs between these what-ifs are prepared before they are asked; smaller ones need no time for it, larger ones memory."""
 LEAST_BUDGET, SHARE = 256 << 20, 0.5
 """Bytes for runs that are open: this share of the machine's memory."""
 
@@ -81,7 +81,7 @@ class OpenRun:
         """What will be asked after the first page, in short parts."""
         from taut.views.questions import ahead, questions
 
-        if len(self.run.graph) >= PREPARED_OPS:
+        if PREPARED_OPS <= len(self.run.graph) <= MOST_PREPARED:
             yield from ahead(self.replays)
             yield lambda: self.kept("questions", lambda: questions(self.replays))
 

@@ -20,7 +20,7 @@ from taut.result.types import Regimes, WhatIfResult
 from taut.result.view_types import Answer, Choice, PolicyChoice, Questions
 from taut.views.course import ledger_rate
 from taut.views.headlines import fixes_of, in_order, title
-from taut.views.replays import REGIME_OPS, Question, Replays
+from taut.views.replays import Question, Replays
 
 MOST = 50
 """Choices of a kind, at most."""
@@ -56,10 +56,8 @@ def questions(replays: Replays) -> Questions:
 
 
 def ahead(replays: Replays) -> Iterator[Callable[[], object]]:
-    """What answers rest on, in short parts, to be made before it is asked for; little of what is very large."""
+    """What answers rest on, in short parts, to be made before it is asked for."""
     yield lambda: replays.result(Question(fixes=[("rank", str(int(replays.graph.ranks[0])))]))
-    if len(replays.graph) > REGIME_OPS:
-        return
     yield lambda: replays.mended
     yield lambda: replays.regime(Question())
     if _policies(replays.graph):
