@@ -19,6 +19,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -134,21 +135,18 @@ def frames(axis: dict[str, Any], count: int) -> list[str]:
 
 
 def whatifs(questions: dict[str, Any]) -> list[str]:
-    """Forty different questions: 14 fixes, 12 scales, 14 policies, six of these after a fix or with a scale."""
-    choices = [
-        one["fix"] for some in zip(*(kind[:14] for kind in questions["choices"].values() if kind), strict=False) for one in some
+    """Forty different questions: 12 fixes, 10 scales, all policies that are offered (14), and four of them after a change."""
+    kinds = [[one["fix"] for one in kind] for kind in questions["choices"].values() if kind]
+    fixes = list(dict.fromkeys([fix for some in zip_longest(*kinds) for fix in some if fix]))[:12]
+    scales = ["work=0.5", "work=0.8", "work=1.2", "bandwidth=0.5", "bandwidth=2", "bandwidth=4", "gaps=0", "gaps=0.5"]
+    scales += ["work=0.9&bandwidth=2", "work=0.9&bandwidth=4&gaps=0"]
+    policies = [f"{one['name']}={value}" for one in questions["policies"] for value in one["values"]]
+    policies += [one["name"] for one in questions["policies"] if not one["values"]]
+    after = [
+        f"{change}&policy={one}"
+        for change, one in zip((f"fix={quote(fixes[0])}", "work=0.9") * 2, policies[1::3], strict=False)
     ]
-    choices += [one["fix"] for kind in questions["choices"].values() for one in kind]
-    fixes = list(dict.fromkeys(choices))[:14]
-    scales = [f"work={0.5 + 0.1 * k:.1f}" for k in range(4)] + [f"bandwidth={2**k}" for k in range(1, 4)]
-    scales += [f"gaps={0.25 * k}" for k in range(2)] + [f"work=0.9&bandwidth={2**k}&gaps=0" for k in range(3)]
-    named = [f"{one['name']}={value}" for one in questions["policies"] for value in one["values"]]
-    named += [one["name"] for one in questions["policies"] if not one["values"]]
-    policies = [f"policy={one}" for one in named[:8] + named[-1:]]
-    policies += [f"fix={quote(fixes[0])}&policy={one}" for one in named[1:9:3]] + [
-        f"work=0.9&policy={one}" for one in named[:8:4]
-    ]
-    asked = [f"fix={quote(one)}" for one in fixes] + scales + policies[:14]
+    asked = [f"fix={quote(one)}" for one in fixes] + scales + [f"policy={one}" for one in policies] + after
     # Kinds take turns, as people do.
     return ["whatif?" + asked[k * 11 % len(asked)] for k in range(len(asked))]
 
