@@ -155,3 +155,46 @@ def test_a_long_question_holds_up_nobody_else(tmp_path: Path, made: list[str]) -
     assert done == [True] * 3
     assert made == ["run0"]
     app.close()
+
+
+def test_after_the_overview_what_is_asked_next_is_made(
+    tmp_path: Path, made: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opened, "PREPARED_OPS", 0)
+    app, ids = app_over(tmp_path, 1)
+
+    async def prepared() -> dict[str, bytes]:
+        of = await app.runs.ask(ids["run0"], lambda of: of)
+        assert of.preparing is not None
+        await of.preparing
+        return of.answers
+
+    overview = app.get(f"/api/runs/{ids['run0']}/overview").content
+    answers = app.do(lambda _: prepared())
+    assert sorted(name.split()[0] for name in answers) == ["overview", "questions"]
+    assert app.get(f"/api/runs/{ids['run0']}/questions").content == answers["questions"]
+    assert app.get(f"/api/runs/{ids['run0']}/overview").content == overview
+    assert made == ["run0"]
+    app.close()
+
+
+def test_an_answer_that_is_kept_waits_for_nobody(tmp_path: Path, made: list[str]) -> None:
+    app, ids = app_over(tmp_path, 1, workers=2)
+    path = f"/api/runs/{ids['run0']}/overview"
+    overview, begun, end = app.get(path).content, threading.Event(), threading.Event()
+
+    def long(of: OpenRun) -> bool:
+        begun.set()
+        return end.wait(30)
+
+    async def meanwhile() -> bytes | None:
+        asked = asyncio.ensure_future(app.runs.ask(ids["run0"], long, long=True))
+        await asyncio.to_thread(begun.wait, 30)
+        card = await app.runs.listed(lambda: app.runs.catalogue.card(ids["run0"]))
+        found = await app.runs.known(ids["run0"], f"overview {len(card.trend_ns)}")
+        end.set()
+        await asked
+        return found
+
+    assert app.do(lambda _: meanwhile()) == overview
+    app.close()

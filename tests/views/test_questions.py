@@ -16,7 +16,8 @@ from taut.core.errors import UsageError
 from taut.replay.policy_names import KNOWN
 from taut.run import analyze_trace
 from taut.stored import open_run
-from taut.views.questions import POLICIES, answer, canonical, command, question, questions
+from taut.views import questions as asked_of_runs
+from taut.views.questions import POLICIES, ahead, answer, canonical, command, question, questions
 from taut.views.replays import Question, Replays
 
 SLOW = {0: "fwd 5 | AR 1", 1: "fwd 9 | AR 1", 2: "fwd 5 | AR 1"}
@@ -110,6 +111,27 @@ def test_a_policy_has_its_own_regime_and_money(tmp_path: Path) -> None:
     assert saved > 0.05
     assert float(found.saved_per_hour or 0) == pytest.approx(6 * saved, abs=0.006)
     assert found.regime == found.result.policies[0].regime
+
+
+def test_policies_of_very_large_runs_are_left_to_the_command(replays: Replays, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asked_of_runs, "POLICY_OPS", 10)
+    with pytest.raises(
+        UsageError, match=r"72 ops are more than the 10 .*; ask in a shell: taut whatif .* --policy overlap=0.5"
+    ):
+        answer(replays, question(policies=["overlap=0.5"]))
+    assert answer(replays, question(["rank=1"])).result.saved_share > 0
+
+
+def test_what_is_made_ahead_changes_no_answer(replays: Replays) -> None:
+    asked = [
+        question(["rank=1"], ["local-steps=2"]),
+        question(scales={"work": "0.9"}),
+        question(policies=["semi-synchronous=1"]),
+    ]
+    prepared = Replays(replays.run)
+    for part in ahead(prepared):
+        part()
+    assert [answer(prepared, one) for one in asked] == [answer(Replays(replays.run), one) for one in asked]
 
 
 def test_a_change_has_a_regime_of_its_own(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -50,7 +51,7 @@ def serve(folders: tuple[str, ...], port: int | None, host: str, token: str | No
     _check_installed()
     from taut.serve.app import make_app
     from taut.serve.catalogue import Catalogue
-    from taut.serve.opened import OpenRuns
+    from taut.serve.opened import OpenRuns, warm_up
     from taut.serve.routes import House
     from taut.serve.server import bound, is_loopback
     from taut.serve.server import serve as answer
@@ -68,6 +69,7 @@ def serve(folders: tuple[str, ...], port: int | None, host: str, token: str | No
     if not no_open and _has_display():
         _open(address)
     prepare()
+    threading.Thread(target=warm_up, daemon=True).start()
     given = click.get_current_context().meta.get(PLACE)
     house = House(OpenRuns(Catalogue(roots)), None if given is None else Path(str(given)))
     answer(make_app(house, door, say), listening)
@@ -121,7 +123,6 @@ def _has_display() -> bool:
 
 def _open(address: str) -> None:
     """Open the browser from a thread of its own: some are waited for until they are closed."""
-    import threading
     import webbrowser
 
     threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+from msgspec import Struct
 
 from taut.core.array_types import Ints, Mask
 from taut.core.ids import numbered
@@ -20,27 +21,41 @@ from taut.graph.arrays import Predecessors
 from taut.graph.sweeps import order_events
 
 
-def bound_to_meetings(graph: Graph, meets: Mask, work_ns: Ints, gap_ns: Ints) -> tuple[Graph, Ints]:
-    """(the graph with these edges, work and gaps, its ops in an order that a sweep can follow; which op each of them was).
+class Bound(Struct, frozen=True):
+    """A graph with these edges, its ops in an order that a sweep can follow, ready for any work and gaps."""
 
-    ``meets`` are the ops that meet other replicas.
-    """
+    graph: Graph
+    was: Ints
+    """Per op: which op of the graph it was made of it is."""
+    shorter_ns: Ints | None
+    """Per op that it was made of: how much shorter the gap before it is; None where no edge was added."""
+
+    def given(self, work_ns: Ints, gap_ns: Ints) -> Graph:
+        """The graph with this work and these gaps, both in the order of the ops that it was made of."""
+        if self.shorter_ns is None:
+            return replace(self.graph, work_ns=work_ns, gap_ns=gap_ns)
+        gap = np.maximum(gap_ns - self.shorter_ns, 0)
+        return replace(self.graph, work_ns=work_ns[self.was], gap_ns=gap[self.was])
+
+
+def bound_to_meetings(graph: Graph, meets: Mask) -> Bound:
+    """The graph with these edges; ``meets`` are the ops that meet other replicas."""
     same, source, target = np.arange(len(graph)), *_edges(graph, meets)
-    plain = replace(graph, work_ns=work_ns, gap_ns=gap_ns)
     if not len(source):
-        return plain, same
+        return Bound(graph, same, None)
     segment = graph.segment[graph.window].astype(np.int64)
     more = _with_edges(graph, source, target)
     events, order, position = order_events(
         more.ptr, more.pred, graph.join, graph.wait, graph.slots, segment, int(segment.max()) + 1
     )
     if len(order) < len(graph):  # clocks that disagree close a circle
-        return plain, same
+        return Bound(graph, same, None)
     ready = graph.ops.start_ns - graph.gap_ns
     shorter = np.zeros(len(graph), dtype=np.int64)
     np.maximum.at(shorter, target, graph.ops.end_ns[source] - ready[target])
     edges = more.permuted(order, position)
-    ops, columns = graph.ops.take(order), ("join", "wait", "wait_lag_ns", "gate", "explained", "window", "roles")
+    columns = ("join", "wait", "wait_lag_ns", "gate", "explained", "window", "roles", "work_ns", "gap_ns")
+    ops = graph.ops.take(order)
     if not constant(ops.launch):
         ops = ops.replace(launch=np.where(ops.launch >= 0, position[ops.launch], NULL))
     bound = replace(
@@ -48,13 +63,11 @@ def bound_to_meetings(graph: Graph, meets: Mask, work_ns: Ints, gap_ns: Ints) ->
         **{name: getattr(graph, name)[order] for name in columns},
         ops=ops,
         events=events,
-        work_ns=work_ns[order],
-        gap_ns=np.maximum(gap_ns - shorter, 0)[order],
         pred_ptr=edges.ptr,
         pred=edges.pred,
         lag_ns=edges.lag,
     )
-    return bound, order
+    return Bound(bound, order, shorter)
 
 
 def _with_edges(graph: Graph, source: Ints, target: Ints) -> Predecessors:

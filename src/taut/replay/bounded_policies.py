@@ -26,9 +26,9 @@ def own_times(job: Measured) -> Floats:
     """How long each replica takes for each step by itself: windows × replicas, ns."""
     free = apart(job, np.ones(len(job.window_ns), dtype=bool))
     _, _, end, _, _ = sweep(*free.program(free.join, free.wait), free.slots, free.work_ns, free.gap_ns)
-    done = np.zeros((len(free.steps), job.met.units), dtype=np.int64)
-    np.maximum.at(done, (free.window, job.met.unit[free.rank_index]), end)
-    return window_times(free, done).astype(np.float64)
+    done = np.zeros(len(free.steps) * job.met.units, dtype=np.int64)
+    np.maximum.at(done, free.window.astype(np.int64) * job.met.units + job.met.unit[job.graph.rank_index], end)
+    return window_times(free, done.reshape(len(free.steps), -1)).astype(np.float64)
 
 
 def backup_workers(job: Measured, backups: int) -> Outcome:

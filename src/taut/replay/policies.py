@@ -6,24 +6,26 @@ what replicas are late by adds up within a block of steps, and steps in another 
 
 A step's window ends when the last op of any rank ends; between two meetings replicas run ahead of each other across windows,
 so walls are compared over whole blocks, from one meeting to the next. Blocks begin at every step in turn (at most
-``PHASES`` ways to cut the run), so that no step is left out for the number of steps; what no whole block holds is not counted.
+``PHASES`` ways to cut the run, of a large one fewer), so that no step is left out for the number of steps; what no whole
+block holds is not counted.
 """
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from math import sqrt
 
 import numpy as np
 from msgspec import Struct, structs
 
-from taut.core.array_types import Floats, Ints, Mask
+from taut.core.array_types import Floats, Indices, Ints, Mask
 from taut.core.ids import greatest, numbered, occurrence
 from taut.core.interval import LEVEL, Z, drawn, over
 from taut.core.student import student_quantile
 from taut.core.tables import NULL, Kind
 from taut.graph import Graph
-from taut.replay.after_meetings import bound_to_meetings
+from taut.replay.after_meetings import Bound, bound_to_meetings
 from taut.replay.chained import chained
 from taut.replay.data_parallel import DataParallel, data_parallel
 from taut.replay.engine import sweep
@@ -32,6 +34,8 @@ from taut.result.types import Estimate
 
 PHASES = 8
 """Ways to cut a run into blocks, at most."""
+VISITS, LEAST_PHASES = 5_000_000, 2
+"""Op visits that these may cost together: a large run is cut in fewer ways, but in two at least."""
 
 
 NEVER = -(1 << 60)
@@ -113,13 +117,21 @@ def _share(without: Floats, with_: Floats, steps: int, blocks: float) -> Estimat
 
 
 def measured(
-    graph: Graph, work_ns: Ints | None = None, gap_ns: Ints | None = None, met: DataParallel | None = None
-) -> Measured:
-    """A job ready for policies, with other work and gaps where given (findings mended, say)."""
+    graph: Graph, work_ns: Ints | None = None, gap_ns: Ints | None = None, met: DataParallel | None = None,
+    bound: Bound | None = None,
+) -> Measured:  # fmt: skip
+    """A job ready for policies, with other work and gaps where given (findings mended, say).
+
+    ``bound`` is the graph bound to its meetings, where that is known: for all work and gaps it is the same.
+    """
     work, gap = (old if new is None else new for old, new in ((graph.work_ns, work_ns), (graph.gap_ns, gap_ns)))
     met = data_parallel(graph) if met is None else met
-    bound, was = bound_to_meetings(graph, met.ops, work, gap)
-    joined, met = chained(bound), structs.replace(met, ops=met.ops[was])
+    bound = bound_to_meetings(graph, met.ops) if bound is None else bound
+    return _measured(chained(bound.given(work, gap)), structs.replace(met, ops=met.ops[bound.was]))
+
+
+def _measured(joined: Graph, met: DataParallel) -> Measured:
+    """The job of a graph that is bound to its meetings, its steps behind one another; ``met`` is by its ops."""
     run = joined.segment
     first = np.searchsorted(run, run)
     at = np.full(len(joined), NULL, dtype=np.int64)
@@ -151,6 +163,15 @@ def outlined(graph: Graph, met: DataParallel) -> Measured:
     )  # fmt: skip
 
 
+def with_work(job: Measured, bound: Bound, work_ns: Ints, gap_ns: Ints) -> Measured:
+    """The job that was measured on ``bound``, with other work and gaps, in the order of the ops that it was made of."""
+    given = bound.given(work_ns, gap_ns)
+    joined = chained(given)
+    if joined is given:
+        return structs.replace(job, graph=joined, window_ns=windows(joined))
+    return _measured(joined, job.met)
+
+
 def windows(graph: Graph) -> Ints:
     """How long each window takes."""
     _, _, end, _, _ = sweep(*graph.program(graph.join, graph.wait), graph.slots, graph.work_ns, graph.gap_ns)
@@ -164,11 +185,13 @@ def local_steps(job: Measured, steps: int, phase: int | None = None) -> Outcome:
     """
     if job.met.refused or not job.consecutive:
         return NOTHING
-    phases = steps * np.arange(min(steps, PHASES)) // min(steps, PHASES) if phase is None else np.array([phase % steps])
+    ways = min(steps, max(min(PHASES, VISITS // max(len(job.graph), 1)), LEAST_PHASES))
+    phases = steps * np.arange(ways) // ways if phase is None else np.array([phase % steps])
     begins = job.whole(steps)
     out = job.window_ns.astype(np.float64)
-    for one in phases.tolist():
-        length = windows(local(job, steps, one))
+    with ThreadPoolExecutor(2) as pool:
+        lengths = list(pool.map(lambda one: windows(local(job, steps, one)), phases.tolist()))
+    for one, length in zip(phases.tolist(), lengths, strict=True):
         mine = np.flatnonzero(begins & ((job.place - one) % steps == 0))
         out[mine] = _over(length, mine, steps)
         begins[mine] = False
@@ -201,12 +224,14 @@ def apart(job: Measured, alone: Mask) -> Graph:
     comes = np.bincount(own[joins], minlength=count)
     # Who would wait for nobody but itself does not wait.
     waits &= comes[own] > joins
-    join, wait, work, gate = (column.astype(np.int64) for column in (g.join, g.wait, g.work_ns, g.gate))
+    join, wait, work, gate = (column.copy() for column in (g.join, g.wait, g.work_ns, g.gate))
     join[rows] = np.where(joins, g.slots + own, NULL)
     wait[rows] = np.where(waits, g.slots + own, NULL)
     work[rows], work[_calls(g, rows)], gate[rows] = 0, 0, NULL
-    lag = g.lag_ns.copy()
-    lag[job.between[alone[g.window[job.target[job.between]]]]] = NEVER
+    lag = g.lag_ns
+    if len(job.between):
+        lag = lag.copy()
+        lag[job.between[alone[g.window[job.target[job.between]]]]] = NEVER
     return with_slots(replace(g, work_ns=work, gate=gate, lag_ns=lag), join, wait, g.slots + count)
 
 
@@ -214,14 +239,19 @@ def _calls(graph: Graph, rows: Ints) -> Ints:
     """The host's calls that launched these ops and no others: what is left out is not called."""
     launch = graph.ops.launch
     own = launch[rows[launch[rows] >= 0]]
+    if not len(own):
+        return own
     all_of, left_out = (np.bincount(some, minlength=len(graph)) for some in (launch[launch >= 0], own))
     return np.flatnonzero((left_out > 0) & (left_out == all_of) & (graph.ops.kind == Kind.COORDINATE))
 
 
-def with_slots(graph: Graph, join: Ints, wait: Ints, slots: int) -> Graph:
+def with_slots(graph: Graph, join: Indices, wait: Indices, slots: int) -> Graph:
     """The graph with other slots; who waits nowhere ends when it arrives."""
-    stay = (graph.events >= 0) | (wait[np.where(graph.events < 0, ~graph.events, 0)] >= 0)
-    return replace(graph, join=join.astype(np.int32), wait=wait.astype(np.int32), slots=slots, events=graph.events[stay])
+    events = graph.events
+    ends = np.flatnonzero(events < 0)
+    gone = ends[wait[~events[ends]] < 0]
+    join, wait = (column.astype(np.int32, copy=False) for column in (join, wait))
+    return replace(graph, join=join, wait=wait, slots=slots, events=np.delete(events, gone) if len(gone) else events)
 
 
 def semi_synchronous(job: Measured, steps: int) -> Outcome:

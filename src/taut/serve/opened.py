@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import Counter, OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cached_property
@@ -32,8 +32,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 WORKERS = min(4, max(2, os.cpu_count() or 2))
-BINDINGS, CUTS = 17, 64
-"""Bytes an op of who bound whom, and of the ways to cut the ops for what-ifs."""
+BINDINGS, CUTS, MENDED, POLICIES = 17, 64, 250, 600
+"""Bytes an op of who bound whom, of the ways to cut the ops for what-ifs, of regimes, and of policies."""
+REPLAYS = "replays"
+"""The turn of all that replays a run."""
+PREPARED_OPS, MOST_PREPARED = 50_000, 2_000_000
+"""Of runs between these what-ifs are prepared before they are asked; smaller ones need no time for it, larger ones memory."""
 LEAST_BUDGET, SHARE = 256 << 20, 0.5
 """Bytes for runs that are open: this share of the machine's memory."""
 
@@ -44,6 +48,8 @@ class OpenRun:
 
     place: Place
     answers: dict[str, bytes] = field(default_factory=dict)
+    preparing: asyncio.Task[None] | None = None
+    """What makes that which will be asked next."""
 
     @cached_property
     def run(self) -> Run:
@@ -71,6 +77,14 @@ class OpenRun:
 
         return Replays(self.run)
 
+    def ahead(self) -> Iterator[Callable[[], object]]:
+        """What will be asked after the first page, in short parts."""
+        from taut.views.questions import ahead, questions
+
+        if PREPARED_OPS <= len(self.run.graph) <= MOST_PREPARED:
+            yield from ahead(self.replays)
+            yield lambda: self.kept("questions", lambda: questions(self.replays))
+
     def kept(self, name: str, make: Callable[[], Part]) -> bytes:
         """An answer that is made once."""
         if name not in self.answers:
@@ -83,7 +97,10 @@ class OpenRun:
         run, frames = self.__dict__.get("run"), self.__dict__.get("frames")
         graph = 0 if run is None else held_bytes(run.graph) + run.reference_ns.nbytes
         prepared = 0 if frames is None else frames.nbytes
-        beside = BINDINGS * ("ops" in self.__dict__) + CUTS * ("replays" in self.__dict__)
+        replays = self.__dict__.get("replays")
+        made_of = () if replays is None else replays.__dict__
+        beside = BINDINGS * ("ops" in self.__dict__) + CUTS * (replays is not None)
+        beside += MENDED * ("mended" in made_of) + POLICIES * ("policies" in made_of)
         made = 0 if run is None else beside * len(run.graph)
         return int(graph + prepared + made) + sum(map(len, self.answers.values()))
 
@@ -97,6 +114,18 @@ def held_bytes(thing: object) -> int:
     if is_dataclass(thing) and not isinstance(thing, type):
         return sum(held_bytes(getattr(thing, one.name)) for one in fields(thing))
     return 0
+
+
+def warm_up() -> None:
+    """Load what the first page of a run needs, before anybody asks for one."""
+    import pyarrow.compute
+    import pyarrow.parquet  # noqa: F401
+
+    from taut.replay.engine import sweep
+    from taut.views import frames, op_detail, overview, questions, replays  # noqa: F401
+
+    none, one, two, slot = (np.zeros(n, dtype=kind) for n, kind in ((0, "i8"), (1, "i8"), (2, "i8"), (1, "i4")))
+    sweep(one, two, none, none, slot - 1, slot - 1, one, 0, one, one)
 
 
 def budget() -> int:
@@ -116,6 +145,7 @@ class OpenRuns:
         self._busy: Counter[str] = Counter()
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="taut-view")
         self._clerk = ThreadPoolExecutor(2, thread_name_prefix="taut-list")
+        self._ahead = ThreadPoolExecutor(1, thread_name_prefix="taut-ahead")
         self._turns, self._scanning = asyncio.Semaphore(workers), asyncio.Lock()
         self._long = asyncio.Semaphore(max(workers - 1, 1))
 
@@ -160,6 +190,43 @@ class OpenRuns:
                 self._busy[name] -= 1
                 self._evict()
 
+    async def known(self, name: str, answer: str) -> bytes | None:
+        """An answer that was made before, of the run as it is on disk; nobody is waited for."""
+        place, opened = await self._place(name), self._open.get(name)
+        return opened.answers.get(answer) if opened is not None and opened.place.stamp == place.stamp else None
+
+    def prepare(self, name: str) -> None:
+        """Begin to make what will be asked of an open run next; who asks meanwhile comes in between the parts of it."""
+        opened = self._open.get(name)
+        if opened is not None and opened.preparing is None:
+            opened.preparing = asyncio.get_running_loop().create_task(self._prepared(name, opened))
+
+    async def _prepared(self, name: str, opened: OpenRun) -> None:
+        parts = opened.ahead()
+        try:
+            while self._open.get(name) is opened and await self._part(name, opened, parts):
+                await asyncio.sleep(0)
+        except Exception:  # whoever asks for it is told why
+            return
+        finally:
+            self._evict()
+
+    async def _part(self, name: str, opened: OpenRun, parts: Iterator[Callable[[], object]]) -> bool:
+        """Make one part; whether there was any."""
+
+        def made() -> bool:
+            part = next(parts, None)
+            if part is not None:
+                part()
+            return part is not None
+
+        async with self._locks.setdefault(f"{name} {REPLAYS}", asyncio.Lock()):
+            self._busy[name] += 1
+            try:
+                return await asyncio.get_running_loop().run_in_executor(self._ahead, made)
+            finally:
+                self._busy[name] -= 1
+
     async def _place(self, name: str) -> Place:
         try:
             return await self.listed(lambda: self.catalogue.place(name))
@@ -186,7 +253,8 @@ class OpenRuns:
 
     def close(self) -> None:
         """End the threads; what they are at is not waited for."""
-        for pool in (self._pool, self._clerk):
+        self._open.clear()  # so that nothing more is prepared
+        for pool in (self._pool, self._clerk, self._ahead):
             pool.shutdown(wait=False, cancel_futures=True)
 
 

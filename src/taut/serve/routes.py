@@ -13,7 +13,7 @@ import msgspec
 from taut.core.errors import UsageError
 from taut.result.types import Part
 from taut.result.view_types import ANSWERS, VIEWS, NewDecision
-from taut.serve.opened import OpenRun, OpenRuns
+from taut.serve.opened import REPLAYS, OpenRun, OpenRuns
 from taut.serve.parameters import Asked, Parameter
 from taut.serve.refusals import JSON, Refused, encoded
 from taut.serve.static_files import static_file
@@ -53,11 +53,14 @@ class Call:
         """JSON that is made of a run."""
         return json_response(await self.house.runs.ask(self.run, work, self.request.is_disconnected, apart, long))
 
-    async def kept(self, name: str, make: Callable[[OpenRun], Part], opens: bool = True) -> Response:
+    async def kept(self, name: str, make: Callable[[OpenRun], Part], opens: bool = True, apart: str = "") -> Response:
         """JSON that is made of a run once, beside what others ask of it: timelines go on while it is made."""
+        known = await self.house.runs.known(self.run, name)
+        if known is not None:
+            return json_response(known)
         if opens:
             await self.house.runs.ask(self.run, lambda of: of.run, self.request.is_disconnected)
-        return await self.ask(lambda of: of.kept(name, lambda: make(of)), name, long=True)
+        return await self.ask(lambda of: of.kept(name, lambda: make(of)), apart or name, long=True)
 
 
 Handler = Callable[[Call], Awaitable["Response"]]
@@ -143,7 +146,9 @@ async def overview(call: Call) -> Response:
         return await call.kept("overview", lambda of: made.overview_of(of.place.folder), opens=False)
     done = await call.house.runs.listed(lambda: decided(card.folder, call.house.log))
     name = f"overview {len(card.trend_ns)} {sorted(done.items())}"
-    return await call.kept(name, lambda of: made.with_decided(made.overview(of.run, card), done))
+    found = await call.kept(name, lambda of: made.with_decided(made.overview(of.run, card), done))
+    call.house.runs.prepare(call.run)
+    return found
 
 
 async def axis(call: Call) -> Response:
@@ -195,7 +200,7 @@ async def questions(call: Call) -> Response:
     """What can be changed."""
     from taut.views.questions import questions as made
 
-    return await call.kept("questions", lambda of: made(of.replays))
+    return await call.kept("questions", lambda of: made(of.replays), apart=REPLAYS)
 
 
 async def whatif(call: Call) -> Response:
@@ -205,7 +210,7 @@ async def whatif(call: Call) -> Response:
     asked = call.asked
     scales = {name: repr(asked.real(name)) for name in ("work", "bandwidth", "gaps") if name in asked}
     put = question(asked.texts("fix"), asked.texts("policy"), scales)
-    return await call.ask(lambda of: encoded(answer(of.replays, put)))
+    return await call.ask(lambda of: encoded(answer(of.replays, put)), REPLAYS, long=True)
 
 
 async def scaling(call: Call) -> Response:

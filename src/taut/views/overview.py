@@ -34,6 +34,8 @@ EXPLAINED = 0.9
 """Share of starts that edges should explain."""
 PARTIAL = 3
 """Lines on what is missing that are shown; the others are counted."""
+BLAMED_OPS = 250_000
+"""Ops of which the map tells who waited for whom: of larger runs the first steps, and the page says so."""
 LATEST_NS = 1_000_000
 """Clocks that differ by less than this at gates are well set."""
 Group = Literal["useful", "slow", "discarded", "communication", "copy", "waiting", "idle", "other"]
@@ -68,7 +70,7 @@ def overview(run: Run, card: RunCard | None = None) -> Overview:
     """The overview of an opened run; ``card`` where it is known already."""
     card = run_card(run.folder) if card is None else card
     found = _without_graph(card, run.result)
-    return replace(found, lateness=lateness_map(run.graph), step_times=step_times(run), waits=lateness_of(run))
+    return replace(found, lateness=lateness_map(run.graph), step_times=step_times(run), waits=lateness_of(run, BLAMED_OPS))
 
 
 def _without_graph(card: RunCard, result: AnalysisResult) -> Overview:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
+from functools import partial
 
 import numpy as np
 
@@ -12,8 +13,9 @@ from taut.core.array_types import Floats, Ints
 from taut.core.errors import UsageError
 from taut.core.question_words import factor_words, fix_words
 from taut.graph import Graph
-from taut.replay.policy_names import KNOWN, asked, refusal
-from taut.replay.timeline import batch, replay
+from taut.replay.policy_names import KNOWN, refusal
+from taut.replay.policy_names import asked as policy_of
+from taut.replay.timeline import replay
 from taut.replay.whatif import Dimension
 from taut.result.types import Regimes, WhatIfResult
 from taut.result.view_types import Answer, Choice, PolicyChoice, Questions
@@ -28,6 +30,8 @@ VISITS = 100_000_000
 """Op visits that all savings together may cost: of a large run fewer of them are told."""
 ONE_BY_ONE = 8
 """Findings, links, and ranks that became slow, that are replayed one by one at most."""
+POLICY_OPS = 2_000_000
+"""Ops up to which policies are told: they take about a kilobyte an op."""
 KINDS = ("rank", "stage", "link", "class", "gate")
 SCALES = {"work": [0.5, 1.5], "bandwidth": [0.25, 8.0], "gaps": [0.0, 2.0]}
 """Least and most of each slider."""
@@ -53,6 +57,17 @@ def questions(replays: Replays) -> Questions:
     )  # fmt: skip
 
 
+def ahead(replays: Replays) -> Iterator[Callable[[], object]]:
+    """What answers rest on, in short parts, to be made before it is asked for."""
+    yield lambda: replays.result(Question(fixes=[("rank", str(int(replays.graph.ranks[0])))]))
+    yield lambda: replays.mended
+    yield lambda: replays.regime(Question())
+    if offered := _policies(replays.graph):
+        yield lambda: replays.policies
+        exact = [f"{one.name}={value}" for one in offered for value in one.values if KNOWN[one.name].kind == "exact"]
+        yield from (partial(replays.policies.regime, policy_of(one, replays.policies.observed.met.units)) for one in exact)
+
+
 def _policies(graph: Graph) -> list[PolicyChoice]:
     """Policies that a run can be asked about, with values that are not refused; none where no replicas meet."""
     from taut.replay.data_parallel import data_parallel
@@ -63,8 +78,8 @@ def _policies(graph: Graph) -> list[PolicyChoice]:
     job, out = outlined(graph, met), list[PolicyChoice]()
     for name in KNOWN:
         meaning, all_values = POLICIES[name]
-        values = [value for value in all_values if not refusal(job, asked(f"{name}={value}", met.units))]
-        if values or not (all_values or refusal(job, asked(name, met.units))):
+        values = [value for value in all_values if not refusal(job, policy_of(f"{name}={value}", met.units))]
+        if values or not (all_values or refusal(job, policy_of(name, met.units))):
             out.append(PolicyChoice(name=name, meaning=meaning, values=values))
     return out
 
@@ -107,7 +122,7 @@ def _replayed(replays: Replays, dims: Mapping[str, Dimension], top: Mapping[str,
     graph, wall = replays.graph, max(replays.actual_wall_ns, 1)
     each = max(VISITS // max(len(graph) * len(dims), 1), 2)
     told = {name: keys[:each] for name, keys in top.items() if name != "link" and keys}
-    prepared, out = batch(graph), dict[str, dict[int, float]]()
+    prepared, out = replays.batch, dict[str, dict[int, float]]()
     for reference_ns, names in _references(replays, dims):
         asked = [name for name in names if name in told]
         cuts = [(_numbered(dims[name].key, told[name]), len(told[name])) for name in asked]
@@ -201,6 +216,9 @@ def command(folder: str, asked: Question) -> str:
 
 def answer(replays: Replays, asked: Question) -> Answer:
     """What a change gives, with its money and its regime. Nothing asked is the run as it was."""
+    if asked.policies and len(replays.graph) > POLICY_OPS:
+        why = f"{len(replays.graph):,} ops are more than the {POLICY_OPS:,} of which policies are told here"
+        raise UsageError(f"--policy {asked.policies[0]}: {why}; ask in a shell: {command(str(replays.run.folder), asked)}")
     run, result = replays.run, replays.result(asked)
     rate, share = ledger_rate(run.result), _saved(result)
     hour = None if rate is None else rate[0] * len(replays.graph.ranks) * Decimal(share)

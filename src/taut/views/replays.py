@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec import UNSET, Struct
@@ -20,6 +21,9 @@ from taut.replay.timeline import Batch, Change, batch, completion, edited, repla
 from taut.replay.whatif import MEASURED, Dimension, delay, dimensions, fix, scale
 from taut.result.types import Range, StalenessBudget, WhatIfResult
 from taut.stored import Run
+
+if TYPE_CHECKING:
+    from taut.project.measured.run_policies import Shared
 
 NAMED_KEYS = ("class", "gate")
 """Keys whose labels are names, of which a part is enough."""
@@ -75,15 +79,23 @@ class Replays:
         self.regime(Question())
 
     @cached_property
-    def _mended(self) -> tuple[Batch, tuple[Ints, Ints, Ints]]:
-        """(batched replays, reference, work and gap of every op with the findings mended): what a regime is told from."""
-        from taut.diagnose.detectors import Evidence, diagnose
-        from taut.diagnose.job_regime import mended
-        from taut.replay.blame import blame
+    def batch(self) -> Batch:
+        """Batched replays."""
+        return batch(self.graph)
 
-        graph, prepared, observed = self.graph, batch(self.graph), replay(self.graph)
-        blamed = blame(graph, observed, replay(graph, gaps=False))
-        return prepared, mended(graph, blamed, diagnose(Evidence(graph, observed, blamed, prepared)))
+    @cached_property
+    def mended(self) -> tuple[Batch, tuple[Ints, Ints, Ints]]:
+        """(batched replays, reference, work and gap of every op with the findings mended): what a regime is told from."""
+        from taut.project.measured.run_policies import with_findings_mended
+
+        return with_findings_mended(self.graph, self.batch)
+
+    @cached_property
+    def policies(self) -> Shared:
+        """What questions about policies have in common."""
+        from taut.project.measured.run_policies import shared_of
+
+        return shared_of(self.graph, self.mended)
 
     def regime(self, asked: Question) -> str | None:
         """The class of the regime after a question's changes, findings mended too, as the result tells that of the run.
@@ -96,7 +108,7 @@ class Replays:
         nobodys = any(finding.loss_share is not None for finding in findings)
         if known is None or known.kind is None or nobodys or len(self.graph) > REGIME_OPS:
             return None
-        prepared, (usual, work, gap) = self._mended
+        prepared, (usual, work, gap) = self.mended
         for change in self.changes(asked):
             usual, work, gap = _applied(change, usual, work, gap)
         return regime_of(prepared, (usual, work, gap), known.pays if isinstance(known.pays, float) else PAYS).kind
@@ -142,7 +154,7 @@ class Replays:
         budget = StalenessBudget(
             steps=STALENESS if asked.staleness is None else asked.staleness, default=asked.staleness is None
         )
-        job = of_run(self.graph, changes, more_steps=asked.more_steps)
+        job = of_run(self.graph, changes, more_steps=asked.more_steps, shared=self.policies)
         found = job.given(asked.policies) + (job.advised(budget.steps) if asked.advice else [])
         return replace(result, policies=found, replicas=job.job.met.says, staleness=budget if asked.advice else UNSET)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from build import MS, barriers, job
 from taut.core.errors import UsageError
 from taut.graph import link
-from taut.project.measured.run_policies import PoliciesOfRun, candidates, of_run
+from taut.project.measured.run_policies import PoliciesOfRun, candidates, of_run, shared_of
 from taut.replay.timeline import Change
 
 
@@ -65,6 +66,17 @@ def test_what_convergence_costs_is_unknown_or_given() -> None:
     assert given.net_saved_share.value == pytest.approx(1 - (1 - given.saved_share.value) * 1.5)
     assert unknown.break_even_steps_share is not None
     assert (1 - unknown.saved_share.value) * (1 + unknown.break_even_steps_share) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("relative", [False, True])
+def test_questions_that_share_what_they_rest_on_are_answered_as_if_asked_alone(relative: bool) -> None:
+    work = np.random.default_rng(1).normal(10, 1, (12, 4)) * MS
+    trace = barriers(work, MS)
+    graph = link(replace(trace, relative=relative) if relative else trace)
+    names = ["local-steps=2", "local-steps=3", "semi-synchronous=1", "backup-workers=1", "overlap=0.5", "deal-by-speed"]
+    shared = shared_of(graph)
+    for changes in ([], [Change(np.arange(0, len(graph), 3), "work", "scale", 0.5)]):
+        assert of_run(graph, changes, shared=shared).given(names) == of_run(graph, changes).given(names)
 
 
 def test_other_changes_come_first() -> None:

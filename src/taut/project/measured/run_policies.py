@@ -7,6 +7,8 @@ whole blocks of steps, with jitter scaled by the same factors and the meetings t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from msgspec import Struct
@@ -18,12 +20,13 @@ from taut.diagnose.detectors import Evidence, diagnose
 from taut.diagnose.job_regime import FACTORS, PAYS, mended, regime_of, told
 from taut.graph import Graph
 from taut.project.training.policies import POLICIES
+from taut.replay.after_meetings import Bound, bound_to_meetings
 from taut.replay.blame import blame
 from taut.replay.bounded_policies import own_times
 from taut.replay.data_parallel import data_parallel
-from taut.replay.policies import Measured, Outcome, local, measured
+from taut.replay.policies import Measured, Outcome, local, measured, with_work
 from taut.replay.policy_names import KNOWN, Asked, asked, outcome, refusal
-from taut.replay.timeline import Change, batch, changed, replay
+from taut.replay.timeline import Batch, Change, batch, changed, replay
 from taut.result.types import Estimate, MeasuredPolicy, Regime, Regimes, Reserves
 
 STALENESS = 8
@@ -33,23 +36,60 @@ BETTER = 0.001
 """A staler policy is worth showing if it saves this share of the wall more."""
 
 
-class PoliciesOfRun(Struct, frozen=True):
-    """A run, ready to be asked about policies."""
+@dataclass(frozen=True)
+class Shared:
+    """What all questions about policies of a run have in common: changes leave it as it is."""
 
-    job: Measured
-    """With the work and gaps as observed, or as other changes leave them."""
+    graph: Graph
+    bound: Bound
+    observed: Measured
+    """With the work and gaps as observed."""
     mended: Measured
     """With the findings mended."""
     usual: Measured
     """With every op at its reference."""
     without: Regime
-    more_steps: float | None = None
-    """Share of steps that a policy needs more of; None where nobody knows."""
+    regimes: dict[Asked, Regime] = field(default_factory=dict)
+    """Under policies that were asked about."""
+
+    @cached_property
+    def own(self) -> tuple[Floats, Floats]:
+        """How long replicas take by themselves: findings mended, and with every op at its reference."""
+        return own_times(self.mended), own_times(self.usual)
 
     @property
     def pays(self) -> float:
         """The share from which one more accelerator pays."""
         return self.without.pays if isinstance(self.without.pays, float) else PAYS
+
+    def regime(self, one: Asked) -> Regime:
+        """The regime under an exact policy."""
+        if one not in self.regimes:
+            self.regimes[one] = self._regime(one)
+        return self.regimes[one]
+
+    def _regime(self, one: Asked) -> Regime:
+        job, steps, pays = self.mended, int(one.value or 1), self.pays
+        if one.name == "semi-synchronous":
+            return told(*_walls(job, *self.own, steps), pays)
+        left = local(job, steps)
+        reference = np.where((left.work_ns == 0) & (job.graph.work_ns > 0), 0, self.usual.graph.work_ns)
+        return regime_of(batch(left), (reference, left.work_ns, left.gap_ns), pays, _blocks(job, steps))
+
+
+class PoliciesOfRun(Struct, frozen=True):
+    """A run, ready to be asked about policies."""
+
+    job: Measured
+    """With the work and gaps as observed, or as other changes leave them."""
+    shared: Shared
+    more_steps: float | None = None
+    """Share of steps that a policy needs more of; None where nobody knows."""
+
+    @property
+    def without(self) -> Regime:
+        """The regime without a policy."""
+        return self.shared.without
 
     def given(self, texts: Sequence[str]) -> list[MeasuredPolicy]:
         """The policies that were named, one by one."""
@@ -78,7 +118,7 @@ class PoliciesOfRun(Struct, frozen=True):
         saved = found.saved
         if saved is None:
             raise UsageError(f"--policy {one}: no step of this run took any time")
-        regime = self._regime(one)
+        regime = self.shared.regime(one) if one.known.kind == "exact" else None
         return MeasuredPolicy(
             name=str(one),
             kind=one.known.kind,
@@ -92,33 +132,38 @@ class PoliciesOfRun(Struct, frozen=True):
             costs=COSTS[one.name],
         )
 
-    def _regime(self, one: Asked) -> Regime | None:
-        """The regime under a policy; None of one that is known as a range."""
-        if one.known.kind != "exact":
-            return None
-        job, steps, pays = self.mended, int(one.value or 1), self.pays
-        if one.name == "semi-synchronous":
-            return told(*_walls(job, self.usual, steps), pays)
-        left = local(job, steps)
-        reference = np.where((left.work_ns == 0) & (job.graph.work_ns > 0), 0, self.usual.graph.work_ns)
-        return regime_of(batch(left), (reference, left.work_ns, left.gap_ns), pays, _blocks(job, steps))
+
+Mended = tuple[Batch, tuple[Ints, Ints, Ints]]
+"""(batched replays; reference, work and gap of every op with the findings mended)."""
 
 
-def of_run(graph: Graph, changes: Sequence[Change] = (), *, more_steps: float | None = None) -> PoliciesOfRun:
-    """A measured graph ready to be asked about policies, after other changes."""
-    prepared = batch(graph)
-    observed = replay(graph)
+def with_findings_mended(graph: Graph, prepared: Batch | None = None) -> Mended:
+    """What regimes of a graph are told from."""
+    prepared, observed = batch(graph) if prepared is None else prepared, replay(graph)
     blamed = blame(graph, observed, replay(graph, gaps=False))
-    findings = diagnose(Evidence(graph, observed, blamed, prepared))
-    usual, work, gap = mended(graph, blamed, findings)
+    return prepared, mended(graph, blamed, diagnose(Evidence(graph, observed, blamed, prepared)))
+
+
+def shared_of(graph: Graph, known: Mended | None = None) -> Shared:
+    """What questions about policies of a graph share; ``known`` where its findings are mended already."""
+    prepared, (usual, work, gap) = with_findings_mended(graph) if known is None else known
     met = data_parallel(graph)
-    return PoliciesOfRun(
-        job=measured(graph, *changed(graph, changes)[:2], met),
-        mended=measured(graph, work, gap, met),
-        usual=measured(graph, usual, gap, met),
+    bound = bound_to_meetings(graph, met.ops)
+    observed = measured(graph, met=met, bound=bound)
+    at_work, at_reference = (with_work(observed, bound, some, gap) for some in (work, usual))
+    return Shared(
+        graph=graph, bound=bound, observed=observed, mended=at_work, usual=at_reference,
         without=regime_of(prepared, (usual, work, gap)),
-        more_steps=more_steps,
-    )
+    )  # fmt: skip
+
+
+def of_run(
+    graph: Graph, changes: Sequence[Change] = (), *, more_steps: float | None = None, shared: Shared | None = None
+) -> PoliciesOfRun:
+    """A measured graph ready to be asked about policies, after other changes; ``shared`` where it is known."""
+    shared = shared_of(graph) if shared is None else shared
+    given = with_work(shared.observed, shared.bound, *changed(graph, changes)[:2]) if changes else shared.observed
+    return PoliciesOfRun(job=given, shared=shared, more_steps=more_steps)
 
 
 def candidates(staleness: int, units: int) -> list[Asked]:
@@ -139,13 +184,12 @@ def _blocks(job: Measured, steps: int) -> Ints:
     return np.where(whole, np.cumsum(whole & (job.place % steps == 0)) - 1, -1)
 
 
-def _walls(job: Measured, usual: Measured, ahead: int) -> tuple[Floats, Floats]:
+def _walls(job: Measured, own: Floats, even: Floats, ahead: int) -> tuple[Floats, Floats]:
     """Steps × factors of jitter: how long steps take if nobody is more than so many steps ahead, and with twice the replicas.
 
     Replicas drift apart, so that what more of them cost is walked through: each takes its own time at reference plus the
     factor times what it took beyond, then the transfer; further replicas do what these did half a run later.
     """
-    own, even = own_times(job), own_times(usual)
     factors = np.array(FACTORS)[:, None]
     moved = np.maximum(job.window_ns - own.max(axis=1), 0.0)
     out = []
