@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from taut.core.finding_place import place_of
 from taut.render.brief.document import (
     Block,
     Cell,
@@ -155,8 +156,14 @@ def _answer(result: AnalysisResult) -> str:
     if outside:
         return f"By this view, {safe(outside[0].component)} is to be looked at first: {_metric_name(outside[0].metric)}."
     if any(one.inside for one in result.components):
-        return f"By this view nothing is wrong, and there is nothing to repair.{_ended(result.attempts)}"
+        return f"By this view alone nothing is wrong, and nothing would be repaired.{_late(result)}{_ended(result.attempts)}"
     return "By this view nothing can be said: no limit is known."
+
+
+def _late(result: AnalysisResult) -> str:
+    """That a part which is late shows in the other view only."""
+    place = next((place for one in result.findings if one.ranks or one.links if (place := place_of(one))), None)
+    return "" if place is None else f" That {safe(place)} is late shows only in how ranks wait: no metric of a part says so."
 
 
 def _ended(found: AttemptsResult | None) -> str:
