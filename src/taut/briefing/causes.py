@@ -89,12 +89,13 @@ def _of_finding(
     share = saved.saved_share if saved is not None else alone
     lost = finding.loss_share is not None and finding.policy is None
     share = finding.loss_share if lost else share
+    unknown, test = untested(finding)
     return BriefCause(
         what=finding_words(finding), share=share, costs=finding.loss_share if finding.loss_share is not None else share,
         stays=STAYS if finding.loss_share is not None and not lost else None, share_is="lost" if lost else "recoverable",
         money_per_month=saved.per_month if saved is not None and not lost else _priced(share, cost),
         currency=None if cost is None else cost.currency, source="measured",
-        confidence=finding.confidence, sure_of=sure_of(finding), untested=untested(finding), because=finding.because,
+        confidence=finding.confidence, sure_of=sure_of(finding), untested=unknown, test=test, because=finding.because,
         evidence=evidence(finding), do=what_to_do(finding, GENERIC if saved is None else saved.remedy),
         repair=bool(finding.ranks or finding.links),
         command=f"taut audit decide {shlex.quote(source.name)} --finding {finding.id} --do … --by NAME",

@@ -118,7 +118,7 @@ def _causes(briefing: Briefing) -> Block:
     currency = next((one.currency for one in briefing.causes if one.currency), None)
     columns = [
         Column("Cause"), Column("Costs today", True), Column("What to do"), Column("Gives back", True),
-        Column(f"Saves, {safe(currency)} a month" if currency else "Saves a month", True), Column("Sure of the cause"),
+        Column(f"Saves, {safe(currency)} a month" if currency else "Saves a month", True), Column("How sure"),
     ]  # fmt: skip
     return Grid("The causes that matter most", columns, [_row(k, cause) for k, cause in enumerate(briefing.causes, 1)])
 
@@ -129,9 +129,15 @@ def _row(number: int, cause: BriefCause) -> list[Cell | str]:
     money = cause.money_per_month
     saved = "not priced" if money is None else worth(money, None) if known else possible(money, "money")
     costs = "not measured" if cause.costs is None else share(cause.costs)
-    certain = SEEN[cause.source] if cause.confidence is None else sure(cause.confidence)
-    certain += f": {cause.sure_of}" if cause.sure_of and cause.confidence is not None else ""
-    return [Cell(f"{number}. {cause.what}", "strong"), costs, cause.do, back, saved, certain]
+    return [Cell(f"{number}. {cause.what}", "strong"), costs, cause.do, back, saved, _certain(cause)]
+
+
+def _certain(cause: BriefCause) -> str:
+    """What was tested, and how sure it is; then what was not."""
+    if cause.confidence is None:
+        return SEEN[cause.source]
+    known = sure(cause.confidence) if not cause.sure_of else f"{cause.sure_of}: {sure(cause.confidence)}"
+    return f"{known}; {cause.untested}: not tested" if cause.untested else known
 
 
 def _decision(briefing: Briefing) -> list[Block]:
@@ -140,8 +146,32 @@ def _decision(briefing: Briefing) -> list[Block]:
     )
     blocks: list[Block] = [Text(one) for one in briefing.left_out]
     if first is not None:
-        blocks.insert(0, Text(f"The decision to take: {first.do}.{_effect(first)}{_evidence(first)}", "warning"))
+        blocks.insert(0, Text(f"{_act(first)}{_effect(first)}{_why_first(briefing, first)}{_evidence(first)}", "warning"))
     return [*blocks, *_question(briefing.demands, first)]
+
+
+def _act(first: BriefCause) -> str:
+    """What to do: the test first, where what is to be mended was not shown to be the reason."""
+    if first.test is None:
+        return f"The decision to take: {first.do}."
+    return f"The decision to take: test first: {first.test}. Unless that settles it, {first.do}."
+
+
+def _why_first(briefing: Briefing, first: BriefCause) -> str:
+    """Why a repair stands before a change of how ranks meet that is worth as much."""
+    other = next((one for one in briefing.causes if one.share_is == "recoverable" and not one.repair), None)
+    if other is None or not first.repair or not _overlap(first.share, other.share):
+        return ""
+    number = briefing.causes.index(other) + 1
+    return f" Cause {number} is worth the same, for the ranges overlap; this comes first because it changes no training."
+
+
+def _overlap(one: Estimate | None, other: Estimate | None) -> bool:
+    """Whether intervals have something in common."""
+    if one is None or other is None:
+        return False
+    ends = [((each.value if each.lo is None else each.lo), (each.value if each.hi is None else each.hi)) for each in (one, other)]
+    return ends[0][0] <= ends[1][1] and ends[1][0] <= ends[0][1]
 
 
 def _effect(first: BriefCause) -> str:
@@ -154,9 +184,8 @@ def _effect(first: BriefCause) -> str:
 
 
 def _evidence(first: BriefCause) -> str:
-    """The evidence in a clause, and what it does not show."""
-    why = f" The evidence: {first.evidence}." if first.evidence else ""
-    return f"{why}{f' Not tested: {first.untested}.' if first.untested else ''}"
+    """The evidence in a clause."""
+    return f" The evidence: {first.evidence}." if first.evidence else ""
 
 
 def _question(demands: list[Demand], first: BriefCause | None) -> list[Block]:
