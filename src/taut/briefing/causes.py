@@ -12,6 +12,7 @@ from decimal import Decimal
 from taut.briefing.answers import own
 from taut.briefing.finding_words import STAYS, evidence, finding_words, sure_of, untested
 from taut.briefing.inputs import Opened
+from taut.briefing.log_steps import by_log, log_offset
 from taut.briefing.loss_words import ATTEMPT_WORDS, FATE_WORDS
 from taut.briefing.monthly_cost import DAYS_A_MONTH, days_of
 from taut.core.reporting import LISTED_SHARE
@@ -96,7 +97,8 @@ def _of_finding(
         money_per_month=saved.per_month if saved is not None and not lost else _priced(share, cost),
         currency=None if cost is None else cost.currency, source="measured",
         confidence=finding.confidence, sure_of=sure_of(finding), untested=unknown, test=test, because=finding.because,
-        evidence=evidence(finding), do=what_to_do(finding, GENERIC if saved is None else saved.remedy),
+        evidence=by_log(evidence(finding), finding.steps, log_offset(result)),
+        do=what_to_do(finding, GENERIC if saved is None else saved.remedy),
         repair=bool(finding.ranks or finding.links),
         command=f"taut audit decide {shlex.quote(source.name)} --finding {finding.id} --do … --by NAME",
         finding=finding.id, steps=list(finding.steps) or None,

@@ -46,7 +46,7 @@ def _charged(bills: Sequence[BriefedBill]) -> str:
     for bill in bills:
         down = next((one for one in bill.result.categories if one.name == DOWN and one.share), None)
         if down is not None:
-            return f" The bill charges that time all the same: {100 * (down.share or 0):.0f} % of it."
+            return f" The bill charges that time all the same: {100 * (down.share or 0):.0f} % of this bill."
     return ""
 
 
@@ -54,5 +54,5 @@ def _rate(found: AttemptsResult) -> str:
     seen = max(found.attempts - found.jobs, 0)
     if seen >= ENOUGH:
         return f" {count(seen, 'restart')} were seen."
-    often = "One restart was" if seen == 1 else f"{seen:,} restarts were"
-    return f" {often} seen, too few for a rate, so no price a month. What to do: find what ended it."
+    often = "That is one event" if seen == 1 else f"{seen:,} restarts were seen"
+    return f" {often}, too few for a rate, so there is no monthly figure. What to do: find what ended it."

@@ -7,7 +7,7 @@ from typing import Any
 from briefs import briefed_run, briefing, table, words
 from results import RESULT
 from taut.render.brief.sections.page_one import page_one
-from taut.result.brief_types import Briefing
+from taut.result.brief_types import Briefing, SinceBegun
 from taut.result.types import BriefCause, BriefCosts, Demand, Estimate
 
 SOURCE: dict[str, Any] = {"currency": "EUR", "source": "measured", "command": None}
@@ -30,6 +30,8 @@ COST = BriefCosts(
     per_month=11_923.2, useful_per_month=6530.0, currency="EUR", basis="the bill", accelerators=8, per_accelerator_hour=2.07
 )
 
+SINCE = SinceBegun(cause=1, steps_before=20, share=Estimate(value=0.09), money_per_month=Estimate(value=1100.0))
+
 
 def demand(what: str, finding: str | None) -> Demand:
     return Demand(
@@ -40,7 +42,9 @@ def demand(what: str, finding: str | None) -> Demand:
 def told(**more: Any) -> Briefing:
     job = RESULT["job"] | {"ranks": 8, "steps": 79, "first_step": 1, "wall_ns": 11_700_000_000}
     run = briefed_run(job=job, findings=[{"id": "f-1"}, {"id": "f-2"}], recoverable_wall_ns=1_719_900_000)
-    return briefing(runs=[run], causes=[REPAIR, NOBODY, MOVING], costs=COST, verdict="It waits.", **more)
+    return briefing(
+        runs=[run], causes=[REPAIR, NOBODY, MOVING], costs=COST, verdict="It waits.", **{"since_begun": SINCE} | more
+    )
 
 
 def test_what_it_costs_and_what_comes_back_are_columns_of_their_own() -> None:
@@ -61,6 +65,7 @@ def test_a_month_can_be_checked_and_says_what_it_rests_on() -> None:
     assert "8 accelerators × 720 hours × 2.07 EUR" in said
     assert "11.7 s of one run" in said
     assert "the 20 steps before cause 1 began included" in said
+    assert "if it stays as it was since, mending it gives back 9 %, 1,100 EUR a month" in said
     assert "Causes 1 and 2 together, the one replayed after the other, give back 15 %; cause 3 is not in it." in said
 
 

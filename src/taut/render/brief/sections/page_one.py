@@ -8,8 +8,7 @@ from taut.render.brief.document import Bar, Bars, Block, Cell, Column, Empty, Fa
 from taut.render.brief.page_basis import basis, together
 from taut.render.brief.sections.indices import written
 from taut.render.brief.split_time import split_bars
-from taut.render.brief.written import cash, percent, possible, share, sure, times, worth
-from taut.render.text import safe
+from taut.render.brief.written import cash, percent, possible, share, sure, times, worth, worth_a_month
 from taut.result.brief_types import Briefing
 from taut.result.types import BriefCause, Demand, Estimate, Regime
 
@@ -118,7 +117,7 @@ def _causes(briefing: Briefing) -> Block:
     currency = next((one.currency for one in briefing.causes if one.currency), None)
     columns = [
         Column("Cause"), Column("Costs today", True), Column("What to do"), Column("Gives back", True),
-        Column(f"Saves, {safe(currency)} a month" if currency else "Saves a month", True), Column("How sure"),
+        Column(worth_a_month(currency), True), Column("How sure"),
     ]  # fmt: skip
     return Grid("The causes that matter most", columns, [_row(k, cause) for k, cause in enumerate(briefing.causes, 1)])
 
@@ -170,8 +169,13 @@ def _overlap(one: Estimate | None, other: Estimate | None) -> bool:
     """Whether intervals have something in common."""
     if one is None or other is None:
         return False
-    ends = [((each.value if each.lo is None else each.lo), (each.value if each.hi is None else each.hi)) for each in (one, other)]
-    return ends[0][0] <= ends[1][1] and ends[1][0] <= ends[0][1]
+    (low, high), (least, most) = (_ends(each) for each in (one, other))
+    return low <= most and least <= high
+
+
+def _ends(one: Estimate) -> tuple[float, float]:
+    """Both ends; the value where there is none."""
+    return float(one.value if one.lo is None else one.lo), float(one.value if one.hi is None else one.hi)
 
 
 def _effect(first: BriefCause) -> str:

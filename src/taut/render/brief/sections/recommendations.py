@@ -11,7 +11,7 @@ from taut.render.brief.decided import decided
 from taut.render.brief.document import Block, Cell, Column, Empty, Grid, Section, Text
 from taut.render.brief.page_basis import trusted
 from taut.render.brief.remedies import GENERIC, Kind, by_money, kind_of, repair_first, what_to_do
-from taut.render.brief.written import percent, share, sure, worth
+from taut.render.brief.written import percent, share, sure, worth, worth_a_month
 from taut.render.text import UNKNOWN, safe
 from taut.result.brief_types import BriefedBill, BriefedControl, BriefedScenario, Briefing
 from taut.result.types import (
@@ -271,7 +271,7 @@ def _gain_words(one: PolicyGain) -> str:
 
 def _grid(found: list[_Advice], repair: bool) -> Grid:
     columns = [
-        Column("Cause"), Column("What to do"), Column("Expected effect", True), Column(_worth_title(found), True),
+        Column("Cause"), Column("What to do"), Column("Expected effect", True), Column(worth_a_month(_currency(found)), True),
         Column("How sure", True),
     ]  # fmt: skip
     only = _currency(found)
@@ -293,8 +293,3 @@ def _currency(found: list[_Advice]) -> str | None:
     """The currency, where all have the same."""
     used = {one.currency for one in found if one.monthly is not None}
     return used.pop() if len(used) == 1 else None
-
-
-def _worth_title(found: list[_Advice]) -> str:
-    currency = _currency(found)
-    return f"Worth a month, {safe(currency)}" if currency else "Worth a month"
