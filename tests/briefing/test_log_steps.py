@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from results import RESULT, filled
-from taut.briefing.log_steps import by_log, log_offset, steps_words
+from taut.briefing.log_steps import log_offset, steps_words
+from taut.render.brief.evidence_words import by_log
 from taut.result.types import AnalysisResult
 
 

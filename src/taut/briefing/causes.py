@@ -12,10 +12,11 @@ from decimal import Decimal
 from taut.briefing.answers import own
 from taut.briefing.finding_words import STAYS, evidence, finding_words, sure_of, untested
 from taut.briefing.inputs import Opened
-from taut.briefing.log_steps import by_log, log_offset
+from taut.briefing.log_steps import log_offset
 from taut.briefing.loss_words import ATTEMPT_WORDS, FATE_WORDS
 from taut.briefing.monthly_cost import DAYS_A_MONTH, days_of
 from taut.core.reporting import LISTED_SHARE
+from taut.render.brief.evidence_words import by_log
 from taut.render.brief.remedies import GENERIC, what_to_do
 from taut.replay.saving_interval import lab_error, replayed_saving
 from taut.result.brief_types import BriefedBill, BriefedControl, BriefedScenario

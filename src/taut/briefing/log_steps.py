@@ -26,13 +26,3 @@ def steps_words(first: int, last: int, unit: str, offset: int | None) -> str:
     if offset is None:
         return f"{unit}s {first:,}–{last:,}"
     return f"{unit}s {first + offset:,}–{last + offset:,} of its log (traced {unit}s {first:,}–{last:,})"
-
-
-def by_log(text: str, steps: tuple[int, int] | list[int], offset: int | None) -> str:
-    """Evidence with the step in which it begins by the log, too."""
-    if offset is None or not steps:
-        return text
-    told = f"from step {steps[0]} on"
-    if not text.startswith(told):
-        return text
-    return f"from log step {steps[0] + offset:,} (traced step {steps[0]}) on{text[len(told) :]}"

@@ -126,6 +126,8 @@ class ControlStack(Part, frozen=True, kw_only=True):
     """Empty where no two controllers decide on one target, or no direction is recorded."""
     targets: list[str] = field(default_factory=list)
     """What the decisions on record are about."""
+    counted: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Index of control → (decisions that turn an earlier one around, decisions that follow one on the same setting)."""
 
 
 class Meets(Part, frozen=True, kw_only=True):
@@ -236,6 +238,10 @@ class TimePart(Part, frozen=True, kw_only=True):
     useful: bool = False
     do: str | None = None
     """What is done about it; null of useful work, and where nothing is known that would help."""
+    causes: list[int] = field(default_factory=list)
+    """Causes that answer it, by their place from 1."""
+    partly: bool = False
+    """Whether they explain only part of it."""
 
 
 class SinceBegun(Part, frozen=True, kw_only=True):

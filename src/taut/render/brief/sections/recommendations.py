@@ -9,6 +9,7 @@ from msgspec import Struct
 from taut.core.finding_place import place_of
 from taut.render.brief.decided import decided
 from taut.render.brief.document import Block, Cell, Column, Empty, Grid, Section, Text
+from taut.render.brief.evidence_words import full_evidence
 from taut.render.brief.page_basis import trusted
 from taut.render.brief.remedies import GENERIC, Kind, by_money, kind_of, repair_first, what_to_do
 from taut.render.brief.written import percent, share, sure, worth, worth_a_month
@@ -40,6 +41,10 @@ EVIDENCE = (
     "Names of operations are those of the traces. A standard error is what a figure of this size strays by of itself; five or "
     "more are no accident."
 )
+CARRIED = (
+    " Who carries waiting that nobody causes is a share of what it costs on the clock, all other findings mended; “Who waits "
+    "for whom” counts the waiting of all ranks, for other findings too."
+)
 SEPARATE = "separate these loops: other targets, or other time scales"
 
 
@@ -68,11 +73,14 @@ def recommendations(briefing: Briefing) -> Section | None:
 
 def _whole_evidence(briefing: Briefing) -> list[Block]:
     """What findings rest on, in full, with the names that traces have."""
+    named = {one.finding: one for one in briefing.causes if one.finding is not None}
+    nobody = any(one.loss_share is not None for run in briefing.runs for one in run.result.findings)
     rows: list[list[Cell | str]] = [
-        [Cell(safe(_cause(one)), "strong"), safe(one.because)] for run in briefing.runs for one in run.result.findings[:MOST]
-    ]
+        [Cell(safe(_cause(one)), "strong"), safe(full_evidence(one, named.get(one.id), run.log_offset))]
+        for run in briefing.runs for one in run.result.findings[:MOST]
+    ]  # fmt: skip
     columns = [Column("Finding"), Column("The evidence")]
-    return [Grid("The evidence in full", columns, rows, EVIDENCE)] if rows else []
+    return [Grid("The evidence in full", columns, rows, f"{EVIDENCE}{CARRIED if nobody else ''}")] if rows else []
 
 
 def _order(one: _Advice) -> tuple[bool, bool, float, float]:
