@@ -22,7 +22,7 @@ def test_one_restart_is_no_rate() -> None:
     assert "(exit code -9)" in said
     assert "16.7 s, 51 % of the time" in said
     assert "38 % of this bill" in said
-    assert "That is one event, too few for a rate, so there is no monthly figure" in said
+    assert "One event: no monthly figure." in said
 
 
 def test_without_restarts_nothing_is_left_out() -> None:
