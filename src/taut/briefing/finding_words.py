@@ -5,7 +5,7 @@ from __future__ import annotations
 from taut.core.finding_place import place_of
 from taut.result.types import Finding
 
-STAYS = "the rest stays: ranks still meet, and wait for each other when they do"
+STAYS = "the rest stays, as ranks still meet"
 PLAIN = {
     "straggler cascade": "slower than the others, which wait for it",
     "silent degradation": "has become slower without an error",

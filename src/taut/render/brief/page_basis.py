@@ -11,8 +11,8 @@ from taut.result.brief_types import BriefedRun, Briefing
 from taut.result.types import AnalysisResult, BriefCause
 
 CLOCK = (
-    "Costs and gains are shares of the time on the clock, and so other figures than the parts of the bar. They were replayed: "
-    "“What to do” says how far to trust that."
+    "Costs and gains are shares of the time on the clock, and were replayed; the bar has shares of accelerator time: “Where "
+    "the accelerator time goes” has both."
 )
 WORTH = "Worth: accelerator time at its price; cash only where the hours are released, or used for other work."
 LEVEL = "Intervals, in parentheses, hold the value in 95 of 100 repetitions"
@@ -24,9 +24,9 @@ def basis(briefing: Briefing) -> list[Block]:
     said += [f"{one.source.name}, a model of {count(one.result.ranks, 'accelerator')}" for one in briefing.scenarios[:2]]
     cost = briefing.costs
     month = "" if cost is None else f" A month is 30 days of going on like this{_begun(briefing)}; money: {cost.basis}."
-    beyond = " They hold how steps vary in what was measured, and not what other days bring." if briefing.runs else ""
+    beyond = ", as steps vary in what was measured, not other days" if briefing.runs else ""
     told = f"What this rests on: {'; '.join(said)}." if said else ""
-    return [Text(f"{told}{month} {LEVEL}.{beyond}".strip())] if said or cost else []
+    return [Text(f"{told}{month} {LEVEL}{beyond}.".strip())] if said or cost else []
 
 
 def _measured(result: AnalysisResult) -> str:

@@ -42,9 +42,8 @@ def demand(what: str, finding: str | None) -> Demand:
 def told(**more: Any) -> Briefing:
     job = RESULT["job"] | {"ranks": 8, "steps": 79, "first_step": 1, "wall_ns": 11_700_000_000}
     run = briefed_run(job=job, findings=[{"id": "f-1"}, {"id": "f-2"}], recoverable_wall_ns=1_719_900_000)
-    return briefing(
-        runs=[run], causes=[REPAIR, NOBODY, MOVING], costs=COST, verdict="It waits.", **{"since_begun": SINCE} | more
-    )
+    shown: dict[str, Any] = {"since_begun": SINCE} | more
+    return briefing(runs=[run], causes=[REPAIR, NOBODY, MOVING], costs=COST, verdict="It waits.", **shown)
 
 
 def test_what_it_costs_and_what_comes_back_are_columns_of_their_own() -> None:
@@ -72,11 +71,11 @@ def test_a_month_can_be_checked_and_says_what_it_rests_on() -> None:
 def test_the_decision_says_what_was_not_tested_and_what_is_left_out() -> None:
     said = words(page_one(told(left_out=["Restarts are not in it."])))
     assert "The decision to take: test first: run rank 3 elsewhere. Unless that settles it, test node3." in said
-    assert "Cause 2 is worth the same, for the ranges overlap; this comes first because it changes no training." in said
+    assert "Cause 2 is worth as much (ranges overlap); this is first, as it changes no training." in said
     assert said.index("The decision to take") < said.index("Restarts are not in it.")
 
 
 def test_the_question_to_the_vendor_is_that_of_the_decision() -> None:
     said = words(page_one(told(demands=[demand("pauses", "f-2"), demand("equal parts", "f-1")])))
     assert "what do you guarantee on equal parts?" in said
-    assert "Then ask about pauses" in said
+    assert "Next: pauses" in said

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from msgspec import UnsetType
-
 from taut.render.brief.document import Bar, Bars, Block, Cell, Column, Empty, Fact, Facts, Grid, Picture, Section, Text
 from taut.render.brief.page_basis import basis, together
 from taut.render.brief.sections.indices import written
@@ -12,10 +10,9 @@ from taut.render.brief.written import cash, percent, possible, share, sure, time
 from taut.result.brief_types import Briefing
 from taut.result.types import BriefCause, Demand, Estimate, Regime
 
+PAYS = {"stable": "pays", "marginal": "hardly pays", "unstable": "does not pay"}
+"""Class of a regime → whether one more accelerator pays."""
 REGIMES = {
-    "stable": "more load or more ranks still pay",
-    "marginal": "near the limit: little growth still pays",
-    "unstable": "past the limit: one more does not pay",
     "coherent": "controllers work together",
     "oscillating": "controllers swing back and forth",
     "amplifying": "controllers multiply the load",
@@ -51,11 +48,12 @@ def _effective(briefing: Briefing) -> Fact | None:
 
 
 def _regime(briefing: Briefing) -> Fact | None:
-    regimes: list[Regime] = [run.result.regime for run in briefing.runs if run.result.regime is not None]
-    regimes += [one.result.regime for one in briefing.scenarios if one.result.regime is not None]
-    for regime in regimes:
-        if regime.kind is not None:
-            return Fact("Regime", regime.kind, f"{REGIMES.get(regime.kind, '')}{_reserve(regime.reserve)}")
+    regimes = [(run.result.regime, run.result.job.ranks) for run in briefing.runs]
+    for regime, ranks in [*regimes, *((one.result.regime, one.result.ranks) for one in briefing.scenarios)]:
+        if regime is not None and regime.kind in PAYS:
+            return Fact("One more accelerator", PAYS[regime.kind], _adds(regime, ranks))
+        if regime is not None and regime.kind is not None:
+            return Fact("Control", regime.kind, REGIMES.get(regime.kind, ""))
     for control in briefing.controls:
         kind = control.result.regime.kind
         if kind is not None:
@@ -63,8 +61,13 @@ def _regime(briefing: Briefing) -> Fact | None:
     return None
 
 
-def _reserve(reserve: Estimate | UnsetType | None) -> str:
-    return f"; reserve {times(reserve)}, needed: 1 ×" if reserve else ""
+def _adds(regime: Regime, ranks: int) -> str:
+    """What one more adds and from what on it pays, in words; then the class that says so."""
+    if not isinstance(regime.marginal_return, Estimate) or not isinstance(regime.pays, float):
+        reserve = f", reserve {times(regime.reserve)}; 1 × is the limit" if regime.reserve else ""
+        return f"regime: {regime.kind}{reserve}"
+    adds = f"number {ranks + 1:,} adds {share(regime.marginal_return)} of its work"
+    return f"{adds}; from {percent(regime.pays)} on it pays (regime: {regime.kind})"
 
 
 def _money(briefing: Briefing) -> Fact:
@@ -162,7 +165,7 @@ def _why_first(briefing: Briefing, first: BriefCause) -> str:
     if other is None or not first.repair or not _overlap(first.share, other.share):
         return ""
     number = briefing.causes.index(other) + 1
-    return f" Cause {number} is worth the same, for the ranges overlap; this comes first because it changes no training."
+    return f" Cause {number} is worth as much (ranges overlap); this is first, as it changes no training."
 
 
 def _overlap(one: Estimate | None, other: Estimate | None) -> bool:
@@ -184,7 +187,7 @@ def _effect(first: BriefCause) -> str:
     money = first.money_per_month
     worth_it = "" if money is None or first.currency is None else f", {worth(money, first.currency)} a month"
     what = "of the time" if first.source == "measured" else "more work a second, by the model"
-    return f" It is expected to give back {share(first.share)} {what}{worth_it}."
+    return f" Expected to come back: {share(first.share)} {what}{worth_it}."
 
 
 def _evidence(first: BriefCause) -> str:
@@ -197,7 +200,7 @@ def _question(demands: list[Demand], first: BriefCause | None) -> list[Block]:
     if not demands:
         return []
     mine = next((one for one in demands if first is not None and one.finding and one.finding == first.finding), demands[0])
-    ask = f"The question to ask the vendor: what do you guarantee on {mine.what}? Ask for this test: {mine.test}."
+    ask = f"The question to ask the vendor: what do you guarantee on {mine.what}? The test: {mine.test}."
     more = next((one for one in demands if one is not mine), None)
-    then = "" if more is None else f" Then ask about {more.what} (vendor annex)."
+    then = "" if more is None else f" Next: {more.what} (vendor annex)."
     return [Text(f"{ask} The number to reach: {mine.reach}.{then}")]
