@@ -131,9 +131,10 @@ def _travels(found: Response | None, run: BriefedRun) -> list[Block]:
         return []
     names = {row.rank: row.label for row in run.result.ranks or []}
     ranks = run.result.job.ranks
-    blocks: list[Block] = [Text(_told(found, names, ranks))]
     beside = found.median_rank if isinstance(found.median_rank, Response) else None
-    responses = [one for one in (found, beside) if one is not None and len(one.left_by_step) > 1]
+    both = [one for one in (found, beside) if one is not None]
+    blocks: list[Block] = [Text(" ".join(_told(one, names, ranks) for one in both))]
+    responses = [one for one in both if len(one.left_by_step) > 1]
     if not responses:
         return blocks
     lines = [

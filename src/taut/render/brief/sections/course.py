@@ -23,6 +23,8 @@ FATE_WORDS = {
     "detect+recover": "noticing a failure, and recovery", "discarded": "work that was thrown away",
     "discarded at most": "work that was thrown away, at most", "unallocated": "fewer accelerators than at most",
 }  # fmt: skip
+IDLE = "idle: downtime, spare"
+"""What stands still over time; the bill's own categories tell downtime from spare accelerators."""
 MARKS = 3
 """Findings whose first step is marked."""
 ATTEMPTS = 12
@@ -147,7 +149,7 @@ def _areas(found: CostOverTime, currency: str | None) -> Areas:
     unit, length = (
         ("days", DAY_NS) if span > 2 * DAY_NS else ("hours", HOUR_NS) if span > 2 * HOUR_NS else ("seconds", 1_000_000_000)
     )
-    series = [(kind, COLOURS.get(kind, "other"), values) for kind, values in found.money.items()]
+    series = [(IDLE if kind == "idle" else kind, COLOURS.get(kind, "other"), values) for kind, values in found.money.items()]
     x = [(time - first) / length for time in found.time_ns]
     return Areas(x, series, x_axis=f"{unit} since the bill begins", y_axis=f"{safe(currency or '')} so far")
 

@@ -202,5 +202,5 @@ def _question(demands: list[Demand], first: BriefCause | None) -> list[Block]:
     mine = next((one for one in demands if first is not None and one.finding and one.finding == first.finding), demands[0])
     ask = f"The question to ask the vendor: what do you guarantee on {mine.what}? The test: {mine.test}."
     more = next((one for one in demands if one is not mine), None)
-    then = "" if more is None else f" Next: {more.what} (vendor annex)."
+    then = "" if more is None else f" Next: {more.what} (annex)."
     return [Text(f"{ask} The number to reach: {mine.reach}.{then}")]

@@ -280,7 +280,7 @@ def _gain_words(one: PolicyGain) -> str:
 def _grid(found: list[_Advice], repair: bool) -> Grid:
     columns = [
         Column("Cause"), Column("What to do"), Column("Expected effect", True), Column(worth_a_month(_currency(found)), True),
-        Column("How sure", True),
+        Column("Sure that it is seen", True),
     ]  # fmt: skip
     only = _currency(found)
     rows: list[list[Cell | str]] = [
