@@ -8,8 +8,8 @@ from taut.result.brief_types import Briefing
 from taut.result.types import BriefCause
 
 NOTE = (
-    "Costs: how much shorter the run would be without it. Accelerator time: the parts of the table above that it explains. Of "
-    "what it costs, only what comes back is worth money to anybody who decides; the other sections use these figures."
+    "Costs: how much shorter the run would be without it; of what was not replayed (0 to …) its accelerator time. Accelerator "
+    "time: the parts of the table above that a cause explains. Other sections use these figures."
 )
 
 
