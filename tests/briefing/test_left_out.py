@@ -21,8 +21,8 @@ def test_one_restart_is_no_rate() -> None:
     assert said.startswith("Not in the figures above: restarts. 1 of 2 attempts of")
     assert "(exit code -9)" in said
     assert "16.7 s, 51 % of the time" in said
-    assert "38 % of it" in said
-    assert "One restart was seen, too few for a rate" in said
+    assert "38 % of this bill" in said
+    assert "One event: no monthly figure." in said
 
 
 def test_without_restarts_nothing_is_left_out() -> None:

@@ -26,8 +26,11 @@ def test_parts_sum_to_one_and_name_their_cause() -> None:
     assert sum(one.share for one in parts) == pytest.approx(1)
     assert [(one.what, one.do) for one in parts] == [
         ("useful work", None),
-        ("waiting for whoever is at fault", "cause 1 below"),
-        ("gaps: accelerators that wait for their host", "look at input, launches and checkpoints on the hosts"),
+        ("waiting for whoever is at fault", "cause 1"),
+        (
+            "gaps: accelerators that wait for their host",
+            "no cause of page one; look at input, launches and checkpoints on the hosts",
+        ),
         ("everything else", "below 3 % nothing is looked for"),
     ]
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from taut.render.brief.written import percent
 from taut.result.brief_types import BriefedComparison, BriefedControl, BriefedRun, BriefedScenario
 from taut.result.types import AnalysisResult, Estimate, Finding, Forecast, MechanismLoss, Threshold, Unit
 
@@ -295,13 +296,28 @@ def problem_run(run: BriefedRun) -> Said | None:
     parts = [one for one in result.findings if one.recoverable_share is not None and one.loss_share is None]
     part = max(parts, key=_saved, default=None)
     lost = structural.loss_share if structural is not None else None
-    if lost is not None and (part is None or part.recoverable_share is None or lost.value >= part.recoverable_share.value):
-        beside = "" if part is None else f"; repairing {_place(part)} would give back {100 * _saved(part):.0f} %"
-        return Said(lost, f"a coupling problem first: share of the wall lost to waiting that nobody causes{beside}", "findings")
+    if structural is not None and lost is not None:
+        both = "a coupling problem" if part is None else "both"
+        return Said(lost, f"{both}: share of the clock lost to waiting that nobody causes{_gives(structural, result)}"
+                    f"{_beside(part)}", "findings")  # fmt: skip
     if part is not None and part.recoverable_share is not None:
         says = f"an infrastructure problem: share of the wall that repairing {_place(part)} gives back"
         return Said(part.recoverable_share, says, "findings")
     return None
+
+
+def _gives(structural: Finding, result: AnalysisResult) -> str:
+    """How much of what nobody causes comes back, and by what."""
+    if structural.policy is None or not result.job.wall_ns:
+        return "; no remedy could be replayed"
+    return f"; {structural.policy.name} gives back {percent(structural.recoverable_wall_ns / result.job.wall_ns)}"
+
+
+def _beside(part: Finding | None) -> str:
+    """What a repair gives back beside it: it comes first, whatever is larger, because it is the cheaper thing to try."""
+    if part is None:
+        return ""
+    return f"; repairing {_place(part)} gives back {percent(_saved(part))} beside that, and changes no training"
 
 
 def _saved(finding: Finding) -> float:

@@ -16,10 +16,12 @@ from taut.briefing.decisions import Trail, trail_of
 from taut.briefing.demands import demands
 from taut.briefing.inputs import Asked, Opened, opened
 from taut.briefing.left_out import left_out
+from taut.briefing.log_steps import log_offset
 from taut.briefing.monthly_cost import costs
 from taut.briefing.questions import Sources, questions
 from taut.briefing.redaction import redacted
 from taut.briefing.simulated_control import stack_in
+from taut.briefing.since_begun import since_begun
 from taut.briefing.time_split import split_of_run, split_of_scenario
 from taut.briefing.verdict import verdict
 from taut.core.errors import TautError, UsageError
@@ -125,7 +127,7 @@ def make_brief(paths: Sequence[str], asked: Asked, log: Path | None) -> Brief:
         version=__version__, title=_title(found), verdict=verdict(found, named), inputs=found.inputs, runs=runs,
         comparisons=found.comparisons,
         scenarios=found.scenarios, controls=found.controls, bills=found.bills, decisions=trail.decisions, costs=cost,
-        split=_split(found, named), left_out=list(left_out(results, found.bills)),
+        split=_split(found, named), since_begun=since_begun(runs, named), left_out=list(left_out(results, found.bills)),
         causes=named, notes=[*found.notes, *([f"The audit log: {trail.fault}"] if trail.fault else [])],
         questions=questions(sources),
         demands=demands(runs, cost, savings(found), found.scenarios), audit_root=trail.root, audit_log=trail.log,
@@ -153,7 +155,7 @@ def _run(source: BriefInput, folder: Path, result: AnalysisResult, asked: Asked,
         return BriefedRun(
             source=source, result=result, view=condensed(run.graph, cells), course=course_of(run, cells, _rate(cost, asked)),
             lateness=lateness_of(run), stack=stack, grown=_grown(folder, result, asked), meets=_meets(run.graph, result),
-            transfer=transfer_of(run.graph),
+            transfer=transfer_of(run.graph), log_offset=log_offset(result),
         )  # fmt: skip
 
 

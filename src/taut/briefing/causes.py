@@ -12,9 +12,11 @@ from decimal import Decimal
 from taut.briefing.answers import own
 from taut.briefing.finding_words import STAYS, evidence, finding_words, sure_of, untested
 from taut.briefing.inputs import Opened
+from taut.briefing.log_steps import log_offset
 from taut.briefing.loss_words import ATTEMPT_WORDS, FATE_WORDS
 from taut.briefing.monthly_cost import DAYS_A_MONTH, days_of
 from taut.core.reporting import LISTED_SHARE
+from taut.render.brief.evidence_words import by_log
 from taut.render.brief.remedies import GENERIC, what_to_do
 from taut.replay.saving_interval import lab_error, replayed_saving
 from taut.result.brief_types import BriefedBill, BriefedControl, BriefedScenario
@@ -89,13 +91,15 @@ def _of_finding(
     share = saved.saved_share if saved is not None else alone
     lost = finding.loss_share is not None and finding.policy is None
     share = finding.loss_share if lost else share
+    unknown, test = untested(finding)
     return BriefCause(
         what=finding_words(finding), share=share, costs=finding.loss_share if finding.loss_share is not None else share,
         stays=STAYS if finding.loss_share is not None and not lost else None, share_is="lost" if lost else "recoverable",
         money_per_month=saved.per_month if saved is not None and not lost else _priced(share, cost),
         currency=None if cost is None else cost.currency, source="measured",
-        confidence=finding.confidence, sure_of=sure_of(finding), untested=untested(finding), because=finding.because,
-        evidence=evidence(finding), do=what_to_do(finding, GENERIC if saved is None else saved.remedy),
+        confidence=finding.confidence, sure_of=sure_of(finding), untested=unknown, test=test, because=finding.because,
+        evidence=by_log(evidence(finding), finding.steps, log_offset(result)),
+        do=what_to_do(finding, GENERIC if saved is None else saved.remedy),
         repair=bool(finding.ranks or finding.links),
         command=f"taut audit decide {shlex.quote(source.name)} --finding {finding.id} --do … --by NAME",
         finding=finding.id, steps=list(finding.steps) or None,

@@ -107,7 +107,7 @@ def _bandwidth(run: BriefedRun, share: float, tool: str) -> tuple[str, str]:
     today = found.median_ns / 1e6
     test = f"{found.name} of {found.size_bytes / 1e6:,.3g} MB over {found.members:,} ranks ({tool}), every node at once"
     return test, (
-        f"at most {today / 2:,.3g} ms in 99 of 100 repetitions (today {today:,.3g} ms in the median, without waiting): "
+        f"at most {today / 2:,.3g} ms in the median of the repetitions (today {today:,.3g} ms, without waiting): "
         f"that gives back up to half, {50 * share:.1f} %"
     )
 

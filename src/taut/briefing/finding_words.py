@@ -5,7 +5,7 @@ from __future__ import annotations
 from taut.core.finding_place import place_of
 from taut.result.types import Finding
 
-STAYS = "the rest stays: ranks still meet, and wait for each other when they do"
+STAYS = "the rest stays, as ranks still meet"
 PLAIN = {
     "straggler cascade": "slower than the others, which wait for it",
     "silent degradation": "has become slower without an error",
@@ -38,15 +38,15 @@ def sure_of(finding: Finding) -> str:
     return f"{'they are' if many else 'it is'} {said}" if said and (finding.ranks or finding.links) else "it is real"
 
 
-def untested(finding: Finding) -> str | None:
-    """What nobody tested, and what would."""
+def untested(finding: Finding) -> tuple[str | None, str | None]:
+    """(what nobody tested, what would test it and what that would show)."""
     if finding.links:
-        return "whether cable, port or switch is the reason: swap them one by one and run again"
+        return "whether cable, port or switch is the reason", "swap them one by one and run again"
     if len(finding.ranks) != 1:
-        return None
+        return None, None
     rank, host = finding.ranks[0], next((host for host in finding.hosts if host), None)
-    where = f"{host}, and not the work of rank {rank}, is" if host else "its accelerator or host, and not its work, is"
-    return f"whether {where} the reason: run rank {rank} on another host; if it is late there too, it is its work"
+    test = f"run rank {rank} on another host; if it is late there too, its work is the reason, and not {host or 'its host'}"
+    return f"whether {host or 'its host'} or the work of rank {rank} is the reason", test
 
 
 def finding_words(finding: Finding) -> str:

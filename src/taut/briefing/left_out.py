@@ -16,18 +16,29 @@ LONGEST = 70
 """Letters of a reason, as a log gives it."""
 LEAST = 0.01
 """Share of the time that a sentence is worth."""
+REVERSED = " reversed "
+"""What an unknown regime of control says of settings that were turned around."""
 DOWN = "downtime after failures"
 IDLE = (DOWN, "over-provisioning")
 
 
 def left_out(results: Sequence[AnalysisResult], bills: Sequence[BriefedBill]) -> Iterator[str]:
-    """A sentence for each run whose job was restarted."""
+    """A sentence for each run whose job was restarted, and one for controllers that may swing."""
     for result in results:
+        yield from _not_ruled_out(result)
         found = result.attempts
         if found is not None and result.whatif is not None and found.total_rank_ns:
             down = sum(entry.rank_ns for entry in found.entries if entry.fate == "down")
             if down / found.total_rank_ns >= LEAST:
                 yield f"{_stood_still(result.job.name, found, down)}{_charged(bills)}{_rate(found)}"
+
+
+def _not_ruled_out(result: AnalysisResult) -> Iterator[str]:
+    """Controllers that turned a setting around while nobody recorded what they follow."""
+    told = result.control
+    why = "" if told is None or told.regime.kind is not None else (told.regime.because or "").split("; ")[0]
+    if result.whatif is not None and REVERSED in why:
+        yield f"Not ruled out beside these causes: {why} (section “Control”)."
 
 
 def _stood_still(name: str, found: AttemptsResult, down: int) -> str:
@@ -46,7 +57,7 @@ def _charged(bills: Sequence[BriefedBill]) -> str:
     for bill in bills:
         down = next((one for one in bill.result.categories if one.name == DOWN and one.share), None)
         if down is not None:
-            return f" The bill charges that time all the same: {100 * (down.share or 0):.0f} % of it."
+            return f" The bill charges that time all the same: {100 * (down.share or 0):.0f} % of this bill."
     return ""
 
 
@@ -54,5 +65,5 @@ def _rate(found: AttemptsResult) -> str:
     seen = max(found.attempts - found.jobs, 0)
     if seen >= ENOUGH:
         return f" {count(seen, 'restart')} were seen."
-    often = "One restart was" if seen == 1 else f"{seen:,} restarts were"
-    return f" {often} seen, too few for a rate, so no price a month. What to do: find what ended it."
+    often = "One event" if seen == 1 else f"{seen:,} restarts, too few for a rate"
+    return f" {often}: no monthly figure. What to do: find what ended it."

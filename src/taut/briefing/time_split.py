@@ -41,11 +41,7 @@ def split_of_run(result: AnalysisResult, causes: Sequence[BriefCause]) -> list[T
         return []
     spent = {entry.fate: entry.rank_ns / ledger.total_rank_ns for entry in ledger.entries}
     shares = {what: sum(spent.get(fate, 0.0) for fate in fates) for what, fates in FATES.items()}
-    found = [
-        TimePart(what=what, share=share, useful=what == "useful work", do=_answer(what, share, result, causes))
-        for what, share in shares.items()
-        if share >= LEAST or what == "useful work"
-    ]
+    found = [_part(what, share, result, causes) for what, share in shares.items() if share >= LEAST or what == "useful work"]
     return _whole([found[0], *sorted(found[1:], key=lambda one: -one.share)])
 
 
@@ -64,17 +60,28 @@ def _whole(parts: list[TimePart]) -> list[TimePart]:
     return [*parts, TimePart(what=REST, share=left, do=SMALL)] if left >= LEAST / 10 else parts
 
 
-def _answer(what: str, share: float, result: AnalysisResult, causes: Sequence[BriefCause]) -> str | None:
-    """Which of the causes answers a part, else what is known to help."""
+def _part(what: str, share: float, result: AnalysisResult, causes: Sequence[BriefCause]) -> TimePart:
+    """A part with the causes that answer it, else with what is known to help."""
     if what == "useful work":
-        return None
+        return TimePart(what=what, share=share, useful=True)
+    mine, partly = _answering(what, result, causes), what == "computing slower than usual"
+    told = " and ".join(f"cause {number}" for number in mine)
+    do = f"{'partly ' if partly else ''}{told}" if mine else _helping(what, share)
+    return TimePart(what=what, share=share, do=do, causes=mine, partly=partly)
+
+
+def _answering(what: str, result: AnalysisResult, causes: Sequence[BriefCause]) -> list[int]:
+    """Which of the causes answer a part."""
     named = {cause.finding: k + 1 for k, cause in enumerate(causes) if cause.finding is not None}
-    mine = [f"cause {named[one.id]}" for one in result.findings if one.id in named and _explains(one, what)]
-    mine += [f"cause {k + 1}" for k, cause in enumerate(causes) if cause.finding is None and cause.what in _words(what)]
-    if mine:
-        return f"{'partly ' if what == 'computing slower than usual' else ''}{' and '.join(mine)} below"
+    mine = [named[one.id] for one in result.findings if one.id in named and _explains(one, what)]
+    mine += [k + 1 for k, cause in enumerate(causes) if cause.finding is None and cause.what in _words(what)]
+    return sorted(mine)
+
+
+def _helping(what: str, share: float) -> str:
+    """What is known to help against a part that no cause answers."""
     helps = [FATE_WORDS[fate][1] for fate in FATES[what] if fate in FATE_WORDS]
-    return SMALL if share < LISTED_SHARE or not helps else helps[0]
+    return SMALL if share < LISTED_SHARE or not helps else f"no cause of page one; {helps[0]}"
 
 
 def _words(what: str) -> list[str]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from taut.briefing.answers import CONTROLLED
 from taut.briefing.inputs import Opened
+from taut.briefing.log_steps import log_offset, steps_words
 from taut.render.brief.written import share, worth
 from taut.result.types import AnalysisResult, BriefCause, Estimate
 
@@ -56,7 +57,8 @@ def _first(result: AnalysisResult, causes: Sequence[BriefCause]) -> str:
         return result.verdict.text
     money = None if first.money_per_month is None else worth(first.money_per_month, first.currency)
     worth_it = "" if money is None else f", {money} a month"
-    when = "" if not first.steps else f" in {result.job.unit}s {first.steps[0]:,}–{first.steps[-1]:,}"
+    steps = first.steps or []
+    when = "" if not steps else f" in {steps_words(steps[0], steps[-1], result.job.unit, log_offset(result))}"
     act = "Mending this" if first.repair else "What helps against it"
     what = f"{first.what[:1].upper()}{first.what[1:]}"
     return f"{what}{when}. {act} gives back {share(first.share)} of the time{worth_it}."

@@ -55,8 +55,7 @@ def _attempts(log: Log) -> tuple[Estimate | None, ...]:
 def _decisions(log: Log) -> tuple[Estimate | None, ...]:
     """Undone by another, turned back by anybody, layers that agree, overhead, turned back by oneself."""
     rows = directed(log)
-    knob = log.target.astype(np.int64) * (len(log.words["knob"]) + 1) + log.knob + 1
-    before, after = followers(rows, knob)
+    before, after = followers(rows, settings(log))
     opposite = (log.direction[before] == -log.direction[after]) & ~forced(log, before, after)
     soon = (log.time_ns[after] - log.time_ns[before]) <= _usual(log, rows)
     undone = opposite & soon & (log.controller[before] != log.controller[after])
@@ -81,6 +80,12 @@ def directed(log: Log) -> Ints:
     """Actions that have a direction and a target."""
     # A limit that was agreed when a job started carries that out: it reverses nothing.
     return np.flatnonzero((log.direction != 0) & (log.target >= 0) & ~log.matching("trigger", "^time limit"))
+
+
+def settings(log: Log) -> Ints:
+    """The setting that each action is about: a knob of a target."""
+    of: Ints = log.target.astype(np.int64) * (len(log.words["knob"]) + 1) + log.knob + 1
+    return of
 
 
 def followers(rows: Ints, key: Codes | Ints) -> tuple[Ints, Ints]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from taut.control.action_log import Log
-from taut.control.control_indices import directed, followers, forced
+from taut.control.control_indices import directed, followers, forced, settings
 from taut.core.array_types import Ints, Mask
 from taut.read.actions.loops_config import Loop
 from taut.result.brief_types import ControlStack, FollowedDecisions, StackedController
@@ -30,7 +30,16 @@ def stack_of_log(log: Log) -> ControlStack:
         )
         for code in range(many)
     ]
-    return ControlStack(controllers=controllers, pairs=_pairs(log, rows), targets=sorted(log.words["target"]))
+    return ControlStack(
+        controllers=controllers, pairs=_pairs(log, rows), targets=sorted(log.words["target"]),
+        counted={"compensatory_action_rate": _turned(log, rows), "control_oscillation_frequency": (len(back), len(then))},
+    )  # fmt: skip
+
+
+def _turned(log: Log, rows: Ints) -> tuple[int, int]:
+    """(decisions that turn around the last one on their setting, whoever took it; decisions that follow one at all)."""
+    before, after = followers(rows, settings(log))
+    return int(_against(log, before, after).sum()), len(after)
 
 
 def stack_of_loops(loops: Sequence[Loop]) -> ControlStack:

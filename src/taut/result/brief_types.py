@@ -128,6 +128,8 @@ class ControlStack(Part, frozen=True, kw_only=True):
     """Empty where no two controllers decide on one target, or no direction is recorded."""
     targets: list[str] = field(default_factory=list)
     """What the decisions on record are about."""
+    counted: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Index of control → (decisions that turn an earlier one around, decisions that follow one on the same setting)."""
 
 
 class Meets(Part, frozen=True, kw_only=True):
@@ -168,6 +170,8 @@ class BriefedRun(Part, frozen=True, kw_only=True):
     meets: Meets | None = None
     transfer: Transfer | None = None
     """Null where nobody recorded bytes of transfers, or how long they took."""
+    log_offset: int | None = None
+    """Number of a step in the job's log minus that in the trace; null where they are equal, or the log does not tell."""
 
 
 class BriefedScenario(Part, frozen=True, kw_only=True):
@@ -236,6 +240,23 @@ class TimePart(Part, frozen=True, kw_only=True):
     useful: bool = False
     do: str | None = None
     """What is done about it; null of useful work, and where nothing is known that would help."""
+    causes: list[int] = field(default_factory=list)
+    """Causes that answer it, by their place from 1."""
+    partly: bool = False
+    """Whether they explain only part of it."""
+
+
+class SinceBegun(Part, frozen=True, kw_only=True):
+    """A cause that began within the run: what mending it is worth if it stays as it was from then on."""
+
+    cause: int
+    """Place among the causes, from 1."""
+    steps_before: int
+    """Steps of the run before it began."""
+    share: Estimate
+    """Of the clock since it began, 0–1."""
+    money_per_month: Estimate | None
+    """Null without a price."""
 
 
 class Briefing(Part, frozen=True, kw_only=True):
@@ -255,6 +276,8 @@ class Briefing(Part, frozen=True, kw_only=True):
     costs: BriefCosts | None
     split: list[TimePart] = field(default_factory=list)
     """Where the accelerator time goes, useful work first; empty where that is not known."""
+    since_begun: SinceBegun | None = None
+    """Null where no cause to be mended began within the run."""
     left_out: list[str] = field(default_factory=list)
     """What the figures of page one do not count, a sentence each."""
     causes: list[BriefCause]

@@ -2619,7 +2619,9 @@ class BriefCause(Part, frozen=True, kw_only=True):
     sure_of: str | None = None
     """What the confidence is of, in a clause."""
     untested: str | None = None
-    """What it is not of, and what would test it."""
+    """What it is not of."""
+    test: str | None = None
+    """What would test that, and what it would show."""
     because: str | None = None
     """The evidence in a sentence."""
     evidence: str | None = None

@@ -81,7 +81,7 @@ def forecast_table(grown: ProjectResult, rows: Sequence[Forecast], own: int, pri
     told = any(delivered(row) is not None for row in rows)
     today = rows[0] if grown.workload == "measured" else None
     columns = [
-        Column("Accelerators", True), Column(words.rate if told else "Mean step, ms", True), Column("Effective share", True),
+        Column("Accelerators", True), Column(words.rate if told else "Mean step, ms", True), Column(_useful(today), True),
         *([Column(words.cost(rows), True)] if costs else []), *([Column("Cost of the same work", True)] if today else []),
         Column("Bound by"), Column("Regime"), Column("Rests on"),
     ]  # fmt: skip
@@ -105,6 +105,11 @@ def _notes(grown: ProjectResult, rows: Sequence[Forecast], told: bool, priced: b
     guessed = next((row for row in rows if not row.in_range and isinstance(row.beyond, list) and row.beyond), None)
     if guessed is not None and isinstance(guessed.beyond, list):
         yield f"Extrapolated from {guessed.ranks:,} on: {guessed.beyond[0]}."
+
+
+def _useful(today: Forecast | None) -> str:
+    """What a share of a forecast is called: of a measured job it compares steps."""
+    return "Effective share" if today is None else "Step speed against ideal"
 
 
 def _dearer(row: Forecast, today: Forecast) -> str:

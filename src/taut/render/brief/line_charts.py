@@ -57,7 +57,9 @@ class _Plane:
         scale = self.alt.Scale(domain=[self.low_x, self.high_x], type="log" if self.log_x else "linear", nice=False, zero=False)
         form = ",.0f" if self.high_x >= 10 else "~g"
         given = {"values": list(values)} if values else {"tickCount": 6}
-        axis = self.alt.Axis(title=shortened(title, self.inner), grid=False, format=form, labelOverlap=True, **given)
+        axis = self.alt.Axis(
+            title=shortened(title, self.inner), grid=False, format=form, labelOverlap=True, labelFlush=False, **given
+        )
         return self.alt.X("x:Q", scale=scale, axis=axis)
 
     def y(self, title: str, shares: bool, **more: object) -> object:
@@ -65,7 +67,8 @@ class _Plane:
         scale = self.alt.Scale(domain=[0, self.high], nice=False)
         axis = self.alt.Axis(
             title=shortened(title, self.width), titleAngle=0, titleAlign="left", titleAnchor="end", titleX=-LEFT + 4,
-            titleY=-12, format=_form(self.high, shares), tickCount=5, domain=False, ticks=False,
+            titleY=-12, format=_form(self.high, shares), tickCount=5, domain=False, ticks=False, labelFlush=False,
+            labelPadding=8,
         )  # fmt: skip
         return self.alt.Y("y:Q", scale=scale, axis=axis, **more)
 

@@ -13,7 +13,8 @@ POINTED = 13.0
 """How far the sides of a gate come out."""
 SMALL = 11
 LEGEND = (
-    "pointed box: a gate, where ranks wait for each other · thick: the critical path · strip: rank time, the longest is full"
+    "pointed box: a gate, where ranks wait for each other · thick: the critical path in most steps · "
+    "strip: rank time, the longest is full"
 )
 
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from taut.render.brief.document import Block, Text
-from taut.render.brief.written import percent
+from taut.render.brief.written import percent, share, worth
 from taut.render.text import count, duration
 from taut.result.brief_types import BriefedRun, Briefing
 from taut.result.types import AnalysisResult, BriefCause
 
 CLOCK = (
-    "Costs and gains are shares of the time on the clock, and so other figures than the parts of the bar. They were replayed: "
-    "“What to do” says how far to trust that."
+    "Costs and gains are shares of the time on the clock, and were replayed; the bar has shares of accelerator time: “Where "
+    "the accelerator time goes” has both."
 )
+WORTH = "Worth: accelerator time at its price; cash only where the hours are released, or used for other work."
 LEVEL = "Intervals, in parentheses, hold the value in 95 of 100 repetitions"
 
 
@@ -23,9 +24,9 @@ def basis(briefing: Briefing) -> list[Block]:
     said += [f"{one.source.name}, a model of {count(one.result.ranks, 'accelerator')}" for one in briefing.scenarios[:2]]
     cost = briefing.costs
     month = "" if cost is None else f" A month is 30 days of going on like this{_begun(briefing)}; money: {cost.basis}."
-    beyond = " They hold how steps vary in what was measured, and not what other days bring." if briefing.runs else ""
+    beyond = ", as steps vary in what was measured, not other days" if briefing.runs else ""
     told = f"What this rests on: {'; '.join(said)}." if said else ""
-    return [Text(f"{told}{month} {LEVEL}.{beyond}".strip())] if said or cost else []
+    return [Text(f"{told}{month} {LEVEL}{beyond}.".strip())] if said or cost else []
 
 
 def _measured(result: AnalysisResult) -> str:
@@ -37,24 +38,23 @@ def _measured(result: AnalysisResult) -> str:
 
 
 def _begun(briefing: Briefing) -> str:
-    """That steps before a cause began are in its share."""
-    for run in briefing.runs if len(briefing.runs) == 1 else []:
-        job = run.result.job
-        first = next((one for one in briefing.causes if one.repair and one.steps), None)
-        before = 0 if first is None or first.steps is None or job.first_step is None else first.steps[0] - job.first_step
-        if before > 0:
-            return f", the {count(before, job.unit)} before cause {_number(briefing, first)} began included"
-    return ""
-
-
-def _number(briefing: Briefing, cause: BriefCause | None) -> int:
-    return next((k for k, one in enumerate(briefing.causes, 1) if one is cause), 1)
+    """That steps before a cause began are in its share, and what it is worth without them."""
+    found = briefing.since_begun
+    if found is None:
+        return ""
+    currency = briefing.causes[found.cause - 1].currency
+    money = "" if found.money_per_month is None else f", {worth(found.money_per_month, currency)}"
+    return (
+        f", the {count(found.steps_before, briefing.runs[0].result.job.unit)} before cause {found.cause} began included (if "
+        f"it stays as it was since, mending it gives back {share(found.share)}{money} a month)"
+    )
 
 
 def together(briefing: Briefing) -> list[Block]:
     """What a share is of, what the causes of a run bring back together, and what stays."""
     measured = [one for one in briefing.causes if one.costs is not None and briefing.runs]
     said = [CLOCK] if measured else []
+    said += [WORTH] if any(one.money_per_month is not None for one in briefing.causes) else []
     said += [*_sum(briefing), *(_stays(k, one) for k, one in enumerate(briefing.causes, 1) if one.stays)]
     return [Text(" ".join(said), "note")] if said else []
 

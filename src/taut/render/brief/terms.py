@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs, to_builtins
 
-from taut.render.brief.document import Block, Bullets, Document, Empty, Section, Terms, Text
+from taut.render.brief.document import Block, Document, Section, Terms
 
 if TYPE_CHECKING:
     from taut.core.array_types import Json
@@ -94,8 +94,7 @@ def _block(block: Block, known: set[str]) -> Iterator[Block]:
     new = [term for term in _found(" \n ".join(_texts(to_builtins(block)))) if term.lower() not in known]
     known |= {term.lower() for term in new}
     words: list[Block] = [Terms([(term, meaning) for term, _, meaning in MEANINGS if term in new])] if new else []
-    # What is shown stands below its words, so that no page begins with them; what is said, above.
-    yield from [block, *words] if isinstance(block, (Text, Bullets, Empty)) else [*words, block]
+    yield from [block, *words]
 
 
 def _found(text: str) -> list[str]:

@@ -20,7 +20,7 @@ RATIO = (
     "Of the length of the steps: their length if every operation took its usual time. What the step itself makes ranks wait "
     "and move is in both, so it is no loss here."
 )
-GROWN = "The same as effective throughput, gaps counted, in a model of the job"
+GROWN = "The same, gaps counted, in a model of the job"
 
 
 def useful_shares(briefing: Briefing) -> list[Block]:
@@ -60,7 +60,7 @@ def _of_bill(bill: BriefedBill) -> Iterator[list[Cell | str]]:
 def _modelled(run: BriefedRun) -> Iterator[list[Cell | str]]:
     ratio = run.result.indices.effective_throughput_ratio if run.result.indices is not None else None
     if ratio is not None:
-        yield _row("effective throughput (index)", share(ratio), RATIO)
+        yield _row("step speed against ideal (the index effective throughput)", share(ratio), RATIO)
     grown = run.grown
     if grown is None:
         return
@@ -69,4 +69,4 @@ def _modelled(run: BriefedRun) -> Iterator[list[Cell | str]]:
     mended = "".join(f"; {safe(one)}" for one in assumed if one.startswith("mended first"))
     if value is not None:
         known = value if isinstance(value, Estimate) else Estimate(value=value)
-        yield _row("effective share (more accelerators)", share(known), f"{GROWN}{mended}.")
+        yield _row("step speed against ideal, projected (more accelerators)", share(known), f"{GROWN}{mended}.")

@@ -46,6 +46,11 @@ def possible(estimate: Estimate, unit: Literal["share", "money"]) -> str:
     return f"0 to {percent(most) if unit == 'share' else cash(most)}"
 
 
+def worth_a_month(currency: str | None) -> str:
+    """The head of a column of what accelerator time is worth: one word for it everywhere."""
+    return f"Worth, {safe(currency)} a month" if currency else "Worth a month"
+
+
 def sure(confidence: float) -> str:
     """One minus a chance; nobody is sure by more digits than people read."""
     return "over 99.9 %" if confidence >= SURE else percent(confidence)

@@ -31,7 +31,7 @@ def test_shares_that_sound_alike_say_what_they_are_of() -> None:
     rows = table(accelerator_time(briefing(runs=[run], bills=[bill])), "Useful, effective, kept")
     assert [row[:2] for row in rows] == [
         ["effective, or useful work (page one)", "55 %"], ["kept (attempts)", "49 %"], ["useful work (bill)", "20 %"],
-        ["effective throughput (index)", "77 % (76–78)"],
+        ["step speed against ideal (the index effective throughput)", "77 % (76–78)"],
     ]  # fmt: skip
 
 

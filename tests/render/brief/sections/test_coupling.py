@@ -26,7 +26,7 @@ def test_who_waited_for_whom() -> None:
     assert "Waiting per second of delay 8.00 s" in words(made)
     (picture,) = blocks(made, Picture)
     assert isinstance(picture.chart, Heat)
-    assert (list(picture.chart.rows), list(picture.chart.columns)) == (["rank 0 (a)", "rank 1 (b)"], ["0", "1"])
+    assert (list(picture.chart.rows), list(picture.chart.columns)) == (["rank 0 (a): 80 %", "rank 1 (b): 20 %"], ["0", "1"])
     assert list(picture.chart.values) == [(0, 1, 0.8, "80 %"), (1, 0, 0.2, "20 %")]
 
 

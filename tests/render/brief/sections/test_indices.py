@@ -27,7 +27,7 @@ def test_value_interval_meaning_and_needs() -> None:
         indices(briefing(runs=[briefed_run(indices=NOW, index_needs={"energy_per_useful_step": "needs power"})])), "Indices"
     )
     meaning = "Share of what the accelerators could do that is delivered; 100 % loses nothing."
-    assert rows[0] == ["effective throughput", meaning, "77 % (76–78)"]
+    assert rows[0] == ["step speed against ideal (effective throughput)", meaning, "77 % (76–78)"]
     assert rows[1][2] == "not measured: needs power"
     assert rows[4][2] == "at most 3.4 %"
 

@@ -7,14 +7,14 @@ from typing import Any
 from briefs import briefed_run, briefing, table, words
 from results import RESULT
 from taut.render.brief.sections.page_one import page_one
-from taut.result.brief_types import Briefing
+from taut.result.brief_types import Briefing, SinceBegun
 from taut.result.types import BriefCause, BriefCosts, Demand, Estimate
 
 SOURCE: dict[str, Any] = {"currency": "EUR", "source": "measured", "command": None}
 REPAIR = BriefCause(
     what="rank 3 (node3): slower than the others", share=Estimate(value=0.07, lo=0.04, hi=0.14), share_is="recoverable",
     costs=Estimate(value=0.07, lo=0.04, hi=0.14), money_per_month=Estimate(value=800.0, lo=400.0, hi=1600.0), confidence=1.0,
-    sure_of="it is late", untested="whether node3 is the reason: run rank 3 elsewhere", do="test node3", repair=True,
+    sure_of="it is late", untested="whether node3 is the reason", test="run rank 3 elsewhere", do="test node3", repair=True,
     finding="f-1", steps=[21, 79], evidence="it spends 26 ms more", **SOURCE,
 )  # fmt: skip
 NOBODY = BriefCause(
@@ -30,6 +30,8 @@ COST = BriefCosts(
     per_month=11_923.2, useful_per_month=6530.0, currency="EUR", basis="the bill", accelerators=8, per_accelerator_hour=2.07
 )
 
+SINCE = SinceBegun(cause=1, steps_before=20, share=Estimate(value=0.09), money_per_month=Estimate(value=1100.0))
+
 
 def demand(what: str, finding: str | None) -> Demand:
     return Demand(
@@ -40,7 +42,8 @@ def demand(what: str, finding: str | None) -> Demand:
 def told(**more: Any) -> Briefing:
     job = RESULT["job"] | {"ranks": 8, "steps": 79, "first_step": 1, "wall_ns": 11_700_000_000}
     run = briefed_run(job=job, findings=[{"id": "f-1"}, {"id": "f-2"}], recoverable_wall_ns=1_719_900_000)
-    return briefing(runs=[run], causes=[REPAIR, NOBODY, MOVING], costs=COST, verdict="It waits.", **more)
+    shown: dict[str, Any] = {"since_begun": SINCE} | more
+    return briefing(runs=[run], causes=[REPAIR, NOBODY, MOVING], costs=COST, verdict="It waits.", **shown)
 
 
 def test_what_it_costs_and_what_comes_back_are_columns_of_their_own() -> None:
@@ -51,7 +54,8 @@ def test_what_it_costs_and_what_comes_back_are_columns_of_their_own() -> None:
         ["8.1 %", "0 to 8.1 %", "0 to 966"],
     ]
     assert [row[5] for row in rows] == [
-        "over 99.9 %: it is late", "95 %: nobody causes it alone", "measured; how much comes back is not known",
+        "it is late: over 99.9 %; whether node3 is the reason: not tested", "nobody causes it alone: 95 %",
+        "measured; how much comes back is not known",
     ]  # fmt: skip
 
 
@@ -60,16 +64,18 @@ def test_a_month_can_be_checked_and_says_what_it_rests_on() -> None:
     assert "8 accelerators × 720 hours × 2.07 EUR" in said
     assert "11.7 s of one run" in said
     assert "the 20 steps before cause 1 began included" in said
+    assert "if it stays as it was since, mending it gives back 9 %, 1,100 EUR a month" in said
     assert "Causes 1 and 2 together, the one replayed after the other, give back 15 %; cause 3 is not in it." in said
 
 
 def test_the_decision_says_what_was_not_tested_and_what_is_left_out() -> None:
     said = words(page_one(told(left_out=["Restarts are not in it."])))
-    assert "Not tested: whether node3 is the reason" in said
+    assert "The decision to take: test first: run rank 3 elsewhere. Unless that settles it, test node3." in said
+    assert "Cause 2 is worth as much (ranges overlap); this is first, as it changes no training." in said
     assert said.index("The decision to take") < said.index("Restarts are not in it.")
 
 
 def test_the_question_to_the_vendor_is_that_of_the_decision() -> None:
     said = words(page_one(told(demands=[demand("pauses", "f-2"), demand("equal parts", "f-1")])))
     assert "what do you guarantee on equal parts?" in said
-    assert "Then ask about pauses" in said
+    assert "Next: pauses" in said

@@ -45,7 +45,7 @@ def test_a_repair_comes_before_a_policy_that_money_does_not_tell_from_it() -> No
         "868 (768–968)",
         "over 99.9 %",
     ]
-    assert "Worth a month, EUR" in words(made)
+    assert "Worth, EUR a month" in words(made)
     assert words(made).index("The repair comes first") < words(made).index("Recommendations, a repair first")
 
 

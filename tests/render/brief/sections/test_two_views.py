@@ -39,7 +39,7 @@ def test_parts_inside_their_limits_beside_ops_that_wait() -> None:
     made = two_views(briefing(runs=[briefed_run(view=VIEW, components=[LIMITED], verdict=verdict)]))
     said = words(made)
     assert "Every part that has a limit is inside it (the one metric has one). 55 % of the time was useful work." in said
-    assert "By this view nothing is wrong" in said
+    assert "By this view alone nothing is wrong" in said
     assert "30 % of all rank time is spent waiting for the last to arrive, all of it at all-reduce." in said
     assert "Nominal 96 %" in said
     assert table(made, "Parts")[0] == ["power", "1", "612 W", "at most 700 W", "good: all"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from taut.render.brief.cause_sizes import cause_sizes
 from taut.render.brief.document import Block, Section, Text
 from taut.render.brief.split_time import split_table
 from taut.render.brief.useful_shares import useful_shares
@@ -23,6 +24,6 @@ def accelerator_time(briefing: Briefing) -> Section | None:
     ranks = briefing.runs[0].result.job.ranks
     if blocks and ranks > 1 and briefing.causes:
         blocks.append(Text(CLOCK.format(ranks=f"{ranks:,}", others=f"{ranks - 1:,} s")))
-    blocks += useful_shares(briefing)
+    blocks += [*cause_sizes(briefing), *useful_shares(briefing)]
     commands = [one.command for one in briefing.inputs if one.kind in ("run", "bill")]
     return Section("time", "Where the accelerator time goes", blocks, commands) if blocks else None

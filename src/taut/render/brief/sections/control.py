@@ -54,6 +54,7 @@ MEANINGS = (
 )
 REVERSALS = ("compensatory_action_rate", "control_oscillation_frequency")
 """Indices that count decisions which turn an earlier one around."""
+COUNTED = "of decisions that follow an earlier one on the same setting."
 FEW = 2
 """So many controllers without a relation are no picture."""
 LEVEL = "Intervals, and bounds (at least, at most), hold the value in 95 of 100 repetitions."
@@ -109,9 +110,15 @@ def _of_run(run: BriefedRun) -> Iterator[Block]:
     yield from _of_result(name, found, run.stack)
     known = {key: one for key, one in found.indices.items() if one is not None}
     if known:
-        rows = [[name_of(key), meaning_of(key), written(key, one)] for key, one in known.items()]
+        rows = [[name_of(key), meaning_of(key), f"{written(key, one)}{_of(run.stack, key)}"] for key, one in known.items()]
         columns = [Column("Index"), Column("What it means"), Column("Value", True)]
         yield Grid(f"{name}: indices of control", columns, rows, f"{LEVEL}{_at_most(found)}")
+
+
+def _of(stack: ControlStack | None, key: str) -> str:
+    """How many decisions a share counts, of how many."""
+    turned, followed = (0, 0) if stack is None else stack.counted.get(key, (0, 0))
+    return f": {turned:,} of {followed:,}" if followed else ""
 
 
 def _at_most(found: ControlResult) -> str:
@@ -119,7 +126,7 @@ def _at_most(found: ControlResult) -> str:
     if found.regime.kind is not None or not any(found.indices.get(key) is not None for key in REVERSALS):
         return ""
     names = " and ".join(name_of(key) for key in REVERSALS if found.indices.get(key) is not None)
-    return f" {names[:1].upper()}{names[1:]} count every reversal, also such as demand may have asked for."
+    return f" {names[:1].upper()}{names[1:]} count every reversal, also such as demand may have asked for. Counts: {COUNTED}"
 
 
 def _of_result(name: str, found: ControlResult, stack: ControlStack | None) -> Iterator[Block]:

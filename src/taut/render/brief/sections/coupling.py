@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from taut.render.brief.document import Block, Empty, Fact, Facts, Heat, Line, Lines, Picture, Section, Text
-from taut.render.brief.written import percent
+from taut.render.brief.written import percent, times
 from taut.render.text import count, duration, safe, three
 from taut.result.brief_types import BriefedRun, Briefing, RankLateness
 from taut.result.types import Coupling, Response
@@ -33,17 +33,17 @@ def _run(run: BriefedRun) -> list[Block]:
     found = run.result.coupling
     if found is None:
         return [Empty("Who waits for whom was not measured: job logs tell no operations.", "traces of all ranks", TRACE)]
-    return [*_facts(found, run.result.job.ranks), *_map(run), *_travels(found.response, run)]
+    return [*_facts(found, run), *_map(run), *_travels(found.response, run)]
 
 
-def _facts(found: Coupling, ranks: int) -> list[Block]:
-    facts = []
+def _facts(found: Coupling, run: BriefedRun) -> list[Block]:
+    facts, ranks = [], run.result.job.ranks
     reached = found.response.reached_ranks if found.response is not None else None
     if reached is not None:
         says = "Ranks that feel a delay of the rank that others wait for most."
         facts.append(Fact("Reach", f"{reached:,} of {count(ranks, 'rank')}", says))
     if found.amplification is not None:
-        says = "What all others together wait, for each second by which somebody at fault is late."
+        says = f"What all others together wait, for each second by which somebody at fault is late.{_of_the_clock(run)}"
         facts.append(Fact("Waiting per second of delay", f"{three(found.amplification)} s", says))
     turnover = found.turnover.value
     if turnover is not None:
@@ -51,6 +51,12 @@ def _facts(found: Coupling, ranks: int) -> list[Block]:
         says = f"How much of the critical path changes from step to step; 0 %: it is always the same rank and work{lot}."
         facts.append(Fact("Turnover", percent(turnover), says))
     return [Facts(facts)] if facts else []
+
+
+def _of_the_clock(run: BriefedRun) -> str:
+    """The index that sounds alike, and is of the clock."""
+    index = run.result.indices.sync_delay_amplification if run.result.indices is not None else None
+    return "" if index is None else f" Of the clock it is another figure: sync delay amplification, {times(index)}."
 
 
 def _map(run: BriefedRun) -> list[Block]:
@@ -71,9 +77,10 @@ def _map(run: BriefedRun) -> list[Block]:
         (cause, victim, share, percent(share))
         for cause, victim, share in zip(found.cause, found.victim, found.share, strict=True)
     ]
-    labels = [safe(label) for label in found.labels]
+    labels, found_by = [safe(label) for label in found.labels], _by_cause(found)
     short, what = _short(labels)
-    heat = Heat(labels, short, "caused it", f"waited{what}", values, "share of the waiting that is traced to a rank")
+    rows = [f"{label}: {percent(found_by.get(k, 0.0))}" for k, label in enumerate(labels)]
+    heat = Heat(rows, short, "caused it: in all", f"waited{what}", values, "share of the waiting that is traced to a rank")
     told = f"{_most(found)}{_waited(run)}"
     note = f"{TRACED}{OWN if any(k == j for k, j in zip(found.cause, found.victim, strict=True)) else ''}"
     sample = f" (the first {count(found.first_steps, 'step')})" if found.first_steps is not None else ""
@@ -96,12 +103,17 @@ def _short(labels: Sequence[str]) -> tuple[list[str], str]:
     return list(labels), ""
 
 
+def _by_cause(found: RankLateness) -> dict[int, float]:
+    """Place in the list of labels → share of the waiting that it caused."""
+    sums: dict[int, float] = {}
+    for cause, share in zip(found.cause, found.share, strict=True):
+        sums[cause] = sums.get(cause, 0.0) + share
+    return sums
+
+
 def _most(found: RankLateness) -> str:
     """Who was waited for most."""
-    by_cause: dict[int, float] = {}
-    for cause, share in zip(found.cause, found.share, strict=True):
-        by_cause[cause] = by_cause.get(cause, 0.0) + share
-    first, *others = sorted(by_cause.items(), key=lambda pair: -pair[1])
+    first, *others = sorted(_by_cause(found).items(), key=lambda pair: -pair[1])
     told = f"{safe(_capital(found.labels[first[0]]))} caused {percent(first[1])} of the waiting that is traced to a rank"
     even = 1 / len(found.labels)
     told += f"; if all were alike, it would be 1 in {len(found.labels)} ({100 * even:.3g} %)." if len(found.labels) > 1 else "."
@@ -119,9 +131,10 @@ def _travels(found: Response | None, run: BriefedRun) -> list[Block]:
         return []
     names = {row.rank: row.label for row in run.result.ranks or []}
     ranks = run.result.job.ranks
-    blocks: list[Block] = [Text(_told(found, names, ranks))]
     beside = found.median_rank if isinstance(found.median_rank, Response) else None
-    responses = [one for one in (found, beside) if one is not None and len(one.left_by_step) > 1]
+    both = [one for one in (found, beside) if one is not None]
+    blocks: list[Block] = [Text(" ".join(_told(one, names, ranks) for one in both))]
+    responses = [one for one in both if len(one.left_by_step) > 1]
     if not responses:
         return blocks
     lines = [

@@ -23,6 +23,8 @@ FATE_WORDS = {
     "detect+recover": "noticing a failure, and recovery", "discarded": "work that was thrown away",
     "discarded at most": "work that was thrown away, at most", "unallocated": "fewer accelerators than at most",
 }  # fmt: skip
+IDLE = "idle: downtime, spare"
+"""What stands still over time; the bill's own categories tell downtime from spare accelerators."""
 MARKS = 3
 """Findings whose first step is marked."""
 ATTEMPTS = 12
@@ -46,12 +48,12 @@ def course(briefing: Briefing) -> Section | None:
 
 
 def _run(run: BriefedRun, billed: bool) -> list[Block]:
-    attempts = _attempts(run.result.attempts, run.course) if run.result.attempts else []
+    attempts = _attempts(run.result.attempts, run) if run.result.attempts else []
     if run.course is None:
         needs = "traces of the ranks beside the logs"
         return [Empty("Steps were not traced.", needs, "taut analyze TRACES LOGS -o RUN"), *attempts]
     job = run.result.job
-    return [*_shares(run.course, job, _begins(run.result)), *_cost(run.course, billed, job.ranks), *attempts]
+    return [*_shares(run.course, run, _begins(run.result)), *_cost(run.course, billed, job.ranks), *attempts]
 
 
 def _begins(result: AnalysisResult) -> list[tuple[float, str]]:
@@ -64,11 +66,12 @@ def _begins(result: AnalysisResult) -> list[tuple[float, str]]:
     return [(float(step), safe(text)) for step, text in found.items()][:MARKS]
 
 
-def _shares(found: Course, job: Job, begins: list[tuple[float, str]]) -> list[Block]:
-    unit = job.unit
+def _shares(found: Course, run: BriefedRun, begins: list[tuple[float, str]]) -> list[Block]:
+    unit, offset = run.result.job.unit, run.log_offset
+    axis = unit if offset is None else f"traced {unit}; add {offset:,} for the {unit} of the job's log"
     series = [(kind, COLOURS.get(kind, "other"), values) for kind, values in found.shares.items()]
-    chart = Areas(found.step, series, x_axis=unit, y_axis="share of the rank time", shares=True, steps=True, marks=begins)
-    told = _told(found, job)
+    chart = Areas(found.step, series, x_axis=axis, y_axis="share of the rank time", shares=True, steps=True, marks=begins)
+    told = _told(found, run.result.job, offset)
     return [Text(told), Picture(f"Where the time of each {unit} went", told, chart)]
 
 
@@ -79,7 +82,7 @@ LOSSES = {
 """Kinds of time that are lost, and how a sentence names them."""
 
 
-def _told(found: Course, job: Job) -> str:
+def _told(found: Course, job: Job, offset: int | None = None) -> str:
     """How much the largest loss takes, from step to step."""
     lost = [kind for kind in LOSSES if any(found.shares.get(kind, ()))]
     first = max(lost, key=lambda kind: sum(found.shares[kind]), default=None)
@@ -92,6 +95,7 @@ def _told(found: Course, job: Job) -> str:
         return f"{LOSSES[first]}: {percent(high)} of the rank time of every {unit}.{silent}"
     at = found.step[values.index(high)]
     where = f"the {unit}s from {at:,} on" if len(found.step) < job.steps else f"{unit} {at:,}"
+    where += "" if offset is None else f" ({unit} {at + offset:,} of the log)"
     return f"{LOSSES[first]}: {percent(low)} to {percent(high)} of the rank time of a {unit}, most in {where}.{silent}"
 
 
@@ -145,7 +149,7 @@ def _areas(found: CostOverTime, currency: str | None) -> Areas:
     unit, length = (
         ("days", DAY_NS) if span > 2 * DAY_NS else ("hours", HOUR_NS) if span > 2 * HOUR_NS else ("seconds", 1_000_000_000)
     )
-    series = [(kind, COLOURS.get(kind, "other"), values) for kind, values in found.money.items()]
+    series = [(IDLE if kind == "idle" else kind, COLOURS.get(kind, "other"), values) for kind, values in found.money.items()]
     x = [(time - first) / length for time in found.time_ns]
     return Areas(x, series, x_axis=f"{unit} since the bill begins", y_axis=f"{safe(currency or '')} so far")
 
@@ -154,7 +158,7 @@ def _areas(found: CostOverTime, currency: str | None) -> Areas:
 # attempts
 
 
-def _attempts(found: AttemptsResult, traced: Course | None) -> list[Block]:
+def _attempts(found: AttemptsResult, run: BriefedRun) -> list[Block]:
     """What job logs tell: restarts, and where the time between them went."""
     words = [f"{count(found.attempts, 'attempt')} of {count(found.jobs, 'job')}"]
     words += [f"{count(found.restarted_jobs, 'job')} restarted{_again(found)}"] if found.restarted_jobs else []
@@ -170,7 +174,7 @@ def _attempts(found: AttemptsResult, traced: Course | None) -> list[Block]:
         blocks.append(Picture("Where the time of all attempts went", f"{alt}.", chart))
         blocks += _kept_note(found)
     if found.rows and found.jobs == 1:
-        blocks.append(_listed(found.rows, _counting(found, traced)))
+        blocks.append(_listed(found.rows, _counting(found, run)))
     elif found.worst:
         blocks.append(_worst(found.worst))
     blocks += [Text(safe(stuck.text), "warning") for stuck in (found.stuck or [])[:3]]
@@ -212,17 +216,26 @@ def _shown(rank_ns: int, whole: int, held: bool) -> str:
     return f"{percent(rank_ns / whole)}, {duration(rank_ns)}" + ("" if held else ", nothing held")
 
 
-def _counting(found: AttemptsResult, traced: Course | None) -> str:
+def _counting(found: AttemptsResult, run: BriefedRun) -> str:
     """That logs and traces number steps apart, where they do."""
+    traced, offset = run.course, run.log_offset
     row = next((row for row in found.rows if row.attempt == found.traced_attempt), None)
     if traced is None or not traced.step or row is None or row.first_step is None or row.last_step is None:
         return ""
+    if offset is not None:
+        return _numbered(row, traced.step[0] + offset, offset)
     if row.first_step <= traced.step[0] <= row.last_step:
         return ""
     return (
         f"Steps here are those of the job's log, which counts on from attempt to attempt. The pictures above count as the "
         f"traces do: step {traced.step[0]:,} is the first that was traced of attempt {row.attempt}."
     )
+
+
+def _numbered(row: AttemptRow, first: int, offset: int) -> str:
+    """How the log numbers steps, and which of them was not traced."""
+    told = f"Steps here are those of the job's log: a traced step and {offset:,}."
+    return told if row.first_step == first else f"{told} Step {row.first_step:,} was not kept: the profiler starts in it."
 
 
 def _listed(rows: Sequence[AttemptRow], counting: str) -> Grid:

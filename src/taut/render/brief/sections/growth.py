@@ -49,7 +49,7 @@ MEANINGS = (
         "the number of accelerators beyond which one more brings less than half of what one brings at best (taut's own rule)",
     ),
 )
-BAND = "Intervals are of further runs of the job with pauses drawn anew, and so wider than one of the run that was measured:"
+BAND = "Drawn: intervals are of further runs of the job with pauses drawn anew, and hold"
 GROWN_LEVEL = 90
 """Of 100 further runs, those that the interval of a finding's growth holds."""
 PLAIN = {
@@ -379,12 +379,10 @@ def _grown(name: str, own: int, finding: Finding) -> Iterator[Block]:
         yield Picture(f"{title}{_band(line, GROWN_LEVEL)}", _alt(line, "the share of the wall lost", percent), chart)
         return
     columns = [Column("Ranks", True), Column("Costs", True), Column("Rests on")]
-    cells = [[f"{one.ranks:,}", share(one.loss_share), "the run as it was" if one.ranks == own else "drawn"] for one in rows]
-    yield Grid(title, columns, cells, f"{BAND} {GROWN_LEVEL} of 100.{_narrower(finding)}")
-
-
-def _narrower(finding: Finding) -> str:
-    lost = finding.loss_share
-    return (
-        "" if lost is None else f" Page one has {share(lost)} for what was measured: an interval of this run alone, 95 of 100."
-    )
+    mine = finding.loss_share
+    cells = [
+        [f"{one.ranks:,}", share(mine), "the run as it was"] if one.ranks == own and mine is not None
+        else [f"{one.ranks:,}", share(one.loss_share), "drawn"]
+        for one in rows
+    ]  # fmt: skip
+    yield Grid(title, columns, cells, f"{BAND} {GROWN_LEVEL} of 100. The first row: this run alone, 95 of 100.")

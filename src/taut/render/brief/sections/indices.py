@@ -17,6 +17,8 @@ FACTORS = (
     "energy_per_useful_step", "sync_delay_amplification", "actual_attempt_multiplier", "cost_per_completion",
 )  # fmt: skip
 """Indices that are factors; the others are shares."""
+STEP_SPEED = "step speed against ideal (effective throughput)"
+"""An index of measured steps: other shares of a briefing are called effective."""
 NAMES = {"replay_probability": "work done again (replay probability)"}
 """Names that say something else in a briefing, where a replay is a computation."""
 MEANT = {
@@ -52,8 +54,10 @@ def indices(briefing: Briefing) -> Section | None:
     return Section("indices", "The indices, and what they mean", blocks, commands)
 
 
-def name_of(key: str) -> str:
-    """An index as people call it."""
+def name_of(key: str, measured: bool = False) -> str:
+    """An index as people call it; of measured steps by what it compares."""
+    if measured and key == "effective_throughput_ratio":
+        return STEP_SPEED
     if key in NAMES:
         return NAMES[key]
     return next((one.name for one in MEANINGS if one.key == key), key.replace("_", " "))
@@ -89,7 +93,7 @@ def _run(run: BriefedRun) -> list[Block]:
     old = run.result.baseline.indices if run.result.baseline else None
     values = {one.key: _of(found, one.key) for one in MEANINGS}
     before = {one.key: _of(old, one.key) for one in MEANINGS} if old is not None else None
-    grid = _grid(title, values, before, "Baseline", "Now" if before is not None else "Value", needs=needs)
+    grid = _grid(title, values, before, "Baseline", "Now" if before is not None else "Value", needs=needs, measured=True)
     return [grid, *_turnover(run), *_apart(run)]
 
 
@@ -115,13 +119,16 @@ def _of(some: Indices, key: str) -> Estimate | None:
 
 def _grid(
     title: str, new: Mapping[str, Estimate | None], old: Mapping[str, Estimate | None] | None = None, old_title: str = "",
-    new_title: str = "Value", *, needs: Mapping[str, str] | None = None, piece: str = "step",
+    new_title: str = "Value", *, needs: Mapping[str, str] | None = None, piece: str = "step", measured: bool = False,
 ) -> Grid:  # fmt: skip
     """A row for each index; where there are older values, those struck through."""
     columns = [Column("Index"), Column("What it means")]
     columns += [Column(old_title, True)] if old is not None else []
     columns.append(Column(new_title, True))
-    rows = [_row(key, value, old, (needs or {}).get(key), piece) for key, value in new.items()]
+    rows = [
+        [Cell(name_of(key, measured), "strong"), *_row(key, value, old, (needs or {}).get(key), piece)]
+        for key, value in new.items()
+    ]
     note = LEVEL if old is None else "Struck through: what it was."
     return Grid(title, columns, rows, note)
 
@@ -130,7 +137,7 @@ def _row(
     key: str, new: Estimate | None, old: Mapping[str, Estimate | None] | None, needs: str | None, piece: str
 ) -> list[Cell | str]:  # fmt: skip
     now = written(key, new) if new is not None else _absent(needs)
-    row: list[Cell | str] = [Cell(name_of(key), "strong"), meaning_of(key, piece)]
+    row: list[Cell | str] = [meaning_of(key, piece)]
     if old is None:
         return [*row, now]
     before = old.get(key)
@@ -193,7 +200,7 @@ def _comparison(comparison: BriefedComparison) -> list[Block]:
 def _compared(key: str, first: ComparedRun, last: ComparedRun) -> list[Cell | str]:
     old: Estimate | None = getattr(first, key)
     new: Estimate | None = getattr(last, key)
-    return _pair(name_of(key), meaning_of(key), written(key, old), written(key, new))
+    return _pair(name_of(key, measured=True), meaning_of(key), written(key, old), written(key, new))
 
 
 def _pair(name: str, meaning: str, old: str, new: str) -> list[Cell | str]:

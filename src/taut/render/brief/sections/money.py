@@ -25,7 +25,7 @@ from taut.render.brief.document import (
 )
 from taut.render.brief.modelled_cost import modelled_cost
 from taut.render.brief.remedies import by_money, kind_of, repair_first, what_to_do
-from taut.render.brief.written import amounts, cash, percent, plain, share, times_of, worth
+from taut.render.brief.written import amounts, cash, percent, plain, share, times_of, worth, worth_a_month
 from taut.render.text import UNKNOWN, duration, safe, three
 from taut.render.text import money as amount
 from taut.result.brief_types import BriefedBill, BriefedRun, Briefing
@@ -275,7 +275,7 @@ def _recoverable(result: BillResult, findings: dict[str, Finding]) -> list[Block
         Column("Cause"),
         Column("What to do"),
         Column("Gives back", True),
-        _in("Saves a month", result.currency),
+        Column(worth_a_month(result.currency), True),
         _in("Costs once", result.currency),
         Column("Paid back, days", True),
     ]
@@ -288,7 +288,7 @@ def _recoverable(result: BillResult, findings: dict[str, Finding]) -> list[Block
     ]  # fmt: skip
     note = (
         "Shares of the time on the clock; a month of 30 days in which the job goes on like this. What it costs once is given "
-        "with the prices. Savings of several rows do not simply add up. At most: a bound; it may bring nothing."
+        "with the prices. Several rows together do not simply add up. At most: a bound; it may bring nothing."
     )
     return [Grid("What would come back", columns, rows, note)]
 

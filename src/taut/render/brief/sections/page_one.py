@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from msgspec import UnsetType
-
 from taut.render.brief.document import Bar, Bars, Block, Cell, Column, Empty, Fact, Facts, Grid, Picture, Section, Text
 from taut.render.brief.page_basis import basis, together
 from taut.render.brief.sections.indices import written
 from taut.render.brief.split_time import split_bars
-from taut.render.brief.written import cash, percent, possible, share, sure, times, worth
-from taut.render.text import safe
+from taut.render.brief.written import cash, percent, possible, share, sure, times, worth, worth_a_month
 from taut.result.brief_types import Briefing
 from taut.result.types import BriefCause, Demand, Estimate, Regime
 
+PAYS = {"stable": "pays", "marginal": "hardly pays", "unstable": "does not pay"}
+"""Class of a regime → whether one more accelerator pays."""
 REGIMES = {
-    "stable": "more load or more ranks still pay",
-    "marginal": "near the limit: little growth still pays",
-    "unstable": "past the limit: one more does not pay",
     "coherent": "controllers work together",
     "oscillating": "controllers swing back and forth",
     "amplifying": "controllers multiply the load",
@@ -52,11 +48,12 @@ def _effective(briefing: Briefing) -> Fact | None:
 
 
 def _regime(briefing: Briefing) -> Fact | None:
-    regimes: list[Regime] = [run.result.regime for run in briefing.runs if run.result.regime is not None]
-    regimes += [one.result.regime for one in briefing.scenarios if one.result.regime is not None]
-    for regime in regimes:
-        if regime.kind is not None:
-            return Fact("Regime", regime.kind, f"{REGIMES.get(regime.kind, '')}{_reserve(regime.reserve)}")
+    regimes = [(run.result.regime, run.result.job.ranks) for run in briefing.runs]
+    for regime, ranks in [*regimes, *((one.result.regime, one.result.ranks) for one in briefing.scenarios)]:
+        if regime is not None and regime.kind in PAYS:
+            return Fact("One more accelerator", PAYS[regime.kind], _adds(regime, ranks))
+        if regime is not None and regime.kind is not None:
+            return Fact("Control", regime.kind, REGIMES.get(regime.kind, ""))
     for control in briefing.controls:
         kind = control.result.regime.kind
         if kind is not None:
@@ -64,8 +61,13 @@ def _regime(briefing: Briefing) -> Fact | None:
     return None
 
 
-def _reserve(reserve: Estimate | UnsetType | None) -> str:
-    return f"; reserve {times(reserve)}, needed: 1 ×" if reserve else ""
+def _adds(regime: Regime, ranks: int) -> str:
+    """What one more adds and from what on it pays, in words; then the class that says so."""
+    if not isinstance(regime.marginal_return, Estimate) or not isinstance(regime.pays, float):
+        reserve = f", reserve {times(regime.reserve)}; 1 × is the limit" if regime.reserve else ""
+        return f"regime: {regime.kind}{reserve}"
+    adds = f"number {ranks + 1:,} adds {share(regime.marginal_return)} of its work"
+    return f"{adds}; from {percent(regime.pays)} on it pays (regime: {regime.kind})"
 
 
 def _money(briefing: Briefing) -> Fact:
@@ -118,7 +120,7 @@ def _causes(briefing: Briefing) -> Block:
     currency = next((one.currency for one in briefing.causes if one.currency), None)
     columns = [
         Column("Cause"), Column("Costs today", True), Column("What to do"), Column("Gives back", True),
-        Column(f"Saves, {safe(currency)} a month" if currency else "Saves a month", True), Column("Sure of the cause"),
+        Column(worth_a_month(currency), True), Column("How sure"),
     ]  # fmt: skip
     return Grid("The causes that matter most", columns, [_row(k, cause) for k, cause in enumerate(briefing.causes, 1)])
 
@@ -129,9 +131,15 @@ def _row(number: int, cause: BriefCause) -> list[Cell | str]:
     money = cause.money_per_month
     saved = "not priced" if money is None else worth(money, None) if known else possible(money, "money")
     costs = "not measured" if cause.costs is None else share(cause.costs)
-    certain = SEEN[cause.source] if cause.confidence is None else sure(cause.confidence)
-    certain += f": {cause.sure_of}" if cause.sure_of and cause.confidence is not None else ""
-    return [Cell(f"{number}. {cause.what}", "strong"), costs, cause.do, back, saved, certain]
+    return [Cell(f"{number}. {cause.what}", "strong"), costs, cause.do, back, saved, _certain(cause)]
+
+
+def _certain(cause: BriefCause) -> str:
+    """What was tested, and how sure it is; then what was not."""
+    if cause.confidence is None:
+        return SEEN[cause.source]
+    known = sure(cause.confidence) if not cause.sure_of else f"{cause.sure_of}: {sure(cause.confidence)}"
+    return f"{known}; {cause.untested}: not tested" if cause.untested else known
 
 
 def _decision(briefing: Briefing) -> list[Block]:
@@ -140,8 +148,37 @@ def _decision(briefing: Briefing) -> list[Block]:
     )
     blocks: list[Block] = [Text(one) for one in briefing.left_out]
     if first is not None:
-        blocks.insert(0, Text(f"The decision to take: {first.do}.{_effect(first)}{_evidence(first)}", "warning"))
+        blocks.insert(0, Text(f"{_act(first)}{_effect(first)}{_why_first(briefing, first)}{_evidence(first)}", "warning"))
     return [*blocks, *_question(briefing.demands, first)]
+
+
+def _act(first: BriefCause) -> str:
+    """What to do: the test first, where what is to be mended was not shown to be the reason."""
+    if first.test is None:
+        return f"The decision to take: {first.do}."
+    return f"The decision to take: test first: {first.test}. Unless that settles it, {first.do}."
+
+
+def _why_first(briefing: Briefing, first: BriefCause) -> str:
+    """Why a repair stands before a change of how ranks meet that is worth as much."""
+    other = next((one for one in briefing.causes if one.share_is == "recoverable" and not one.repair), None)
+    if other is None or not first.repair or not _overlap(first.share, other.share):
+        return ""
+    number = briefing.causes.index(other) + 1
+    return f" Cause {number} is worth as much (ranges overlap); this is first, as it changes no training."
+
+
+def _overlap(one: Estimate | None, other: Estimate | None) -> bool:
+    """Whether intervals have something in common."""
+    if one is None or other is None:
+        return False
+    (low, high), (least, most) = (_ends(each) for each in (one, other))
+    return low <= most and least <= high
+
+
+def _ends(one: Estimate) -> tuple[float, float]:
+    """Both ends; the value where there is none."""
+    return float(one.value if one.lo is None else one.lo), float(one.value if one.hi is None else one.hi)
 
 
 def _effect(first: BriefCause) -> str:
@@ -150,13 +187,12 @@ def _effect(first: BriefCause) -> str:
     money = first.money_per_month
     worth_it = "" if money is None or first.currency is None else f", {worth(money, first.currency)} a month"
     what = "of the time" if first.source == "measured" else "more work a second, by the model"
-    return f" It is expected to give back {share(first.share)} {what}{worth_it}."
+    return f" Expected to come back: {share(first.share)} {what}{worth_it}."
 
 
 def _evidence(first: BriefCause) -> str:
-    """The evidence in a clause, and what it does not show."""
-    why = f" The evidence: {first.evidence}." if first.evidence else ""
-    return f"{why}{f' Not tested: {first.untested}.' if first.untested else ''}"
+    """The evidence in a clause."""
+    return f" The evidence: {first.evidence}." if first.evidence else ""
 
 
 def _question(demands: list[Demand], first: BriefCause | None) -> list[Block]:
@@ -164,7 +200,7 @@ def _question(demands: list[Demand], first: BriefCause | None) -> list[Block]:
     if not demands:
         return []
     mine = next((one for one in demands if first is not None and one.finding and one.finding == first.finding), demands[0])
-    ask = f"The question to ask the vendor: what do you guarantee on {mine.what}? Ask for this test: {mine.test}."
+    ask = f"The question to ask the vendor: what do you guarantee on {mine.what}? The test: {mine.test}."
     more = next((one for one in demands if one is not mine), None)
-    then = "" if more is None else f" Then ask about {more.what} (vendor annex)."
+    then = "" if more is None else f" Next: {more.what} (annex)."
     return [Text(f"{ask} The number to reach: {mine.reach}.{then}")]

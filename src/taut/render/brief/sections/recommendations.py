@@ -9,9 +9,10 @@ from msgspec import Struct
 from taut.core.finding_place import place_of
 from taut.render.brief.decided import decided
 from taut.render.brief.document import Block, Cell, Column, Empty, Grid, Section, Text
+from taut.render.brief.evidence_words import full_evidence
 from taut.render.brief.page_basis import trusted
 from taut.render.brief.remedies import GENERIC, Kind, by_money, kind_of, repair_first, what_to_do
-from taut.render.brief.written import percent, share, sure, worth
+from taut.render.brief.written import percent, share, sure, worth, worth_a_month
 from taut.render.text import UNKNOWN, safe
 from taut.result.brief_types import BriefedBill, BriefedControl, BriefedScenario, Briefing
 from taut.result.types import (
@@ -39,6 +40,10 @@ REPAIR_FIRST = (
 EVIDENCE = (
     "Names of operations are those of the traces. A standard error is what a figure of this size strays by of itself; five or "
     "more are no accident."
+)
+CARRIED = (
+    " Who carries waiting that nobody causes is a share of what it costs on the clock, all other findings mended; “Who waits "
+    "for whom” counts the waiting of all ranks, for other findings too."
 )
 SEPARATE = "separate these loops: other targets, or other time scales"
 
@@ -68,11 +73,14 @@ def recommendations(briefing: Briefing) -> Section | None:
 
 def _whole_evidence(briefing: Briefing) -> list[Block]:
     """What findings rest on, in full, with the names that traces have."""
+    named = {one.finding: one for one in briefing.causes if one.finding is not None}
+    nobody = any(one.loss_share is not None for run in briefing.runs for one in run.result.findings)
     rows: list[list[Cell | str]] = [
-        [Cell(safe(_cause(one)), "strong"), safe(one.because)] for run in briefing.runs for one in run.result.findings[:MOST]
-    ]
+        [Cell(safe(_cause(one)), "strong"), safe(full_evidence(one, named.get(one.id), run.log_offset))]
+        for run in briefing.runs for one in run.result.findings[:MOST]
+    ]  # fmt: skip
     columns = [Column("Finding"), Column("The evidence")]
-    return [Grid("The evidence in full", columns, rows, EVIDENCE)] if rows else []
+    return [Grid("The evidence in full", columns, rows, f"{EVIDENCE}{CARRIED if nobody else ''}")] if rows else []
 
 
 def _order(one: _Advice) -> tuple[bool, bool, float, float]:
@@ -271,8 +279,8 @@ def _gain_words(one: PolicyGain) -> str:
 
 def _grid(found: list[_Advice], repair: bool) -> Grid:
     columns = [
-        Column("Cause"), Column("What to do"), Column("Expected effect", True), Column(_worth_title(found), True),
-        Column("How sure", True),
+        Column("Cause"), Column("What to do"), Column("Expected effect", True), Column(worth_a_month(_currency(found)), True),
+        Column("Sure that it is seen", True),
     ]  # fmt: skip
     only = _currency(found)
     rows: list[list[Cell | str]] = [
@@ -293,8 +301,3 @@ def _currency(found: list[_Advice]) -> str | None:
     """The currency, where all have the same."""
     used = {one.currency for one in found if one.monthly is not None}
     return used.pop() if len(used) == 1 else None
-
-
-def _worth_title(found: list[_Advice]) -> str:
-    currency = _currency(found)
-    return f"Worth a month, {safe(currency)}" if currency else "Worth a month"

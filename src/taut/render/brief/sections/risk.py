@@ -9,7 +9,7 @@ NAMES = {
     "longer without errors": "Jobs take longer without any error",
     "re-runs without a reproducible bug": "Attempts are restarted without a bug that can be reproduced",
     "utilisation falls though allocated": "Utilisation falls although everything is allocated",
-    "energy out of proportion": "Energy grows out of proportion to useful work",
+    "energy out of proportion": "Energy is out of proportion to useful work",
 }
 KINDS = {
     "both": "it loses time without an error, and attempts fail too",

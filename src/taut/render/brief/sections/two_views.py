@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from taut.core.finding_place import place_of
 from taut.render.brief.document import (
     Block,
     Cell,
@@ -24,7 +25,7 @@ from taut.render.brief.document import (
 from taut.render.brief.nobody import no_waiting
 from taut.render.brief.written import percent, share
 from taut.render.text import UNKNOWN, count, middle, safe, size, three
-from taut.result.brief_types import BriefedRun, Briefing, OperatorNode, OperatorView
+from taut.result.brief_types import BriefedRun, Briefing, OperatorEdge, OperatorNode, OperatorView
 from taut.result.types import AnalysisResult, AttemptsResult, Component, Device, Job
 
 LABEL = 30
@@ -33,6 +34,8 @@ FAILED = ("failed", "node failed", "timed out", "out of memory")
 """Outcomes of attempts that ended against their will."""
 STRONG = 0.05
 """Share of the wall, or of the steps, from which the critical path is drawn strong."""
+OFTEN = 0.5
+"""Share of the steps from which an arrow that the critical path takes is drawn strong."""
 FAINT = 0.1
 """Edges below this share of the most frequent one are left out, unless the critical path takes them."""
 ROWS = 6
@@ -155,8 +158,14 @@ def _answer(result: AnalysisResult) -> str:
     if outside:
         return f"By this view, {safe(outside[0].component)} is to be looked at first: {_metric_name(outside[0].metric)}."
     if any(one.inside for one in result.components):
-        return f"By this view nothing is wrong, and there is nothing to repair.{_ended(result.attempts)}"
+        return f"By this view alone nothing is wrong, and nothing would be repaired.{_late(result)}{_ended(result.attempts)}"
     return "By this view nothing can be said: no limit is known."
+
+
+def _late(result: AnalysisResult) -> str:
+    """That a part which is late shows in the other view only."""
+    place = next((place for one in result.findings if one.ranks or one.links if (place := place_of(one))), None)
+    return "" if place is None else f" That {safe(place)} is late shows only in how ranks wait: no metric of a part says so."
 
 
 def _ended(found: AttemptsResult | None) -> str:
@@ -325,11 +334,17 @@ def network(view: OperatorView) -> Network:
     nodes = [_placed(node, row[k], largest) for k, node in enumerate(view.nodes)]
     most = max((edge.count for edge in view.edges), default=0) or 1
     edges = [
-        Edge(edge.first, edge.then, edge.count / most, strong=(edge.critical_share or 0) >= STRONG)
+        _drawn_edge(edge, edge.count / most)
         for edge in view.edges
         if edge.count >= FAINT * most or (edge.critical_share or 0) >= STRONG
     ]
     return Network(nodes, edges)
+
+
+def _drawn_edge(edge: OperatorEdge, often: float) -> Edge:
+    """As thick as the critical path takes it; what it takes now and then is as thin as the others."""
+    taken = edge.critical_share or 0.0
+    return Edge(edge.first, edge.then, taken if taken >= OFTEN else often, strong=taken >= OFTEN)
 
 
 def _placed(node: OperatorNode, y: float, largest: float) -> Node:
