@@ -131,8 +131,8 @@ def painted_plain(
         known = held[:, :NOTHING]
         shown = np.where(known.any(axis=1), known.argmax(axis=1), -1)
         if (line + 1) * rows // lines - line * rows // lines > 1:
-            for code in (FAULT, SLOW):
-                shown[(known[:, code] > 0) & (known[:, code] * LEAST >= known.sum(axis=1))] = code
+            for loss in (FAULT, SLOW):
+                shown[(known[:, loss] > 0) & (known[:, loss] * LEAST >= known.sum(axis=1))] = loss
         out[line] = shown[repeated]
     return out
 

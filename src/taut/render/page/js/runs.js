@@ -28,8 +28,7 @@
   const ending = (text, most) => (text.length <= most ? text : "…" + text.slice(text.length - most + 1));
 
   const columns = (context) => [
-    { key: "name", label: "run", value: (r) => r.name, node: (r) => el("a", { href: context.href(r.views[0] || "overview", {}, r.id), title: `${r.name}: ${r.folder}` }, r.name) },
-    { key: "folder", label: "folder", value: (r) => r.folder, node: (r) => el("span", { class: "folder muted", title: r.folder }, ending(r.folder, 30)) },
+    { key: "name", label: "run", value: (r) => r.name, text: (r) => `${r.name} ${r.folder}`, node: (r) => [el("a", { href: context.href(r.views[0] || "overview", {}, r.id), title: `${r.name}: ${r.folder}` }, r.name), el("span", { class: "folder", title: r.folder }, ending(r.folder, 26))] },
     { key: "verb", label: "from", title: "which verb wrote it" },
     { key: "verdict", label: "verdict", wide: true, value: (r) => r.verdict, node: (r) => el("span", { class: "verdict", title: r.verdict }, sign(r.class), " ", r.verdict) },
     { key: "regime", label: "regime", title: "whether one more accelerator still pays; of control loops whether they work together" },

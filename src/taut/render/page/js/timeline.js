@@ -169,6 +169,7 @@
       this.sizes = { width: 0, height: 0, ratio: 1 };
       this.asked = null;
       this.named = new Set(axis.named || []);
+      this.lanesSeen = false; // whether ops are drawn in lanes
       this.images = {}; // by pixels a CSS pixel
       this.times = C.times; // what drawings took, ms
     }
@@ -267,7 +268,7 @@
       this.wide = between(Math.max(...this.axis.rows.map((row) => C.textWidth(pen, taut.safe(row.label)))) + (this.named.size ? 22 : 14), ...GUTTER);
     }
 
-    get gutter() { return this.wide + (this.split ? this.laneWide : 0); }
+    get gutter() { return this.wide + (this.split && this.lanesSeen ? this.laneWide : 0); }
     get plot() { return { x: this.gutter, y: HEAD, width: this.sizes.width - this.gutter - 2, height: this.sizes.height - HEAD - 2 }; }
     /** Whether rows are split by lanes: where each has room for letters. */
     get split() { return this.most > 1 && (this.sizes.height - HEAD) / this.view.rows / this.most >= 9; }
@@ -466,6 +467,7 @@
       pen.fillStyle = this.colours.paper;
       pen.fillRect(0, 0, this.sizes.width, this.sizes.height);
       this.lay(pen, this.pixels(at));
+      this.makeRoom();
       this.heads(pen, at);
       this.labels(pen, at);
       this.names(pen, at);
@@ -475,6 +477,14 @@
       this.where.textContent = this.words();
       this.times.push(performance.now() - began);
       if (this.times.length > 240) this.times.shift();
+    }
+
+    /** Words of lanes have room where ops are drawn in lanes; changed once a view at most, since room decides on frames, too. */
+    makeRoom() {
+      const frame = this.serving(), { begin, end, first, rows } = this.view, now = `${begin} ${end} ${first} ${rows}`;
+      if (!frame || Boolean(frame.drawn) === this.lanesSeen || this.roomFor === now) return;
+      Object.assign(this, { lanesSeen: Boolean(frame.drawn), roomFor: now, mapDrawn: null });
+      this.redraw();
     }
 
     /** Whether the view was another one just now: then a fine screen gets a coarser image, and the fine one once it rests. */
