@@ -31,6 +31,8 @@ TIMELINE = 2_400_000
 """Bytes of the timeline, at most."""
 LEAST = 100_000
 """Bytes of the timeline, at least, however much the rest takes."""
+NEARLY = 0.98
+"""Of the bytes that are left, what a timeline is told: it is packed to about so many."""
 LONG = 8_192
 """Bytes of JSON from which on it is deflated."""
 VISITS = 60_000_000
@@ -167,7 +169,7 @@ def _timeline(run: Run, frames: Frames, left_bytes: int) -> bytes:
     """The timeline in what the rest leaves; what it cannot do without (its header, the coarsest cells, gates) is extra."""
     from taut.views.packed_timeline import pack
 
-    return pack(frames, run.result.findings, max(min(left_bytes, TIMELINE), LEAST))
+    return pack(frames, run.result.findings, max(min(int(NEARLY * left_bytes), TIMELINE), LEAST))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
