@@ -257,3 +257,22 @@ def test_a_file_shows_its_pages_and_asks_for_nothing(browser: Browser, tmp_path:
         assert "A file records nothing" in page.inner_text("main")
         assert page.locator("text=Perfetto").count() == 0
         assert watched.wrong == []
+
+
+GREEN = """() => {
+  const canvas = document.querySelector(".chart canvas"), pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+  let found = 0;
+  for (let k = 0; k < pixels.length; k += 4) if (pixels[k] < 40 && pixels[k + 1] > 120 && pixels[k + 2] < 160 && pixels[k + 3] > 200) found += 1;
+  return found;
+}"""  # noqa: E501
+
+
+def test_the_time_of_a_single_step_is_drawn(browser: Browser, plain: str) -> None:
+    told = msgspec.to_builtins(answer("overview", "node 3"))
+    told["step_times"] = {"step": [7], "observed_ns": [2_000_000], "ideal_ns": [1_000_000], "baseline_ns": None}
+    with opened(browser, plain) as watched:
+        watched.page.route(
+            "**/overview", lambda route: route.fulfill(json=told) if "/api/" in route.request.url else route.continue_()
+        )
+        watched.open("/run/0/overview")
+        assert watched.page.evaluate(GREEN) > 10  # the dot of the ideal step
