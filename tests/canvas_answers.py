@@ -95,7 +95,7 @@ class Named:
 def structure(names: Sequence[str]) -> Structure:
     """A part and a rank for every name, a node for the first few."""
     parts = [
-        StructurePart(label=name, ranks=[k], busy_share=0.98, productive_share=0.6, metrics=[], inside=True)
+        StructurePart(label=name, ranks=[k], busy_share=0.98, productive_share=0.6, metrics=[], inside=True, stopped=False)
         for k, name in enumerate(names)
     ]
     few = names[:8]
@@ -112,7 +112,9 @@ def structure(names: Sequence[str]) -> Structure:
         labels=shown, cause=[1] * len(shown), victim=list(range(len(shown))), share=[1 / len(shown)] * len(shown)
     )
     view = OperatorView(nodes=nodes, edges=edges, left_out=0)
-    return Structure(parts=parts, view=view, waits=pairs, ranks=list(names), steps=[0, 1, 2], delayed_rank=1, delayed_step=1)
+    return Structure(
+        parts=parts, view=view, waits=pairs, ranks=list(names), steps=[0, 1, 2], delayed_rank=1, delayed_step=1, stopped=[],
+    )  # fmt: skip
 
 
 def wave(names: Sequence[str], given: dict[str, float]) -> DelayWave:
