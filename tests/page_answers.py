@@ -14,8 +14,8 @@ from taut.result.types import Part
 TEXTS = {"amount": "12.5", "link": "1:0"}
 
 
-def answer(name: str, text: str) -> Part:
-    """The answer at an address of the API in which all names are ``text``."""
+def answer(name: str, text: str, run: str = "0") -> Part:
+    """The answer at an address of the API in which all names are ``text``. The run ``1`` is one of job logs that hangs."""
     kind = view_types.ANSWERS[name]
     made = msgspec.convert(_made(inspect.type_info(kind), text), kind)
     if isinstance(made, view_types.RunList):
@@ -23,6 +23,8 @@ def answer(name: str, text: str) -> Part:
     if isinstance(made, view_types.Questions):
         scales = {"work": [0.5, 2.0], "bandwidth": [0.5, 2.0], "gaps": [0.0, 2.0]}
         return msgspec.structs.replace(made, choices={"rank": made.choices[text]}, scales=scales)
+    if isinstance(made, view_types.Overview) and run == "0":
+        return msgspec.structs.replace(made, jobs=[], stopped=[])
     return made
 
 

@@ -35,7 +35,7 @@ pytestmark = pytest.mark.skipif(
     reason="needs chromium, playwright and axe-core (pip install playwright; npm install axe-core; TAUT_AXE is its axe.min.js)",
 )
 VIEWS = ("overview", "whatif", "scaling", "control", "bill", "decisions")
-PAGES = ("/", *(f"/run/0/{view}" for view in VIEWS), "/run/1/bill", "/run/gone/overview", "/run/0/nosuch")
+PAGES = ("/", *(f"/run/0/{view}" for view in VIEWS), "/run/1/overview", "/run/1/bill", "/run/gone/overview", "/run/0/nosuch")
 COUNT = "document.querySelectorAll('{}').length"
 HANDLERS = ("onload", "onerror", "onmouseover", "ontoggle", "onclick")
 HOSTILE = " ".join(PAYLOADS).encode("utf-8", "replace").decode()
@@ -50,7 +50,7 @@ def served(text: str) -> type[BaseHTTPRequestHandler]:
             if parts[0] == "static":
                 self.send(*bundle.static(parts[1]))
             elif parts[0] == "api":
-                self.send(msgspec.json.encode(answer(parts[-1], text)), "application/json")
+                self.send(msgspec.json.encode(answer(parts[-1], text, parts[-2])), "application/json")
             else:
                 self.send(bundle.shell("taut").encode(), "text/html; charset=utf-8")
 
