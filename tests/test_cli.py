@@ -146,7 +146,7 @@ def test_json_is_one_object_with_the_keys_of_the_contract(demo: tuple[Result, Pa
 
 def test_money_is_null_without_a_price_and_a_hint_says_so(demo: tuple[Result, Path]) -> None:
     assert {entry["money"] for entry in json.loads(demo[0].stdout)["ledger"]["entries"]} == {None}
-    assert "--gpu-hour" in demo[0].stderr.splitlines()[-2]
+    assert "--gpu-hour" in demo[0].stderr.splitlines()[-3]
 
 
 def test_a_price_gives_money_in_its_currency(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def test_what_is_no_currency_is_refused() -> None:
 
 def test_choices_are_listed_in_one_line() -> None:
     (line,) = stderr_of("export", "run").splitlines()
-    assert line.startswith("taut: Missing option '--to'. Choose from: perfetto, focus, schema (see:")
+    assert line.startswith("taut: Missing option '--to'. Choose from: html, perfetto, focus, schema (see:")
 
 
 def test_a_folder_of_traces_is_told_how_to_become_a_run(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
 
-from serving import App, run_folder
+from served_app import App, run_folder
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from serving import BEARER, HOST, App, run_folder
+from served_app import BEARER, HOST, App, run_folder
 from taut.core.folder import RUN
 from taut.result.view_types import ANSWERS
 from taut.serve import catalogue

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from serving import run_folder
+from served_app import run_folder
 from taut.core.folder import RUN
 from taut.result.view_types import RunCard, RunList
 from taut.serve import catalogue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from serving import BEARER, HOST, PORT, TOKEN, App
+from served_app import BEARER, HOST, PORT, TOKEN, App
 from taut.serve.guard import CSP, MOST_BODY, Door
 from taut.serve.routes import ROUTES
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from serving import App, run_folder
+from served_app import App, run_folder
 from taut.core.errors import UsageError
 from taut.serve import catalogue, opened
 from taut.serve.opened import OpenRun

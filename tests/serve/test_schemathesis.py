@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from serving import BEARER, App, listening, run_folder
+from served_app import BEARER, App, listening, run_folder
 from taut.serve.routes import ROUTES
 
 NAMES = [route.path for route in ROUTES if route.path.startswith("/api/")]

@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from serving import BEARER, TOKEN, App, listening, said
+from served_app import BEARER, TOKEN, App, listening, said
 from taut.core.errors import UsageError
 from taut.serve import server
 from taut.serve.guard import CSP, MOST_BODY

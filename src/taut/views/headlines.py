@@ -34,7 +34,7 @@ OPEN_SHARE = 0.05
 """From this share on a job without a finding is said to be open."""
 FIXABLE = ("straggler cascade", "silent degradation", "input stall", "checkpoint stall", "energy feedback loop")
 """Modes that setting a rank or a link to its reference mends."""
-_TOOK = r"([\d.,]+ (?:ns|µs|ms|s))"
+_TOOK = r"(?<![\d.,])([\d.,]+ (?:ns|µs|ms|s))"
 _MORE = re.compile(rf"{_TOOK} (?:more|longer) a step|(?:take longer by|on average by) {_TOOK} a step")
 _GREW = re.compile(rf"takes? (?:up to )?{_TOOK} a step.*?, {_TOOK} in the baseline")
 _SHARE = re.compile(r"takes? (\d+ %) longer in (?:its|their) own work")
