@@ -57,7 +57,8 @@ def main() -> int:
         print("\n".join(lines))
         return 1 if lines else 0
     begin = time.monotonic()
-    print("\n".join(workers.warm(names)), file=sys.stderr)
+    warming = 0 if asked.plain or asked.small else workers.WARM
+    print("\n".join(workers.warm(names, warming)), file=sys.stderr)
     print(f"warm after {time.monotonic() - begin:.1f} s", file=sys.stderr)
     cases = asked.cases or (10**7 if asked.minutes else 20_000)
     until = time.monotonic() + 60 * asked.minutes if asked.minutes else float("inf")

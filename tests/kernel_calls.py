@@ -19,6 +19,7 @@ from build import MS, barriers, job, ring_all_reduce
 from device_traces import host_ahead
 from taut.core import jit
 from taut.core.jit import Kernel
+from timelines import timeline_of
 
 NEEDS_TORCH = ("taut.lab.torch_jobs", "taut.lab.rank")
 CALLS = 4
@@ -184,7 +185,17 @@ def varint(value: int) -> bytes:
     return bytes([value]) if value < 128 else bytes([value & 127 | 128]) + varint(value >> 7)
 
 
-JOBS: tuple[Callable[[], None], ...] = (training, projection, controllers, files, device)
+def timeline() -> None:
+    """Frames of ranks with two lanes, in more and in fewer columns than nanoseconds."""
+    frames = timeline_of(job({r: [f"fwd {5 + r} | AR 2", ". 1 | copy 3"] for r in range(3)}, steps=2, noise=0.1))
+    wall = frames.axis.wall_ns
+    for begin, end, row in ((0, wall, 0), (wall // 3, wall // 3 + 5, 1)):
+        frames.frame(begin, end, row, 2, 7, 1)
+        frames.cells(begin, end, row, 2, 7, 1)
+    frames.ops_between(0, wall, 0, 3, 4)
+
+
+JOBS: tuple[Callable[[], None], ...] = (training, projection, controllers, files, device, timeline)
 
 
 def recorded_calls() -> dict[str, list[Args]]:

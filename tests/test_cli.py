@@ -17,6 +17,7 @@ from click.testing import CliRunner, Result
 import taut.run
 from device_traces import Rank, host_ahead
 from taut.cli import SNIPPET, main
+from taut.stored import open_run
 
 KEYS = {
     "verdict": {"text", "class", "bound", "nominal_share", "effective_share"},
@@ -223,6 +224,23 @@ def test_a_delay_costs_time(demo: tuple[Result, Path]) -> None:
     assert 0.3e9 < -answer["saved_wall_ns"] <= 0.5e9
 
 
+def test_a_delay_may_name_its_op(demo: tuple[Result, Path]) -> None:
+    first = json.loads(taut_("whatif", demo[1], "--delay", "rank=1,step=9,ms=500", "--json").stdout)
+    graph = open_run(demo[1]).graph
+    op = int(((graph.ops.rank == 1) & (graph.steps[graph.window] == 9)).argmax())
+    same = json.loads(taut_("whatif", demo[1], "--delay", f"rank=1,step=9,ms=500,op={op}", "--json").stdout)
+    assert same["changed_wall_ns"] == first["changed_wall_ns"]
+    assert same["changes"] == [f"rank 1 delayed by 500 ms in step 9 at op {op}"]
+
+
+def test_scales_take_all_of_something(demo: tuple[Result, Path]) -> None:
+    answer = json.loads(taut_("whatif", demo[1], "--scale", "work=0.5", "--scale", "gaps=0", "--json").stdout)
+    assert answer["changes"] == ["compute work times 0.5", "gaps times 0"]
+    assert 0.2 < answer["saved_share"] < 0.6
+    slower = json.loads(taut_("whatif", demo[1], "--scale", "bandwidth=0.5", "--json").stdout)
+    assert slower["saved_wall_ns"] < 0
+
+
 def test_part_of_a_class_name_is_enough_if_it_is_the_only_one(demo: tuple[Result, Path]) -> None:
     answer = json.loads(taut_("whatif", demo[1], "--fix", "class=ALL-reduce", "--json").stdout)
     assert answer["changes"] == ["class gloo all-reduce at reference"]
@@ -243,7 +261,16 @@ def test_part_of_a_class_name_is_enough_if_it_is_the_only_one(demo: tuple[Result
         (["--delay", f"rank={'9' * 5000},step=9,ms=4"], "rank=3,step=10,ms=40"),
         (["--delay", "rank=1,rank=2,step=9,ms=4"], "rank=3,step=10,ms=40"),
         (["--fix", "rank=" + "x" * 100_000], "no such rank"),
-        ([], "give --fix, --delay, --policy or --advice"),
+        (["--delay", "rank=1,step=9,ms=4,op=x"], "rank=3,step=10,ms=40"),
+        (["--delay", "rank=1,step=9,ms=4,op=1,op=2"], "rank=3,step=10,ms=40"),
+        (["--delay", "rank=1,step=9,ms=4,op=999999"], "no such op; rows of ops.parquet go from 0 to"),
+        (["--delay", "rank=1,step=9,ms=4,op=0"], "op 0 is of rank"),
+        (["--scale", "colour=2"], "one of work, bandwidth, gaps"),
+        (["--scale", "work"], "is no number"),
+        *[(["--scale", f"work={factor}"], "give a factor from") for factor in ("0", "-1", "nan", "inf", "1e9")],
+        (["--scale", "gaps=-1"], "or 0 for none"),
+        (["--scale", "work=2", "--scale", "work=3"], "work is given twice"),
+        ([], "give --fix, --scale, --delay, --policy or --advice"),
         (["--nonsense"], "No such option"),
     ],
 )

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 CASES = 220
-"""Of each share: about ten seconds."""
+"""Of each share: some seconds."""
 SHARES = 4
 
 
@@ -21,6 +22,7 @@ def fuzz(*args: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False)
 
 
+@cache
 def targets() -> list[str]:
     return fuzz("--list").stdout.split()
 

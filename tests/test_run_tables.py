@@ -63,3 +63,15 @@ def test_a_run_opened_again_has_the_same_graph(folder: Path, analysis: Any) -> N
 def test_names_that_occur_twice_stay_apart() -> None:
     assert unique(["a", "b", "a", "a (2)", "a"]) == ["a", "b", "a (3)", "a (2)", "a (4)"]
     assert unique([]) == []
+
+
+def test_waits_in_the_folder_are_those_that_the_ledger_books(tmp_path: Path) -> None:
+    """A fault that no finding mends is jitter in both, so a picture of the waits and the bill say the same."""
+    work = np.random.default_rng(3).normal(1e7, 1e5, (40, 4)).astype(np.int64)
+    work[11, 1] *= 3
+    analysis = analyze_trace(barriers(work, 1_000_000))
+    folder = Path(analysis.save(tmp_path / "run"))
+    told = analysis.result.waits
+    assert analysis.blame.totals["fault_ns"] > told.fault_rank_ns
+    for part in ("fault", "jitter", "structural", "gap", "unexplained"):
+        assert sum(column(folder, "waits", f"{part}_ns")) == getattr(told, f"{part}_rank_ns")

@@ -31,7 +31,7 @@ FREE_BYTES, PER_BYTE = 200 << 20, 100
 ADDRESS_SPACE = 6 << 30
 """What a worker may map at most, so that a bomb ends as MemoryError and not the machine."""
 WARM = 30
-"""Cases of each target that are run before workers are forked: most kernels are compiled then, and by one process."""
+"""Cases of each target that are run before workers that compile are forked: most kernels are compiled then, by one process."""
 AGAIN = 3
 """How many times longer a case may take that is tried again because it took too long."""
 BROKEN = 99
@@ -264,8 +264,8 @@ def plan(names: list[str], cases: int) -> list[Job]:
     return [(name, number) for _, name, number in sorted(rows)]
 
 
-def warm(names: list[str]) -> list[str]:
-    """Run the seeds as they are, and a few cases, so that modules and kernels are loaded before workers are forked.
+def warm(names: list[str], cases: int = 0) -> list[str]:
+    """Run the seeds as they are, and some cases, so that modules and kernels are loaded before workers are forked.
 
     Returns a line for each seed that is not accepted: its mutations would not reach far.
     """
@@ -278,7 +278,7 @@ def warm(names: list[str]) -> list[str]:
                     lines.append(
                         f"{target.name}: seed {k} is {outcome}" + (f": {finding.kind} {finding.site}" if finding else "")
                     )
-            for number in range(WARM):
+            for number in range(cases):
                 work(target, -1, number, root)
     finally:
         shutil.rmtree(root, ignore_errors=True)

@@ -8,12 +8,12 @@ TYPE_CHECKING = False  # not from typing: until this file is loaded, taut cannot
 if TYPE_CHECKING:
     from taut.billing import Bill, bill
     from taut.briefing.brief import Brief, brief
-    from taut.compare.comparison import compare
+    from taut.compare.comparison import Comparison, compare
     from taut.control.relations import control
     from taut.core.errors import InputRefused, RunError, TautError, UsageError
     from taut.core.tables import Table, Trace
     from taut.diagnose.detectors import Evidence, Finding, diagnose
-    from taut.forecasts import project
+    from taut.forecasts import Projection, project
     from taut.graph import Graph
     from taut.graph.link import link
     from taut.ledger import Ledger, Prices
@@ -34,14 +34,14 @@ else:
 _WHERE = {
     "Bill": "billing", "bill": "billing",
     "Brief": "briefing.brief", "brief": "briefing.brief",
-    "compare": "compare.comparison",
+    "Comparison": "compare.comparison", "compare": "compare.comparison",
     "control": "control.relations",
     "InputRefused": "core.errors", "RunError": "core.errors", "TautError": "core.errors", "UsageError": "core.errors",
     "Table": "core.tables", "Trace": "core.tables",
     "Evidence": "diagnose.detectors", "Finding": "diagnose.detectors", "diagnose": "diagnose.detectors",
     "Graph": "graph", "link": "graph.link",
     "Ledger": "ledger", "Prices": "ledger", "charge": "ledger.charge",
-    "project": "forecasts",
+    "Projection": "forecasts", "project": "forecasts",
     "read": "read.trace",
     "Blame": "replay.blame", "blame": "replay.blame",
     "Change": "replay.timeline", "Timeline": "replay.timeline", "replay": "replay.timeline",
@@ -50,9 +50,10 @@ _WHERE = {
 }  # fmt: skip
 
 __all__ = [
-    "Analysis", "Bill", "Blame", "Brief", "Change", "Evidence", "Finding", "Graph", "InputRefused", "Ledger", "Prices", "Run",
-    "RunError", "Table", "TautError", "Timeline", "Trace", "UsageError", "WhatIf", "analyze", "bill", "blame", "brief",
-    "charge", "compare", "control", "diagnose", "link", "open_run", "project", "read", "replay", "whatif",
+    "Analysis", "Bill", "Blame", "Brief", "Change", "Comparison", "Evidence", "Finding", "Graph", "InputRefused", "Ledger",
+    "Prices", "Projection", "Run", "RunError", "Table", "TautError", "Timeline", "Trace", "UsageError", "WhatIf", "analyze",
+    "bill", "blame", "brief", "charge", "compare", "control", "diagnose", "link", "open_run", "project", "read", "replay",
+    "whatif",
 ]  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from taut.render.perfetto import Picture, render
 from taut.replay import reference
 from taut.replay.timeline import Change, Timeline, replay
 from taut.result.types import Finding, Zone
+from taut.views.axis import segment_begins
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,7 +39,7 @@ def perfetto(graph: Graph, waits: Table, findings: Sequence[Finding], out: Binar
     ideal = replay(
         graph, [Change(np.arange(len(graph)), "work", "set", reference.across(graph), "every op at reference")], gaps=False
     )
-    axis_ns = _zero_ns(graph, observed, ideal)
+    axis_ns = segment_begins(graph, np.maximum(observed.completion_ns, ideal.completion_ns))
     zero_ns = axis_ns[graph.segment][graph.window]
     shown = _times(observed, zero_ns)
     actions, hits = _actions(graph, axis_ns, shown)
@@ -134,15 +135,6 @@ def _times(timeline: Timeline, zero_ns: Ints) -> dict[str, Ints]:
         "end_ns": zero_ns + timeline.end_ns, "work_ns": timeline.work_ns, "gap_ns": timeline.gap_ns,
         "wait_ns": timeline.wait_ns,
     }  # fmt: skip
-
-
-def _zero_ns(graph: Graph, observed: Timeline, ideal: Timeline) -> Ints:
-    """Where each segment begins: when it did, or right after the one before where steps have no time in common."""
-    if not graph.trace.relative:
-        return graph.origin_ns - min(int(graph.origin_ns.min()), 0)
-    longest = np.zeros(int(graph.segment.max()) + 1, dtype=np.int64)
-    np.maximum.at(longest, graph.segment, np.maximum(observed.completion_ns, ideal.completion_ns))
-    return np.cumsum(longest) - longest
 
 
 def _actions(graph: Graph, axis_ns: Ints, shown: Mapping[str, Ints]) -> tuple[Table, dict[str, Ints]]:

@@ -21,6 +21,7 @@ from taut.result.types import ProjectResult, TwoScenarios
 if TYPE_CHECKING:
     from taut.core.prices import Prices
     from taut.project.noise import RunNoise
+    from taut.render.forecast_charts import ForecastPlots
 
 
 class Question(TypedDict, total=False):
@@ -38,12 +39,51 @@ class Question(TypedDict, total=False):
     progress: Callable[[str], None] | None
 
 
-@overload
-def project(scenario: str | Path, **question: Unpack[Question]) -> ProjectResult: ...
+class Projection(ProjectResult, frozen=True, kw_only=True):
+    """A scenario or a run projected: what ``taut project --json`` prints, which shows itself in notebooks."""
+
+    def __repr__(self) -> str:
+        scales = ", ".join(f"{one.ranks:,}" for one in self.forecasts)
+        return f"<{type(self).__name__} {self.scenario}: on {scales} ranks>"
+
+    def _repr_html_(self) -> str:
+        from taut.render.forecast_card import forecast_card
+
+        return forecast_card(self)
+
+    @property
+    def plot(self) -> ForecastPlots:
+        """Pictures of it: ``plot.growth()``, ``plot.policies()``; they need altair."""
+        from taut.render.forecast_charts import ForecastPlots
+
+        return ForecastPlots(self)
+
+
+class TwoProjections(TwoScenarios, frozen=True, kw_only=True):
+    """Two scenarios side by side, which show themselves in notebooks."""
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {' and '.join(one.scenario for one in self.scenarios)}>"
+
+    def _repr_html_(self) -> str:
+        from taut.render.forecast_card import two_card
+
+        return two_card(self)
+
+    @property
+    def plot(self) -> ForecastPlots:
+        """Pictures of both: ``plot.growth()``; they need altair."""
+        from taut.render.forecast_charts import ForecastPlots
+
+        return ForecastPlots(*self.scenarios)
 
 
 @overload
-def project(scenario: str | Path, other: str | Path, **question: Unpack[Question]) -> TwoScenarios: ...
+def project(scenario: str | Path, **question: Unpack[Question]) -> Projection: ...
+
+
+@overload
+def project(scenario: str | Path, other: str | Path, **question: Unpack[Question]) -> TwoProjections: ...
 
 
 def project(
@@ -51,7 +91,7 @@ def project(
     steps: int | None = None, seed: int = 0, envelope: bool = False, advice: bool = False,
     gpu_hour: tuple[str, str] | None = None, prices: Prices | None = None, tokens: float | None = None,
     progress: Callable[[str], None] | None = None,
-) -> ProjectResult | TwoScenarios:  # fmt: skip
+) -> Projection | TwoProjections:  # fmt: skip
     """What ``taut project SCENARIO --json`` prints: a TOML file, or the name of a scenario that ships with taut.
 
     ``ranks`` are other scales than the scenario's own; ``policies`` are ``NAME``, ``NAME=VALUE`` or several with commas, which
@@ -64,13 +104,13 @@ def project(
     asked = Asked(ranks, policies, envelope, advice, tokens)
     how = Sampling(steps, seed, os.cpu_count() or 1)
 
-    def one(named: str | Path, asked: Asked) -> ProjectResult:
+    def one(named: str | Path, asked: Asked) -> Projection:
         table, text = load(named)
         if prices is not None:
             table = with_prices(table, prices)
         if gpu_hour is not None:
             table = with_gpu_hour(table, *gpu_hour)
-        return project_table(table, str(named), text, asked, how, measured=_noise, stage=progress)
+        return Projection(**asdict(project_table(table, str(named), text, asked, how, measured=_noise, stage=progress)))
 
     if other is None:
         return one(scenario, asked)
@@ -79,10 +119,10 @@ def project(
     first, second = (workload_of(load(named)[0], str(named)).name for named in (scenario, other))
     refuse_two_kinds((str(scenario), str(other)), (first, second))
     asked = replace(asked, policies=policies or ())
-    return side_by_side(one(scenario, asked), one(other, asked))
+    return TwoProjections(**asdict(side_by_side(one(scenario, asked), one(other, asked))))
 
 
-def project_run(run: str | Path, *, ranks: Sequence[int] = (), same_hosts: bool = False, seed: int = 0) -> ProjectResult:
+def project_run(run: str | Path, *, ranks: Sequence[int] = (), same_hosts: bool = False, seed: int = 0) -> Projection:
     """What ``taut project --from RUN --json`` prints: the job of a finished run at other scales."""
     # What reads a run takes longer to import than a scenario takes to project.
     from taut.project.measured.from_run import from_run
@@ -93,7 +133,8 @@ def project_run(run: str | Path, *, ranks: Sequence[int] = (), same_hosts: bool 
         opened = open_run(run)
         scales = list(ranks) or [k * len(opened.graph.ranks) for k in (1, 2, 4)]
         indices = asdict(opened.result.indices) if opened.result.indices else {}
-        return from_run(learn(opened.graph), indices, opened.result.regime, scales, same_hosts=same_hosts, seed=seed)
+        found = from_run(learn(opened.graph), indices, opened.result.regime, scales, same_hosts=same_hosts, seed=seed)
+        return Projection(**asdict(found))
 
 
 def _noise(run: str) -> RunNoise:

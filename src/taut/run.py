@@ -22,7 +22,7 @@ from taut.core.coded_columns import unique, worded
 from taut.core.errors import NotATrace, UsageError
 from taut.core.folder import FORMAT, save_folder
 from taut.core.json_text import json_text
-from taut.core.tables import Action, Attempt, Member, Metric, Op, Trace
+from taut.core.tables import Action, Attempt, Member, Metric, Op, Table, Trace
 from taut.diagnose import hang
 from taut.diagnose.against_baseline import LEAST_STEPS
 from taut.diagnose.detectors import Evidence, diagnose, most_recoverable
@@ -46,10 +46,12 @@ from taut.result.computed import Computed
 from taut.result.jobs_result import report_jobs
 from taut.result.result_tables import result_tables
 from taut.result.types import AnalysisResult
-from taut.stored import OP_ARRAYS, Run, op_words, open_run
+from taut.stored import OP_ARRAYS, Run, op_words, open_run, table_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from taut.render.run_charts import RunPlots
 
 TWO_AT_ONCE = 1_000_000
 """Ops from which what-ifs and diagnosis run beside blame and ledger, on the second core."""
@@ -76,6 +78,17 @@ class Analysis(Computed):
         from taut.render.card import card
 
         return card(self.result)
+
+    @property
+    def plot(self) -> RunPlots:
+        """Pictures of it: ``plot.fates()``, ``steps()``, ``lateness()``, ``waits()``, ``ranks()``; they need altair."""
+        from taut.views.run_plots import run_plots
+
+        return run_plots(Run(Path(), self.graph, self.blame.peers.value_ns, self.result, {}, self.digest))
+
+    def table(self, name: str) -> Table:
+        """One of its tables: ops, gates, members, clock, waits or ledger; it knows the words of its codes."""
+        return table_of(self.graph, name, {"waits": lambda: self.ledger.waits, "ledger": lambda: self.ledger.cells})
 
     def to_json(self) -> str:
         """The result as JSON text; the same input gives the same bytes."""
@@ -265,7 +278,7 @@ def _graph_tables(analysis: Analysis) -> dict[str, pa.Table]:
         "ops": worded(ops, words),
         "edges": pa.table({"pred": graph.pred, "lag_ns": graph.lag_ns}),
         "events": pa.table({"event": graph.events}),
-        "waits": analysis.blame.waits.to_arrow(),
+        "waits": analysis.ledger.waits.to_arrow(),
         "ledger": worded(analysis.ledger.cells.to_arrow(), {"fate": FATES, "name": words["name"]}),
         "metrics": graph.trace.metrics.to_arrow(),
         "attempts": graph.trace.attempts.to_arrow(),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import errno
 import shlex
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -21,7 +21,7 @@ import numpy as np
 
 from taut.core.boundary import refusing_unexpected
 from taut.core.coded_columns import Words, codes_of, unique
-from taut.core.errors import RunError
+from taut.core.errors import RunError, UsageError
 from taut.core.folder import FORMAT, MOST_BYTES, RUN, File, read_file, read_listed, read_steadily
 from taut.core.tables import Action, Kind, Member, Op, Table, Trace, Verb
 from taut.graph import Clock, Gate, Graph
@@ -33,6 +33,8 @@ from taut.result.types import AnalysisResult
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyarrow.parquet import ParquetFile
+
+    from taut.render.run_charts import RunPlots
 
 FREE_BYTES, RATIO = 64 << 20, 400
 """Tables may decode to this much, or to this many times the size of their file: constant columns take no room in it."""
@@ -84,7 +86,7 @@ class Stored(msgspec.Struct):
     files: dict[str, File]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Run:
     """A run folder opened again: its graph, its references, and what was printed."""
 
@@ -96,6 +98,36 @@ class Run:
     """The manifest: what the folder may hold."""
     digest: str = ""
     """SHA-256 of what it was made of."""
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.folder}: {self.verdict}>"
+
+    def _repr_html_(self) -> str:
+        from taut.render.card import card
+
+        return card(self.result, str(self.folder))
+
+    @property
+    def verdict(self) -> str:
+        """The answer in a sentence or two."""
+        return self.result.verdict.text
+
+    @property
+    def plot(self) -> RunPlots:
+        """Pictures of it: ``plot.fates()``, ``steps()``, ``lateness()``, ``waits()``, ``ranks()``; they need altair."""
+        from taut.views.run_plots import run_plots
+
+        return run_plots(self)
+
+    def table(self, name: str) -> Table:
+        """One of its tables: ops, gates, members, clock, waits or ledger; it knows the words of its codes."""
+        return table_of(self.graph, name, {"waits": lambda: self.waits, "ledger": self._cells})
+
+    def _cells(self) -> Table:
+        from taut.ledger.charge import Cell
+        from taut.views.cells import cells_of
+
+        return cells_of(self, list(schema_of(Cell)))
 
     @cached_property
     def waits(self) -> Table:
@@ -235,6 +267,20 @@ def op_words(trace: Trace) -> dict[str, list[str]]:
     return {
         "lane": unique(trace.lanes), "kind": kinds, "name": unique(trace.names), "verb": verbs, "group": unique(trace.groups),
     }  # fmt: skip
+
+
+def table_of(graph: Graph, name: str, others: Mapping[str, Callable[[], Table]]) -> Table:
+    """A table by its name, of a graph or one of the others, knowing what its codes are called."""
+    from taut.ledger.charge import FATES
+
+    words = {**op_words(graph.trace), "fate": FATES}
+    known = {"ops": lambda: graph.ops, "gates": lambda: graph.gates, "members": lambda: graph.members,
+             "clock": lambda: graph.clock, **others}  # fmt: skip
+    if name not in known:
+        raise UsageError(f"no table {name!r}: there are {', '.join(known)}")
+    table = known[name]()
+    coded = [column for column, kind in schema_of(table.row).items() if column in words and kind != "str"]
+    return table.named({column: words[column] for column in coded})
 
 
 def read_columns(

@@ -18,7 +18,7 @@ from kernel_calls import Args, copied, kernels, recorded_calls
 from taut.core import jit, native
 from taut.core.jit import Kernel
 
-ROOMS = ("control", "core", "graph", "project.requests", "project", "read", "render", "replay")
+ROOMS = ("control", "core", "graph", "project.requests", "project", "read", "render", "replay", "views")
 ULPS = 1
 """Units in the last place by which machine code may differ from Python."""
 ROUNDED = {"fitted": 100}
@@ -53,6 +53,16 @@ def test_threads_that_call_a_new_kernel_at_once_compile_it_once(
         found = list(pool.map(lambda _: tripled(np.arange(3)).tolist(), range(8)))
     assert found == [[0, 3, 6]] * 8
     assert len(made) == 1
+
+
+@pytest.mark.usefixtures("compiling")
+def test_code_that_another_process_leaves_meanwhile_is_not_compiled_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    tripled = jit.kernel()(lambda values: 3 * values)
+    left = iter([None, lambda values: values + values + values])
+    monkeypatch.setattr(native, "load", lambda code: next(left))
+    monkeypatch.setattr(tripled, "_jit", None)
+    assert tripled(np.arange(3)).tolist() == [0, 3, 6]
+    assert tripled(np.arange(2)).tolist() == [0, 3]
 
 
 def room_of(name: str) -> str:

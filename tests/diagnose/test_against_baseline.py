@@ -37,9 +37,9 @@ def work(seed: int, ranks: int = 4, steps: int = 12, slow: dict[int, float] | No
     return out
 
 
-@pytest.fixture
-def healthy(tmp_path: Path) -> str:
-    return str(analyze(barriers(work(1), TRANSFER)).save(tmp_path / "healthy"))
+@pytest.fixture(scope="module")
+def healthy(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(analyze(barriers(work(1), TRANSFER)).save(tmp_path_factory.mktemp("past") / "healthy"))
 
 
 def against(healthy: str, now: Any, transfer: Any = TRANSFER) -> Analysis:

@@ -57,6 +57,11 @@ class Brief:
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {self.briefing.verdict}>"
 
+    def _repr_html_(self) -> str:
+        from taut.render.brief_card import brief_card
+
+        return brief_card(self.result)
+
     def redacted(self) -> Brief:
         """The same without hosts, jobs, people and other names."""
         return Brief(redacted(self.briefing))

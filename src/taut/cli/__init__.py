@@ -20,21 +20,20 @@ from taut.cli.control_verb import control
 from taut.cli.decision_verb import audit
 from taut.cli.export_verb import export
 from taut.cli.failures import Commands
-from taut.cli.options import FIX_KEYS, MOST_STALENESS, Real, Target, delays, fixes, price, token_price, watts
+from taut.cli.options import MOST_STALENESS, Real, Target, delays, factors, fixes, price, token_price, watts
 from taut.cli.project_verb import project
 from taut.cli.recording import audit_file, record_all
+from taut.cli.serve_verb import serve
 from taut.core.errors import UsageError
+from taut.core.question_words import FIX_KEYS, Delay
 from taut.core.reporting import LISTED_SHARE
 from taut.lab.commands import lab
 
 if TYPE_CHECKING:
     from taut.ledger import Prices
-    from taut.replay.timeline import Change
-    from taut.result.types import AnalysisResult, Finding, Range, WhatIfResult
-    from taut.run import Analysis, JobAnalysis, Run
+    from taut.result.types import AnalysisResult, Finding
+    from taut.run import Analysis, JobAnalysis
 
-NAMED_KEYS = ("class", "gate")
-"""Keys whose labels are names, of which a part is enough."""
 DEMO = Path(__file__).parents[1] / "demo"
 SNIPPET = Path(__file__).parents[1] / "render" / "recording.txt"
 NO_ENVELOPE = "no envelope: that needs four steps, a collective of all, and three ranks of one role"
@@ -358,12 +357,20 @@ def _worth_asking(result: AnalysisResult) -> str | None:
     help=f"Set one {', '.join(FIX_KEYS)} to its reference; may be given again.",
 )
 @click.option(
+    "--scale",
+    "scales",
+    metavar="KEY=FACTOR",
+    multiple=True,
+    callback=factors,
+    help="Scale all of something: compute work, bandwidth of transfers (work=0.9, bandwidth=2), or gaps (gaps=0: none).",
+)
+@click.option(
     "--delay",
     "delays",
-    metavar="rank=R,step=S,ms=MS",
+    metavar="rank=R,step=S,ms=MS[,op=N]",
     multiple=True,
     callback=delays,
-    help="Delay a rank once, in one step; may be given again.",
+    help="Delay a rank once, in one step, at its first op or at a row of ops.parquet; may be given again.",
 )
 @click.option(
     "--policy",
@@ -391,7 +398,8 @@ def _worth_asking(result: AnalysisResult) -> str | None:
 def whatif(
     run: str,
     fixes: list[tuple[str, str]],
-    delays: list[tuple[int, int, int]],
+    scales: list[tuple[str, float]],
+    delays: list[Delay],
     as_json: bool,
     quiet: bool,
     **asked: Unpack[PolicyOptions],
@@ -399,37 +407,27 @@ def whatif(
     """Replay a finished run with something changed: what would the wall clock have been?
 
     Changes compose. A rank or link that became slow is replayed as it was before; anything else as in the baseline
-    that the run was analyzed with, or like its peers. Gaps are kept. Policies come after the other changes, each by
-    itself (docs/policies.md says which are exact, which are a range, and what needs a scenario instead).
+    that the run was analyzed with, or like its peers. Gaps are kept. Scales come after fixes. Policies come after the
+    other changes, each by itself (docs/policies.md says which are exact, which are a range, and what needs a scenario
+    instead).
 
     \b
       taut whatif RUN --fix rank=3
       taut whatif RUN --fix link=2:1 --fix class=all-reduce
+      taut whatif RUN --scale work=0.9 --scale bandwidth=2
       taut whatif RUN --delay rank=3,step=10,ms=40
       taut whatif RUN --policy local-steps=4 --more-steps 0.03
       taut whatif RUN --advice --staleness 16
     """
-    _check_question(fixes, delays, asked)
-    from taut.replay.timeline import replay
-    from taut.result.types import WhatIfResult
+    _check_question(bool(fixes or delays or scales), asked)
     from taut.run import open_run
     from taut.stored import refusing_runs
+    from taut.views.replays import Question, Replays
 
     with progress(quiet) as stage, refusing_runs(run):
         stage("replaying")
-        opened = open_run(run)
-        changes = _changes(opened, fixes, delays)
-        actual, changed = replay(opened.graph).wall_ns, replay(opened.graph, changes).wall_ns
-        result = WhatIfResult(
-            actual_wall_ns=actual,
-            changed_wall_ns=changed,
-            saved_wall_ns=actual - changed,
-            saved_share=(actual - changed) / max(actual, 1),
-            error=_error(fixes, delays),
-            changes=list(dict.fromkeys(change.reason for change in changes)),
-        )
-        if asked["policies"] or asked["advice"]:
-            result = _with_policies(result, opened, changes, asked)
+        question = Question(fixes=fixes, scales=dict(scales), delays=delays, **asked)
+        result = Replays(open_run(run)).result(question, say)
     if as_json:
         print_object(result)
         return
@@ -447,71 +445,15 @@ class PolicyOptions(TypedDict):
     more_steps: float | None
 
 
-def _check_question(fixes: list[tuple[str, str]], delays: list[tuple[int, int, int]], asked: PolicyOptions) -> None:
+def _check_question(changed: bool, asked: PolicyOptions) -> None:
     """Refuse a question without a change, and options that belong to another."""
     policies = bool(asked["policies"]) or asked["advice"]
-    if not fixes and not delays and not policies:
-        raise UsageError("nothing to change: give --fix, --delay, --policy or --advice")
+    if not changed and not policies:
+        raise UsageError("nothing to change: give --fix, --scale, --delay, --policy or --advice")
     if asked["staleness"] is not None and not asked["advice"]:
         raise UsageError("--staleness is a budget for --advice; of a policy it follows from its value")
     if asked["more_steps"] is not None and not policies:
         raise UsageError("--more-steps is what a policy costs: give --policy or --advice")
-
-
-def _with_policies(result: WhatIfResult, run: Run, changes: list[Change], asked: PolicyOptions) -> WhatIfResult:
-    """The result with policies beside it, applied after the changes."""
-    from msgspec import UNSET
-    from msgspec.structs import replace
-
-    from taut.project.measured.run_policies import STALENESS, of_run
-    from taut.result.types import StalenessBudget
-
-    given = asked["staleness"]
-    budget = StalenessBudget(steps=STALENESS if given is None else given, default=given is None)
-    job = of_run(run.graph, changes, more_steps=asked["more_steps"])
-    found = job.given(asked["policies"]) + (job.advised(budget.steps) if asked["advice"] else [])
-    staleness = budget if asked["advice"] else UNSET
-    return replace(result, policies=found, replicas=job.job.met.says, staleness=staleness)
-
-
-def _error(fixes: list[tuple[str, str]], delays: list[tuple[int, int, int]]) -> Range | None:
-    """How far such predictions were from what really happened, where the lab has measured it."""
-    from taut.replay.whatif import MEASURED
-    from taut.result.types import Range
-
-    if delays or not fixes or any(key not in MEASURED for key, _ in fixes):
-        return None
-    known = [MEASURED[key] for key, _ in fixes]
-    return Range(lo=min(lo for lo, _ in known), hi=max(hi for _, hi in known))
-
-
-def _changes(run: Run, fixes: list[tuple[str, str]], delays: list[tuple[int, int, int]]) -> list[Change]:
-    from taut.diagnose.as_before import as_before
-    from taut.replay.whatif import delay, dimensions, fix
-
-    labels = {dimension.name: dimension.labels for dimension in dimensions(run.graph)}
-    together: dict[str, list[str]] = {}
-    for key, said in fixes:
-        together.setdefault(key, []).append(_label(key, said, labels.get(key, [])))
-    healthy = run.result.baseline is not None
-    changes = [fix(run.graph, run.reference_ns, key, named, baseline=healthy) for key, named in together.items()]
-    past = [as_before(run.graph, run.reference_ns, key, named) for key, named in together.items()]
-    for (key, named), change, before in zip(together.items(), changes, past, strict=True):
-        if len(change.ops) == 0 and not before:
-            say(f"--fix {key}={','.join(named)}: no reference is known for it, so nothing changes")
-    changes += [change for before in past for change in before]
-    return changes + [delay(run.graph, rank, step, ns) for rank, step, ns in delays]
-
-
-def _label(key: str, said: str, labels: Sequence[str]) -> str:
-    """The label that is meant: itself, or the only one that holds it."""
-    if key not in NAMED_KEYS or said in labels:
-        return said
-    like = [label for label in labels if said.lower() in label.lower()]
-    if len(like) > 1:
-        some = ", ".join(like[:12]) + (" …" if len(like) > 12 else "")
-        raise UsageError(f"--fix {key}={said}: which of {some}?")
-    return like[0] if like else said
 
 
 @main.command(short_help="Say what changed between two or more runs.")
@@ -546,6 +488,7 @@ VERBS = (
     export,
     project,
     control,
+    serve,
     audit,
     lab,
 )

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import click
 
 from taut.cli.common import print_object, progress, shown_and_kept
-from taut.cli.options import HIGHEST, Target, price
+from taut.cli.options import Target, price
 from taut.core.errors import UsageError
+from taut.core.question_words import HIGHEST
 
 if TYPE_CHECKING:
     from taut.core.prices import Prices

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from taut.cli.common import announce_stdin, print_object, progress, show, shown_and_kept
-from taut.cli.options import HIGHEST, Target, price, watts
+from taut.cli.options import Target, price, watts
+from taut.core.question_words import HIGHEST
 
 if TYPE_CHECKING:
     from taut.core.prices import Prices

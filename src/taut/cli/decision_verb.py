@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from taut.audit.outcome import Told
     from taut.audit.record import Detail
     from taut.result.decided_saving import Measured
-    from taut.result.types import AnalysisResult, AuditOutcome, Estimate, Finding
+    from taut.result.types import AuditOutcome, Estimate
 
 __all__ = ["audit"]
 EXPECTED = re.compile(r"(-?[0-9]{1,3}(?:\.[0-9]{1,6})?)\s?%?(?:\s?(?:±|\+-|\+/-)\s?([0-9]{1,3}(?:\.[0-9]{1,6})?)\s?%?)?")
@@ -44,30 +44,17 @@ def decide(run: str, finding: str, action: str, because: str, expect: str | None
       taut audit decide taut-runs/job-1a2b3c4d --finding slow-link-1 --do "replace the NIC of gpu-17" \\
           --because "third time this month" --expect "28 % ± 5" --by "on-call"
     """
-    from taut.audit.log import open_log
-    from taut.audit.record import DECISION, Text
-    from taut.core.folder import RUN, sealed
+    from taut.briefing.deciding import Chosen, record_decision
     from taut.render.audit_screen import saving
-    from taut.replay.saving_interval import lab_error
-    from taut.result.decided_saving import expected_saving
     from taut.run import open_run
 
     given = None if expect is None else _expected(expect)
-    result = open_run(run).result
-    found = _finding(result, finding, run)
-    value = given or expected_saving(result, found)
-    error = lab_error(found) if given is None else None
-    details: dict[str, Detail] = {
-        "run": sealed(Path(run))[RUN], "run_name": Text(run), "finding": found.id, "mode": found.mode, "do": Text(action),
-        "because": Text(because) if because else None, "by": Text(by), "expected": _plain(value),
-        "expected_from": None if value is None else "finding" if given is None else "given",
-        "lab_error": None if error is None else {"lo": error.lo, "hi": error.hi},
-    }  # fmt: skip
-    with open_log(log_path(click.get_current_context()), __version__, create=True) as log:
-        index = log.append(DECISION, details).index
+    chosen = Chosen(finding, action, by, because, given)
+    decided = record_decision(log_path(click.get_current_context()), run, open_run(run).result, chosen)
+    index = decided.index
     click.echo(index)
     if not quiet:
-        say(f"decided: record {index}, expected to save {saving(value)} of the step time")
+        say(f"decided: record {index}, expected to save {saving(decided.expected)} of the step time")
         say(f"next: once it is done, analyze the job again, then: taut audit outcome {index} RUN")
 
 
@@ -80,18 +67,6 @@ def _expected(text: str) -> Estimate:
         raise UsageError(f"--expect {text!r}: give a share of the step time in percent, such as '28 % ± 5'")
     value, around = float(found[1]) / 100, None if found[2] is None else float(found[2]) / 100
     return Estimate(value=value) if around is None else Estimate(value=value, lo=value - around, hi=value + around)
-
-
-def _finding(result: AnalysisResult, asked: str, run: str) -> Finding:
-    found = [one for one in result.findings if one.id == asked]
-    if not found:
-        have = ", ".join(one.id for one in result.findings) or "none"
-        raise UsageError(f"--finding {asked}: {run} has {have}")
-    return found[0]
-
-
-def _plain(estimate: Estimate | None) -> dict[str, Detail] | None:
-    return None if estimate is None else {"value": estimate.value, "lo": estimate.lo, "hi": estimate.hi}
 
 
 @audit.command(short_help="Record what came of a decision, measured.")
@@ -115,6 +90,7 @@ def outcome(decision: int, runs: tuple[str, ...], before: tuple[str, ...], as_js
     from taut.audit.log import open_log
     from taut.audit.outcome import told
     from taut.audit.record import OUTCOME
+    from taut.briefing.deciding import plain
     from taut.render.audit_screen import render_outcome
 
     with open_log(log_path(click.get_current_context()), __version__) as log:
@@ -123,7 +99,7 @@ def outcome(decision: int, runs: tuple[str, ...], before: tuple[str, ...], as_js
         result = _held(decision, decided, _measured(*sides), *map(len, sides))
         details: dict[str, Detail] = {
             "decision": decision, "before": _named(sides[0]), "after": _named(sides[1]), "says": result.says,
-            "measured": _plain(result.measured_saving), "expected": _plain(result.expected_saving),
+            "measured": plain(result.measured_saving), "expected": plain(result.expected_saving),
             "run_spread": result.run_spread, "run_spread_from": result.run_spread_from,
         }  # fmt: skip
         result = replace(result, record=log.append(OUTCOME, details).index)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import click
 
-FIX_KEYS = ("rank", "stage", "dp_rank", "class", "link", "gate")
+from taut.core.question_words import Delay, delay_words, factor_words, fix_words
+
+T = TypeVar("T")
+
 SIGNS = {"€": "EUR", "$": "USD", "£": "GBP"}
 CURRENCIES = """
     AED AFN ALL AMD ANG AOA ARS AUD AWG AZN BAM BBD BDT BGN BHD BIF BMD BND BOB BRL BSD BTN BWP BYN BZD CAD CDF CHF CLP CNY
@@ -24,10 +27,6 @@ CURRENCIES = """
 AMOUNT = r"(\d{1,12}(?:\.\d{1,12})?)"
 """An amount of money or watts; more digits are no price."""
 CURRENCY = r"([A-Za-z]{3}|[€$£])"
-HIGHEST = (1 << 63) - 1
-"""The largest whole number that tables hold: of seeds, ranks and steps."""
-LONGEST_DELAY_MS = 1e9
-"""Twelve days: far more, and times in nanoseconds overflow."""
 MOST_CHANGES = 10_000
 MOST_STALENESS = 1024
 """Steps of staleness to search; staler policies may be asked for one by one."""
@@ -118,34 +117,29 @@ def watts(_: click.Context, __: click.Parameter, value: str | None) -> list[floa
 
 def fixes(_: click.Context, __: click.Parameter, values: Sequence[str]) -> list[tuple[str, str]]:
     """``rank=3`` → key and label."""
-    out = []
-    for value in _not_too_many(values):
-        key, equals, label = value.partition("=")
-        if not equals or not label or key not in FIX_KEYS:
-            raise click.BadParameter(f"{value!r}: give KEY=VALUE with KEY one of {', '.join(FIX_KEYS)}")
-        out.append((key, label))
-    return out
+    return [_said(fix_words, value) for value in _not_too_many(values)]
 
 
-def delays(_: click.Context, __: click.Parameter, values: Sequence[str]) -> list[tuple[int, int, int]]:
-    """``rank=3,step=10,ms=40`` → rank, step and nanoseconds."""
-    return [_delay(value) for value in _not_too_many(values)]
+def factors(_: click.Context, __: click.Parameter, values: Sequence[str]) -> list[tuple[str, float]]:
+    """``work=0.9`` → what is scaled, and its factor."""
+    found = [_said(factor_words, value) for value in _not_too_many(values)]
+    twice = next((key for key, _ in found if [one for one, _ in found].count(key) > 1), None)
+    if twice is not None:
+        raise click.BadParameter(f"{twice} is given twice: factors of one thing are one factor")
+    return found
 
 
-def _delay(value: str) -> tuple[int, int, int]:
-    pairs = [part.partition("=")[::2] for part in value.split(",", 3)]
-    found = dict(pairs)
+def delays(_: click.Context, __: click.Parameter, values: Sequence[str]) -> list[Delay]:
+    """``rank=3,step=10,ms=40`` → rank, step and nanoseconds; ``op=N`` behind it names the op."""
+    return [_said(delay_words, value) for value in _not_too_many(values)]
+
+
+def _said(read: Callable[[str], T], value: str) -> T:
+    """What an option says; what it cannot say is a wrong value of it."""
     try:
-        if sorted(key for key, _ in pairs) != ["ms", "rank", "step"]:
-            raise ValueError
-        rank, step, ms = int(found["rank"]), int(found["step"]), float(found["ms"])
-    except ValueError:
-        raise click.BadParameter(f"{value!r}: write it like rank=3,step=10,ms=40") from None
-    if not 0 <= ms <= LONGEST_DELAY_MS:  # nan neither
-        raise click.BadParameter(f"{value!r}: give ms from 0 to {LONGEST_DELAY_MS:.0f}")
-    if max(abs(rank), abs(step)) > HIGHEST:
-        raise click.BadParameter(f"{value!r}: no job has so many ranks or steps")
-    return rank, step, round(ms * 1e6)
+        return read(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 def _not_too_many(values: Sequence[str]) -> Sequence[str]:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 import click
 
 from taut.cli.common import print_object, progress, show, shown_and_kept
-from taut.cli.options import HIGHEST, Target, price, scales, tokens
+from taut.cli.options import Target, price, scales, tokens
 from taut.core.errors import UsageError
+from taut.core.question_words import HIGHEST
 
 if TYPE_CHECKING:
     from taut.core.prices import Prices

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -22,8 +23,30 @@ from taut.result.finding_result import finding_result
 from taut.result.types import CompareResult, Text
 from taut.stored import Run, open_run
 
+if TYPE_CHECKING:
+    from taut.render.compare_charts import ComparePlots
 
-def compare(runs: Sequence[str | Path | Run], *, same_job: bool = False) -> CompareResult:
+
+class Comparison(CompareResult, frozen=True, kw_only=True):
+    """Runs compared: what ``taut compare --json`` prints, which shows itself in notebooks."""
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {len(self.runs)} runs: {self.verdict.text}>"
+
+    def _repr_html_(self) -> str:
+        from taut.render.compare_card import compare_card
+
+        return compare_card(self)
+
+    @property
+    def plot(self) -> ComparePlots:
+        """Pictures of it: ``plot.steps()``, ``plot.trend()``; they need altair."""
+        from taut.render.compare_charts import ComparePlots
+
+        return ComparePlots(self)
+
+
+def compare(runs: Sequence[str | Path | Run], *, same_job: bool = False) -> Comparison:
     """Compare two or more runs (or their folders): what ``taut compare --json`` prints.
 
     ``same_job`` takes all of them as runs of one job, whatever their names.
@@ -42,7 +65,7 @@ def compare(runs: Sequence[str | Path | Run], *, same_job: bool = False) -> Comp
     changes, tested, changed_by = changed(repeats[0], repeats[-1], last.graph)
     # Two runs are a run and its past; only more of them tell how far runs of this job differ anyway.
     found = against_first(_opened(runs[order[0]]), last) if len(runs) == 2 else []
-    result = CompareResult(
+    result = Comparison(
         verdict=Text(text=""),
         runs=rows,
         order=by,
@@ -71,4 +94,4 @@ def _check(runs: Sequence[str | Path | Run]) -> None:
         raise UsageError(f"{twice}: given twice; a run does not differ from itself")
 
 
-__all__ = ["compare"]
+__all__ = ["Comparison", "compare"]

@@ -10,13 +10,19 @@ import dataclasses
 import enum
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from html import escape
+from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, overload
 
 import numpy as np
 
-from taut.core.errors import InputRefused
+from taut.core.coded_columns import Words, worded
+from taut.core.errors import InputRefused, TautError
 
 if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
     import pyarrow as pa
     from numpy.typing import NDArray
 
@@ -24,6 +30,8 @@ if TYPE_CHECKING:
 
 NULL = -1
 """The value of an integer column that was not measured."""
+SHOWN = 20
+"""Rows of a table that a notebook shows."""
 Cell = TypeVar("Cell", int, float, str)
 
 
@@ -85,6 +93,10 @@ class Op:
     peer: int = col("int32", "the other rank of a send or receive, or the root of a rooted collective")
     part: int = col("int32", "micro-batch or chunk inside the step; -1 if not recorded")
     launch: int = col("int64", "row of the op that issued this one (kernel launch, collective call); -1 if none")
+
+
+WORDS: Mapping[type, Words] = {Op: {"kind": [kind.name.lower() for kind in Kind], "verb": [verb.word for verb in Verb]}}
+"""Row type → what codes are called that mean the same in every trace."""
 
 
 @dataclass(frozen=True)
@@ -256,17 +268,18 @@ class Failure:
 class Table:
     """Columns of one row type. Reads like a struct of arrays: ``table.start_ns``, ``len(table)``.
 
-    A column that was not given is one value repeated, which takes no memory however many rows there are.
+    A column that was not given is one value repeated, which takes no memory however many rows there are. ``words`` say what
+    the codes of some columns are called.
     """
 
-    def __init__(self, row: type, columns: Mapping[str, Any], length: int | None = None) -> None:
+    def __init__(self, row: type, columns: Mapping[str, Any], length: int | None = None, words: Words | None = None) -> None:
         fields = dataclasses.fields(row)
         unknown = set(columns) - {f.name for f in fields}
         if unknown:
             raise TypeError(f"{row.__name__} has no column {', '.join(sorted(unknown))}")
         if length is None:
             length = len(next(iter(columns.values()))) if columns else 0
-        self.row = row
+        self.row, self.words = row, words or {}
         self.columns: dict[str, Array] = {}
         for f in fields:
             dtype = object if f.metadata["dtype"] == "str" else f.metadata["dtype"]
@@ -301,11 +314,15 @@ class Table:
             name: np.broadcast_to(array[0], (length,)) if constant(array) else array[index]
             for name, array in self.columns.items()
         }
-        return Table(self.row, taken, length)
+        return Table(self.row, taken, length, self.words)
 
     def replace(self, **columns: Array) -> Table:
         """The same table with some columns exchanged."""
-        return Table(self.row, {**self.columns, **columns}, self._length)
+        return Table(self.row, {**self.columns, **columns}, self._length, self.words)
+
+    def named(self, words: Words) -> Table:
+        """The same table, which now knows what the codes of these columns are called."""
+        return Table(self.row, self.columns, self._length, {**self.words, **words})
 
     def to_arrow(self) -> pa.Table:
         """The table as Arrow; the column documentation travels as field metadata."""
@@ -319,19 +336,43 @@ class Table:
             fields.append(pa.field(f.name, array.type, metadata={"doc": f.metadata["doc"]}))
         return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
 
+    def to_words(self) -> pa.Table:
+        """The table as Arrow, codes as the words they stand for where the table knows them; what has no code is null."""
+        return worded(self.to_arrow(), {**WORDS.get(self.row, {}), **self.words})
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The table as a data frame of pandas; codes are categories where the table knows their words."""
+        _wanted("pandas")
+        found: pd.DataFrame = self.to_words().to_pandas()
+        return found
+
+    def to_polars(self) -> pl.DataFrame:
+        """The table as a data frame of polars; codes are categories where the table knows their words."""
+        found: pl.DataFrame = _wanted("polars").from_arrow(self.to_words())
+        return found
+
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return self.to_arrow().__arrow_c_stream__(requested_schema)
 
     def _repr_html_(self) -> str:
-        from html import escape
-
         names = list(self.columns)
+        rows = self.take(np.arange(min(len(self), SHOWN))).to_words().to_pylist()
         head = "".join(f"<th>{escape(n)}</th>" for n in names)
-        body = "".join(
-            "<tr>" + "".join(f"<td>{escape(str(self.columns[n][i]))}</td>" for n in names) + "</tr>"
-            for i in range(min(len(self), 20))
-        )
+        body = "".join("<tr>" + "".join(f"<td>{_cell(row[n])}</td>" for n in names) + "</tr>" for row in rows)
         return f"<table><caption>{self.row.__name__}: {len(self)} rows</caption><tr>{head}</tr>{body}</table>"
+
+
+def _cell(value: object) -> str:
+    """What a notebook shows of a value; names from a trace are text."""
+    return "–" if value is None else escape(str(value))
+
+
+def _wanted(library: str) -> ModuleType:
+    """A library of data frames: taut needs none, whoever asks for one has it."""
+    try:
+        return import_module(library)
+    except ImportError:
+        raise TautError(f"{library} is not installed: pip install {library}") from None
 
 
 def _narrowed(array: Array, dtype: np.dtype[Any], where: str) -> Array:

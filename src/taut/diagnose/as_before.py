@@ -67,9 +67,14 @@ def links_before(slowdowns: Slowdowns, place: Place) -> Change:
     return _set(np.flatnonzero(inside), "work", usual, f"link {', '.join(place.link_names)} as before")
 
 
-def as_before(graph: Graph, peers_ns: Floats, dimension: str, labels: Sequence[str]) -> list[Change]:
-    """What the named ranks or links would be, had they not become slow; nothing where they did not."""
-    slowdowns = Slowdowns(graph)
+def as_before(
+    graph: Graph, peers_ns: Floats, dimension: str, labels: Sequence[str], slowdowns: Slowdowns | None = None
+) -> list[Change]:
+    """What the named ranks or links would be, had they not become slow; nothing where they did not.
+
+    ``slowdowns`` are those of the graph, where they are known already.
+    """
+    slowdowns = Slowdowns(graph) if slowdowns is None else slowdowns
     if dimension == "rank":
         mine = [place for place in slowdowns.ranks if str(int(graph.ranks[place.rank])) in labels]
         return [change for place in mine for change in rank_before(slowdowns, place, peers_ns)]

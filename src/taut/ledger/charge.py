@@ -154,8 +154,10 @@ class Ledger:
     hidden_wait_rank_ns: int
     """Gate wait that hid under compute or transfer: not in the cells."""
     prices: Prices
+    waits: Table
+    """All waits and their parts as they were booked, hidden ones too."""
     wait_parts: Mapping[str, int]
-    """All waits and their parts, hidden ones too, rank-ns."""
+    """Their sums, rank-ns."""
     overhead: Overhead | None = None
     """What controllers took, where the trace has actions."""
     categories: tuple[Category, ...] = CATEGORIES
@@ -245,7 +247,7 @@ def charge(
     if told is not None:
         cells = cells.replace(joules=told.joules)
     result = None if told is None else told.result
-    return Ledger(cells, whole, hidden, prices, blame.totals, context.overhead, categories, result)
+    return Ledger(cells, whole, hidden, prices, blame.waits, blame.totals, context.overhead, categories, result)
 
 
 def _energy(c: Context, cells: Table, categories: tuple[Category, ...], prices: Prices) -> CellEnergy | None:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from taut.core.errors import TautError
-from taut.render.text import percent, safe
+from taut.render.chart_style import BAR, WIDTH, altair, clean, shown
+from taut.render.text import percent
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
     from taut.result.types import BillResult, BillShare, CostOverTime
 
-MISSING = "plots need altair, and vl-convert-python to save them: pip install altair vl-convert-python"
 USEFUL, LOST, NEUTRAL, WHOLE = "#009E73", "#D55E00", "#999999", "#0072B2"
 KIND_COLOURS = {
     "compute": "#009E73", "communication": "#56B4E9", "waiting": "#E69F00", "restarts": "#D55E00", "idle": "#CC79A7",
@@ -29,7 +29,6 @@ KIND_COLOURS = {
 }  # fmt: skip
 NOT_LOST = ("useful work", "services", "corrections and credits")
 """Categories that are no loss: they are shown apart."""
-WIDTH, BAR = 560, 30
 CLOCKS = ((600, "%H:%M:%S"), (86_400, "%H:%M"), (4 * 86_400, "%d %b %H:%M"), (float("inf"), "%d %b %Y"))
 """How times are written on an axis that is at most so many seconds long."""
 
@@ -102,7 +101,7 @@ def _beginning(result: BillResult, ledger: Decimal) -> list[tuple[str, Decimal]]
 
 def waterfall(result: BillResult) -> LayerChart:
     """The waterfall of a bill."""
-    alt = _altair()
+    alt = altair()
     if result.currency is None or not any(one.money is not None for one in result.categories):
         raise TautError("no waterfall: the bill has no money; give --prices or --gpu-hour")
     bars = steps(result)
@@ -113,13 +112,13 @@ def waterfall(result: BillResult) -> LayerChart:
     y = alt.Y("name:N", sort=names, axis=alt.Axis(title=None, domain=False, ticks=False, labelLimit=240, labelFontSize=12))
     low = float(min(min(bar.begin, bar.end) for bar in bars))
     scale = alt.Scale(domain=[min(low * 1.25, 0.0), 1.25 * float(whole)], nice=False)
-    axis = alt.Axis(title=safe(result.currency), grid=False, format=_form(float(whole)), tickCount=5)
+    axis = alt.Axis(title=shown(result.currency), grid=False, format=_form(float(whole)), tickCount=5)
     drawn = base.mark_bar(height=BAR - 10).encode(
         alt.X("begin:Q", scale=scale, axis=axis), alt.X2("end:Q"), y, alt.Color("colour:N", scale=None)
     )
     words = base.mark_text(align="left", dx=6, fontSize=12).encode(alt.X("right:Q"), y, alt.Text("text:N"))
     joined = base.mark_tick(thickness=1, color="#555555", height=BAR).encode(alt.X("end:Q"), y)
-    return _clean(drawn + joined + words)
+    return clean(drawn + joined + words)
 
 
 def _row(i: int, bar: Step, first: Decimal, whole: Decimal, currency: str) -> dict[str, object]:
@@ -131,7 +130,14 @@ def _row(i: int, bar: Step, first: Decimal, whole: Decimal, currency: str) -> di
     share = percent(float(abs(bar.size / first))) if first else ""
     sign = "−" if bar.size < 0 else "+" if bar.colour == NEUTRAL else ""
     text = f"{sign}{amount(abs(bar.size))} {currency}" + (f", {share}" if i else "")
-    return {"name": safe(bar.name), "begin": ends[0], "end": ends[1], "right": ends[1], "colour": bar.colour, "text": text}
+    return {
+        "name": shown(bar.name),
+        "begin": ends[0],
+        "end": ends[1],
+        "right": ends[1],
+        "colour": bar.colour,
+        "text": shown(text),
+    }
 
 
 def _title(alt: ModuleType, bars: Sequence[Step], result: BillResult) -> object:
@@ -142,12 +148,12 @@ def _title(alt: ModuleType, bars: Sequence[Step], result: BillResult) -> object:
     worst = max(lost, key=lambda bar: -bar.size, default=None)
     below = [f"Largest loss: {worst.name}, {amount(-worst.size)} {result.currency}"] if worst else ["Nothing was lost"]
     closes = {True: "the bill closes", False: "the bill does not close", None: "no bill was given: prices only"}
-    return alt.TitleParams(safe(text), subtitle=[safe(f"{below[0]}; {closes[result.accrual.closes]}")])
+    return alt.TitleParams(shown(text), subtitle=[shown(f"{below[0]}; {closes[result.accrual.closes]}")])
 
 
 def cost(found: CostOverTime, currency: str) -> LayerChart:
     """Cost as it accumulates."""
-    alt = _altair()
+    alt = altair()
     kinds = [kind for kind in KIND_COLOURS if kind in found.money]
     rows = [
         {"time": time // 1_000_000, "kind": kind, "cost": money, "order": order}
@@ -157,10 +163,10 @@ def cost(found: CostOverTime, currency: str) -> LayerChart:
     form = _form(sum(found.money[kind][-1] for kind in kinds))
     base = alt.Chart(alt.Data(values=rows), width=WIDTH, height=300, title=_cost_title(alt, found, kinds, currency))
     x = alt.X("time:T", scale=alt.Scale(type="utc"), axis=alt.Axis(title="UTC", grid=False, tickCount=6, format=clock))
-    y = alt.Y("cost:Q", stack="zero", axis=alt.Axis(title=f"{safe(currency)} so far", format=form, gridColor="#eeeeee"))
+    y = alt.Y("cost:Q", stack="zero", axis=alt.Axis(title=f"{shown(currency)} so far", format=form, gridColor="#eeeeee"))
     colour = alt.Color("kind:N", scale=alt.Scale(domain=kinds, range=[KIND_COLOURS[kind] for kind in kinds]), legend=None)
     areas = base.mark_area(stroke="white", strokeWidth=0.7).encode(x, y, colour, order=alt.Order("order:Q"))
-    return _clean(areas + _labels(alt, found, kinds, currency))
+    return clean(areas + _labels(alt, found, kinds, currency))
 
 
 def _labels(alt: ModuleType, found: CostOverTime, kinds: Sequence[str], currency: str) -> LayerChart:
@@ -172,7 +178,7 @@ def _labels(alt: ModuleType, found: CostOverTime, kinds: Sequence[str], currency
         place = max(at + size / 2, below + 0.055 * total)
         at, below = at + size, place
         text = f"{kind}: {amount(Decimal(size))} {currency}, {percent(size / total)}"
-        rows.append({"time": found.time_ns[-1] // 1_000_000, "place": place, "text": safe(text), "kind": kind})
+        rows.append({"time": found.time_ns[-1] // 1_000_000, "place": place, "text": shown(text), "kind": kind})
     marks = alt.Chart(alt.Data(values=rows)).encode(alt.X("time:T", scale=alt.Scale(type="utc")), alt.Y("place:Q"))
     colour = alt.Color("kind:N", scale=alt.Scale(domain=list(kinds), range=[KIND_COLOURS[kind] for kind in kinds]), legend=None)
     squares: LayerChart = marks.mark_square(xOffset=9, size=70, opacity=1, clip=False).encode(colour)
@@ -186,7 +192,7 @@ def _cost_title(alt: ModuleType, found: CostOverTime, kinds: Sequence[str], curr
     apart = sum(found.money[kind][-1] for kind in kinds if kind in ("waiting", "restarts"))
     text = f"{amount(Decimal(total))} {currency}, of which waiting and restarts {percent(apart / total) if total else '0 %'}"
     below = [f"{amount(Decimal(found.undated))} {currency} more have no time and are not shown"] if found.undated else []
-    return alt.TitleParams(safe(text), subtitle=[safe(line) for line in below])
+    return alt.TitleParams(shown(text), subtitle=[shown(line) for line in below])
 
 
 def amount(value: Decimal) -> str:
@@ -199,25 +205,3 @@ def amount(value: Decimal) -> str:
 def _form(largest: float) -> str:
     """How an axis writes its numbers."""
     return ",.0f" if largest >= 10 else "~g"
-
-
-def _altair() -> ModuleType:
-    try:
-        import altair
-    except ImportError:
-        raise TautError(MISSING) from None
-    found: ModuleType = altair
-    return found
-
-
-def _clean(chart: LayerChart) -> LayerChart:
-    title = {
-        "anchor": "start",
-        "frame": "bounds",
-        "offset": 14,
-        "fontSize": 15,
-        "subtitleFontSize": 12,
-        "subtitleColor": "#555555",
-    }
-    shown: LayerChart = chart.configure(font="sans-serif", padding=14, title=title, view={"stroke": None}, background="white")
-    return shown

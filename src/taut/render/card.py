@@ -1,39 +1,58 @@
-"""A result as a card in a notebook: the verdict, the job, and what was found."""
+"""A result as a card in a notebook: the verdict, the job, what was found, and what to do about it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from html import escape
 
-from taut.render.text import count, duration, percent, safe
-from taut.result.types import AnalysisResult, DeviceRank
+from taut.render.brief.written import share
+from taut.render.card_parts import framed, line
+from taut.render.text import count, duration, money, percent
+from taut.result.types import AnalysisResult, DeviceRank, Finding
 
 FINDINGS = 5
 """Findings shown at most."""
-STYLE = "border:1px solid #888;border-radius:6px;padding:0.6em 1em;max-width:60em;font-family:sans-serif"
 
 
-def card(result: AnalysisResult) -> str:
-    """HTML of a few lines; every text from a trace is escaped."""
-    return f'<div style="{STYLE}">{"".join(_lines(result))}</div>'
+def card(result: AnalysisResult, folder: str | None = None) -> str:
+    """HTML of a few lines; every text from a trace is escaped. ``folder`` is where the run is kept."""
+    return framed(result.verdict.text, _lines(result, folder))
 
 
-def _lines(result: AnalysisResult) -> Iterator[str]:
-    job = result.job
-    yield f"<b>{_text(result.verdict.text)}</b>"
-    nominal, effective = result.verdict.nominal_share, result.verdict.effective_share
-    if nominal is not None and effective is not None:
-        yield f"<div>{100 * nominal:.0f} % utilised ({result.verdict.nominal_is}), {100 * effective:.0f} % productive</div>"
-    words = [_text(job.name), *([count(job.ranks, "rank")] if job.ranks else [])]
+def _lines(result: AnalysisResult, folder: str | None) -> Iterator[str]:
+    job, verdict = result.job, result.verdict
+    if verdict.nominal_share is not None and verdict.effective_share is not None:
+        nominal, effective = 100 * verdict.nominal_share, 100 * verdict.effective_share
+        yield line(f"{nominal:.0f} % utilised ({verdict.nominal_is}), {effective:.0f} % productive")
+    words = [job.name, *([count(job.ranks, "rank")] if job.ranks else [])]
     words += [f"wall {duration(job.wall_ns)}"] if job.wall_ns else []
-    yield f'<div style="color:#666">{" · ".join(words)}</div>'
+    yield line(" · ".join([*words, *_stands(result), *([folder] if folder else [])]), "muted")
     if result.device is not None and result.device.mean is not None:
-        yield f"<div>{_device(result.device.mean)}</div>"
-    wall_ns = max(job.wall_ns or 0, 1)
-    for finding in result.findings[:FINDINGS]:
-        share = percent(finding.recoverable_wall_ns / wall_ns)
-        yield f"<div>{_text(finding.mode)}: {share} of the wall recoverable. {_text(finding.because)}</div>"
-    yield from (f'<div style="color:#a60">partial: {_text(line)}</div>' for line in job.partial[:FINDINGS])
+        yield line(_device(result.device.mean))
+    for one in result.findings[:FINDINGS]:
+        yield line(_finding(one, max(job.wall_ns or 0, 1)), "wrong")
+        yield from (line(f"next: {words}", "do") for words in _do(one))
+    yield from (line(f"partial: {words}", "wrong") for words in job.partial[:FINDINGS])
+
+
+def _stands(result: AnalysisResult) -> list[str]:
+    """The regime, and the index that matters most."""
+    ratio = result.indices.effective_throughput_ratio if result.indices else None
+    kind = result.regime.kind if result.regime else None
+    return [*([kind] if kind else []), *([f"throughput {share(ratio)} of the ideal"] if ratio else [])]
+
+
+def _finding(one: Finding, wall_ns: int) -> str:
+    """A finding: what it costs, and why it is believed."""
+    back = share(one.recoverable_share) if one.recoverable_share else percent(one.recoverable_wall_ns / wall_ns)
+    cost = f", {money(one.money.per_day, one.money.currency)} a day" if one.money else ""
+    return f"{one.mode}: {back} of the wall recoverable{cost}, because {one.because}"
+
+
+def _do(one: Finding) -> list[str]:
+    """What to do about a finding; nothing where nothing is known to help."""
+    if one.remedy is not None:
+        return [one.remedy.do]
+    return [f"try {one.policy.name} (taut whatif RUN --policy {one.policy.name})"] if one.policy else []
 
 
 def _device(mean: DeviceRank) -> str:
@@ -42,7 +61,3 @@ def _device(mean: DeviceRank) -> str:
     words += [f"exposed communication {percent(mean.exposed_share)}"] if mean.communication_share else []
     words += [f"exposed copies {percent(mean.exposed_copy_share)}"] if mean.copy_share else []
     return f"device: {', '.join(words)}, idle {percent(mean.idle_share)}"
-
-
-def _text(text: str) -> str:
-    return escape(safe(text))

@@ -65,6 +65,12 @@ def _money(cost: RelationCost) -> str:
 
 
 def _verdict(result: ControlResult) -> ConsoleRenderable:
+    style = STYLE.get("not known" if result.regime.kind is None else str(result.regime.kind), "bold cyan")
+    return Text(verdict_text(result), style="bold red" if result.stuck else style)
+
+
+def verdict_text(result: ControlResult) -> str:
+    """Whether controllers work against each other, in a sentence or two."""
     kind = result.regime.kind
     regime = "not known" if kind is None else str(kind)
     found = result.relations
@@ -82,8 +88,7 @@ def _verdict(result: ControlResult) -> ConsoleRenderable:
         text = "No controller works against another."
     # What works against something comes before what it costs.
     first = next((one for one in found if one.kind != COSTS), found[0] if found else None)
-    told = " ".join(filter(None, (stuck, _headline(first) if first else "", text)))
-    return Text(told, style="bold red" if stuck else STYLE.get(regime, "bold cyan"))
+    return " ".join(filter(None, (stuck, _headline(first) if first else "", text)))
 
 
 def _headline(one: RelationResult) -> str:

@@ -26,7 +26,7 @@ def render_forecasts(result: ProjectResult, screen: Screen) -> str:
     """The whole screen of ``taut project``; scales from the smallest to the largest, however they were asked for."""
     rows, words = sorted(result.forecasts, key=lambda row: row.ranks), words_of(result.workload)
     own = next(row for row in rows if row.ranks == result.ranks)
-    parts = [Text(_headline(result, own, words), style="bold"), _stands(result, own, words)]
+    parts: list[ConsoleRenderable | None] = [Text(_headline(result, own, words), style="bold"), _stands(result, own, words)]
     limit, found = what_makes_it(result.threshold), result.threshold and result.threshold.ranks is not None
     parts += [] if found else limit
     parts += [_bound(rows, screen, words), _times_at(rows, screen, words)]
@@ -57,7 +57,7 @@ def _headline(result: ProjectResult, own: Forecast, words: Words) -> str:
     return text if own.in_range else text + " That scale is beyond what is known: a guess."
 
 
-def _stands(result: ProjectResult, own: Forecast, words: Words) -> ConsoleRenderable | None:
+def _stands(result: ProjectResult, own: Forecast, words: Words) -> Text | None:
     """The regime at the scale of the headline, the turns, and the scale at which one accelerator more stops paying."""
     regime, far = own.regime, result.threshold
     lines = []

@@ -9,9 +9,10 @@ import numpy as np
 from msgspec import Struct
 
 from taut.core.array_types import Floats, Ints
+from taut.core.device_words import is_copy
 from taut.core.errors import UsageError
 from taut.core.ids import numbered
-from taut.core.tables import Verb
+from taut.core.tables import Kind, Verb
 from taut.graph import Graph
 from taut.replay import reference
 from taut.replay.ring import rings, sends_down, without_slow_links
@@ -184,15 +185,19 @@ def _explained(
     return worst_ranks if worst_key is not None else None, last_stage if last_key is not None else None
 
 
-def fix(graph: Graph, reference_ns: Floats, dimension: str, labels: Sequence[str], *, baseline: bool = False) -> Change:
+def fix(
+    graph: Graph, reference_ns: Floats, dimension: str, labels: Sequence[str], *, baseline: bool = False,
+    dims: Sequence[Dimension] | None = None,
+) -> Change:  # fmt: skip
     """Set ranks, stages, data-parallel ranks, classes, gate classes or links to their reference, gaps kept.
 
     With a baseline behind the references, a link's transfers, those of all members of its gates, are what they were there.
 
     The reference is the leave-one-out one: for a rank (or a class) its role peers, for a stage or a data-parallel rank
     the same ops on the other stages or data-parallel ranks, for a link of a ring what the ring would be without it.
+    ``dims`` are the graph's dimensions, where they are known already.
     """
-    ops = _selected(graph, dimension, labels)
+    ops = _selected(dimensions(graph) if dims is None else dims, dimension, labels)
     reason = f"{dimension} {', '.join(labels)} at reference"
     if dimension == "link" and baseline:
         gates = np.unique(graph.gate[ops])
@@ -205,16 +210,16 @@ def fix(graph: Graph, reference_ns: Floats, dimension: str, labels: Sequence[str
         mended[np.intersect1d(ops, meets)] = True
         if mended.any():
             return Change(meets, "work", "set", without_slow_links(graph, circles, mended)[meets], reason)
-    value = _median_of_others(graph, ops) if dimension in ("stage", "dp_rank") else reference_ns[ops]
+    value = median_of_others(graph, ops) if dimension in ("stage", "dp_rank") else reference_ns[ops]
     known = ~np.isnan(value)
     return Change(ops[known], "work", "set", np.rint(value[known]).astype(np.int64), reason)
 
 
-def _selected(graph: Graph, dimension: str, labels: Sequence[str]) -> Ints:
+def _selected(dims: Sequence[Dimension], dimension: str, labels: Sequence[str]) -> Ints:
     """Ops of the named keys of a dimension."""
-    found = next((d for d in dimensions(graph) if d.name == dimension), None)
+    found = next((d for d in dims if d.name == dimension), None)
     if found is None:
-        known = ", ".join(d.name for d in dimensions(graph))
+        known = ", ".join(d.name for d in dims)
         raise UsageError(f"--fix {dimension}={labels[0]}: this run knows no {dimension}; it has {known}")
     for label in labels:
         if label not in found.labels:
@@ -223,7 +228,7 @@ def _selected(graph: Graph, dimension: str, labels: Sequence[str]) -> Ints:
     return np.flatnonzero(np.isin(found.key, [found.labels.index(label) for label in labels]))
 
 
-def _median_of_others(graph: Graph, ops: Ints) -> Floats:
+def median_of_others(graph: Graph, ops: Ints) -> Floats:
     """Median work of the same class among all ops that are not selected; NaN where there is none."""
     from taut.core.group_kernels import group_sort
     from taut.replay.wait_kernels import describe_cells
@@ -235,9 +240,42 @@ def _median_of_others(graph: Graph, ops: Ints) -> Floats:
     return describe_cells(graph.work_ns[rest], order, begin)[0][cls[ops]]
 
 
-def delay(graph: Graph, rank: int, step: int, ns: int) -> Change:
-    """A one-off delay: the first op of a rank in a step begins that much later."""
+SCALES = {"work": "compute work", "bandwidth": "bandwidth of transfers", "gaps": "gaps"}
+"""What can be scaled as a whole, in words."""
+
+
+def scale(graph: Graph, what: str, factor: float) -> Change:
+    """All compute work, or all gaps, so many times as long; or all transfers so many times as fast."""
+    reason = f"{SCALES[what]} times {factor:g}"
+    if what == "gaps":
+        return Change(np.arange(len(graph)), "gap", "scale", factor, reason)
+    kind = Kind.COMPUTE if what == "work" else Kind.COMMUNICATE
+    mine = graph.ops.kind == kind
+    if what == "bandwidth":  # copies between host and device do not go over the network
+        mine = mine & ~is_copy(graph.names)[graph.ops.name]
+    return Change(np.flatnonzero(mine), "work", "scale", factor if what == "work" else 1 / factor, reason)
+
+
+def delay(graph: Graph, rank: int, step: int, ns: int, op: int | None = None) -> Change:
+    """A one-off delay: an op of a rank in a step, the first unless it is given, begins that much later."""
     ops = np.flatnonzero((graph.ops.rank == rank) & (graph.steps[graph.window] == step))
     if len(ops) == 0:
         raise UsageError(f"--delay rank={rank},step={step}: no op of that rank in that step")
-    return Change(ops[:1], "gap", "add", ns, f"rank {rank} delayed by {ns / 1e6:g} ms in step {step}")
+    if op is not None:
+        _check_own(graph, ops, rank, step, op)
+    which = "" if op is None else f" at op {op}"
+    chosen = ops[:1] if op is None else np.array([op])
+    return Change(chosen, "gap", "add", ns, f"rank {rank} delayed by {ns / 1e6:g} ms in step {step}{which}")
+
+
+def _check_own(graph: Graph, ops: Ints, rank: int, step: int, op: int) -> None:
+    """Refuse an op of another rank or step."""
+    at = int(np.searchsorted(ops, op))
+    if at < len(ops) and int(ops[at]) == op:
+        return
+    whose = (
+        f"op {op} is of rank {int(graph.ops.rank[op])} in step {int(graph.steps[graph.window[op]])}"
+        if 0 <= op < len(graph)
+        else f"no such op; rows of ops.parquet go from 0 to {len(graph) - 1}"
+    )
+    raise UsageError(f"--delay rank={rank},step={step},op={op}: {whose}")

@@ -53,6 +53,15 @@ def _spent(a: Computed) -> tuple[dict[Bound, Ints], int]:
 
 def lateness(graph: Graph) -> Floats:
     """By how much each rank comes behind the median arrival at the gate where it is latest, in the median step; NaN without."""
+    late = lateness_by_step(graph)
+    met = np.isfinite(late).any(axis=1)
+    out = np.full(len(late), np.nan)
+    out[met] = np.nanmedian(late[met], axis=1)
+    return out
+
+
+def lateness_by_step(graph: Graph) -> Floats:
+    """The same in every step: ranks × windows, NaN where a rank meets nobody."""
     rows, steps, gates = np.flatnonzero(graph.gate >= 0), len(graph.steps), graph.gates
     late = np.full((len(graph.ranks), steps), -np.inf)
     if len(rows):
@@ -60,7 +69,4 @@ def lateness(graph: Graph) -> Floats:
         behind = (graph.ops.start_ns[rows] - middle[graph.gate[rows]]).astype(np.float64)
         np.maximum.at(late, (graph.rank_index[rows], graph.window[rows]), behind)
     late[late == -np.inf] = np.nan
-    met = np.isfinite(late).any(axis=1)
-    out = np.full(len(late), np.nan)
-    out[met] = np.nanmedian(late[met], axis=1)
-    return out
+    return late

@@ -147,7 +147,7 @@ class StepTimes(Part, frozen=True, kw_only=True):
     step: list[int]
     observed_ns: list[int]
     ideal_ns: list[int]
-    """Everything at its reference, gaps kept out on neither side."""
+    """Every op at its reference whatever its role, and no gaps: the ideal of ``whatif.ideal_wall_ns``; observed have gaps."""
     baseline_ns: float | None
     """Median step of the baseline; null without one."""
 
@@ -213,6 +213,8 @@ class TimelineAxis(Part, frozen=True, kw_only=True):
 
     wall_ns: int
     """The axis goes from 0 to this; steps without a time in common follow each other."""
+    zero_ns: int | None
+    """What the clock of the traces showed at 0, ns, as Perfetto's axis counts; null where steps have no time in common."""
     rows: list[TimelineRow]
     """One a rank."""
     steps: list[TimelineStep]
@@ -252,7 +254,7 @@ class TimelineGates(Part, frozen=True, kw_only=True):
     opens_ns: list[int]
     """Last arrival."""
     rows: list[list[int]]
-    """Rows of its members, at most 64 of them, spread evenly."""
+    """Rows of those of its members that the frame shows, at most 64 of them, spread evenly."""
     last_row: list[int]
     """Row of whoever came last."""
 
@@ -276,6 +278,59 @@ class TimelineFrame(Part, frozen=True, kw_only=True):
     gates: TimelineGates
     """Those that most is waited at, where there are too many."""
     left_out_gates: int
+    names: list[str]
+
+
+class PackedSection(Part, frozen=True, kw_only=True):
+    """A deflated array of a packed timeline."""
+
+    begin: int
+    """First byte, from the end of the header."""
+    bytes: int
+    """Deflated."""
+    kind: Literal["u8", "u16", "u32", "u64", "json"]
+    """Little-endian; of u64 the lower halves come first, then the upper ones, u32 each. JSON is text."""
+    count: int
+    """Numbers that it holds, or bytes of its text."""
+
+
+class PackedLevel(Part, frozen=True, kw_only=True):
+    """The whole timeline in lines × columns cells."""
+
+    columns: int
+    lines: int
+    cells: PackedSection
+
+
+class PackedBlock(Part, frozen=True, kw_only=True):
+    """All ops of a row that lie, with some part at least, in a step."""
+
+    row: int
+    step: int
+    """Place in the steps of the axis."""
+    first: int
+    """Place of its first op in the columns of ops …"""
+    count: int
+    """… and how many follow it."""
+
+
+class PackedTimeline(Part, frozen=True, kw_only=True):
+    """Header of a packed timeline: what a file shows of it without a server (``views/packed_timeline.py`` says how)."""
+
+    format: int
+    wall_ns: int
+    rows: int
+    levels: list[PackedLevel]
+    """The coarsest first."""
+    blocks: PackedSection
+    """``PackedBlock``, a list by row and step in JSON."""
+    ops: dict[str, PackedSection]
+    """Columns of all blocks: op, lane, begin_ns, wait_ns, work_ns, state, wait (255 for none), name."""
+    gates: PackedSection
+    """``TimelineGates`` of the whole timeline as JSON."""
+    left_out_gates: int
+    details: PackedSection
+    """``OpDetail`` of the longest waits of the blocks, as a list in JSON."""
     names: list[str]
 
 
@@ -335,7 +390,7 @@ class OpDetail(Part, frozen=True, kw_only=True):
     wait: WaitParts | None
     """Null where it did not wait."""
     slack_ns: int
-    """How much later it may end before its step ends later."""
+    """How much later it may end before the last of the steps that share its time axis ends later."""
     critical: bool
     path: list[PathOp]
     """From the op itself back to the root cause: where the branch of whoever came last leaves the one of this op, or the
@@ -403,9 +458,10 @@ class DelayWave(Part, frozen=True, kw_only=True):
     not a member."""
     reached_ranks: int
     left_ns: list[int]
-    """After each gate, the largest delay of any rank."""
+    """After each gate, the largest delay of any of its members."""
     absorbed: list[AbsorbedDelay]
-    """Where slack took it in, the most first."""
+    """Where slack took it in, the most first, along the branch that carries it to where the wall is lost or, where nothing is,
+    furthest: they sum to the delay less what the wall loses."""
 
 
 class AbsorbedDelay(Part, frozen=True, kw_only=True):
@@ -426,6 +482,8 @@ class Choice(Part, frozen=True, kw_only=True):
 
     fix: str
     """As ``--fix`` takes it: ``rank=3``."""
+    fixes: list[str]
+    """All that are set together: of a finding with several ranks or links one each, else ``fix`` alone."""
     label: str
     saved_share: float | None
     """Alone, of the wall, 0–1; null where it was not replayed."""
@@ -465,8 +523,25 @@ class Answer(Part, frozen=True, kw_only=True):
     saved_per_day: Amount | None
     currency: str | None
     regime: Regimes
+    """Without and with it: of a policy its own; of what mends findings the same, because it is told with all of them mended;
+    null where it is not known."""
     effective_throughput_ratio: float | None
-    """After the change: the ideal wall over the changed one."""
+    """After the change: the ideal wall (no gaps) over the changed one, at most 1; null where the ideal itself changed."""
+
+
+class PackedAnswers(Part, frozen=True, kw_only=True):
+    """What can be asked of a run in a file, where nothing is replayed: its questions, and answers that were computed before."""
+
+    questions: Questions
+    answers: dict[str, Answer]
+    """Question → answer. The question is the parameters of its address without escapes: fixes in the order of their text, then
+    policies, then work, bandwidth and gaps, factors of 1 left out (``fix=rank=3&work=0.9``); nothing asked is empty."""
+    work: list[float]
+    """Factors of work, and …"""
+    bandwidth: list[float]
+    """… of bandwidth: all pairs of them have an answer, unless they were left out."""
+    left_out: int
+    """Answers that were refused, or had no room."""
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,133 @@
+/* What was held and charged, where every unit of it went, and whether it closes. */
+(() => {
+  "use strict";
+
+  const taut = window.taut;
+  const { el } = taut;
+  const number = (amount) => (amount === null || amount === undefined ? null : Number(amount));
+  const fact = (name, value, more) => el("div", {}, el("dt", {}, name), el("dd", {}, value), more && el("dd", {}, more));
+
+  const facts = (bill) => {
+    const { accrual, period, budget } = bill;
+    const money = (amount) => taut.money(amount, bill.currency);
+    const lost = bill.categories.reduce((sum, c) => sum + Number(c.lost || 0), 0);
+    const whole = Number(accrual.ledger || 0);
+    return el("dl", { class: "facts" },
+      fact("used", money(accrual.ledger), period.start ? `${period.start.slice(0, 10)} to ${(period.end || "").slice(0, 10)}${period.open ? ", still open" : ""}` : "without dates"),
+      fact("charged", money(accrual.effective), accrual.effective === null ? "no bill was given" : accrual.closes ? "✓ closes to what was used" : `! ${money(accrual.residual)} is left over`),
+      fact("lost", money(String(lost)), whole ? `${taut.percent(lost / whole)} of it: neither useful work nor services` : ""),
+      budget && fact("budget left", money(budget.left), budget.budget === null ? "" : `of ${money(budget.budget)}; forecast ${money(budget.forecast)}`),
+      bill.energy.joules && fact("energy", taut.three(bill.energy.joules.value / 3.6e6) + " kWh", `from ${bill.energy.source}` + (bill.energy.stall_joules === null ? "" : `; ${taut.percent(bill.energy.stall_joules / bill.energy.joules.value)} while nothing useful was done`)));
+  };
+
+  const GROUPS = {
+    "useful work": "useful", "re-runs and discarded work": "slow", "SLA and deadlines": "structural", "energy wasted": "jitter",
+    "lower effective utilisation": "waiting", "operational complexity": "host", "over-provisioning": "idle", services: "communication",
+    "corrections and credits": "copy",
+  };
+  const KINDS = { compute: "compute", "slow compute": "slow", communication: "communication", waiting: "fault", gaps: "host", idle: "gap", "everything else": "unexplained" };
+  const group = (name) => GROUPS[name] || "other";
+
+  const categories = (bill) => {
+    const words = bill.categories.map((c) => `${c.name} ${taut.percent(c.share)}`).join(", ");
+    const rows = bill.categories;
+    return el("section", { class: "card" },
+      taut.bar(rows.filter((c) => c.share).map((c) => ({ name: c.name, group: group(c.name), share: c.share, text: `${taut.percent(c.share)}, ${taut.money(c.money, bill.currency)}` })), `where the money goes: ${words}`),
+      shares(bill, "where the money goes", rows, "category", (c) => taut.key(group(c.name), c.name || "none")));
+  };
+
+  const shares = (bill, caption, rows, label, node) => taut.table({ caption, rows, csv: `${caption.replace(/ /g, "-")}.csv`, small: true, most: 100, columns: [
+    { key: "name", label, value: (r) => r.name || "", text: (r) => r.name || "none", node },
+    { key: "money", label: "money", number: true, value: (r) => number(r.money), text: (r) => taut.money(r.money, bill.currency) },
+    { key: "share", label: "share", number: true, text: (r) => taut.percent(r.share) },
+    { key: "lost", label: "lost", number: true, title: "of the money, what is neither useful work nor services", value: (r) => number(r.lost), text: (r) => taut.money(r.lost, bill.currency) },
+    { key: "rank_ns", label: bill.unit + " time", number: true, text: (r) => taut.ns(r.rank_ns) },
+    { key: "joules", label: "energy", number: true, text: (r) => (r.joules === null ? "–" : `${taut.three(r.joules / 3.6e6)} kWh`) },
+    { key: "kg_co2e", label: "kg CO₂e", number: true, text: (r) => (r.kg_co2e === null ? "–" : taut.three(r.kg_co2e)) } ] });
+
+  const overTime = (data, context) => {
+    const course = data.over_time;
+    if (!course || course.time_ns.length < 2) return null;
+    const kinds = Object.keys(course.money);
+    const rows = kinds.flatMap((kind) => course.time_ns.map((ns, i) => ({ kind, time: ns / 1e6, money: course.money[kind][i] })));
+    const picture = el("div", { class: "tall" });
+    const rest = ["structural", "host", "copy", "jitter"];
+    const colour = (kind, i) => taut.colour(KINDS[kind] || rest[i % rest.length]);
+    const spec = () => ({
+      data: { values: rows }, mark: { type: "area", line: false },
+      encoding: {
+        x: { field: "time", type: "temporal", title: "UTC", scale: { type: "utc" }, axis: { grid: false, labelOverlap: true } },
+        y: { field: "money", type: "quantitative", title: `${data.result.currency || "money"} so far`, stack: "zero" },
+        color: { field: "kind", type: "nominal", title: null, sort: kinds, scale: { domain: kinds, range: kinds.map(colour) }, legend: { orient: "right" } },
+        tooltip: [{ field: "kind" }, { field: "money", format: ",.4~g" }, { field: "time", type: "temporal", timeUnit: "utcyearmonthdatehoursminutes", title: "until, UTC" }],
+      },
+    });
+    queueMicrotask(() => taut.chart(picture, spec, `cost over time by kind: ${kinds.join(", ")}`, context.signal));
+    return el("section", { class: "card" }, el("h2", {}, "cost so far"), picture, course.undated ? el("p", { class: "note" }, `${taut.money(String(course.undated), data.result.currency)} has no time and is not drawn.`) : null);
+  };
+
+  const drill = (bill, context) => {
+    const kinds = Object.keys(bill.by).filter((kind) => bill.by[kind].length);
+    if (!kinds.length) return null;
+    const body = el("div", {});
+    const named = (kind) => (row) => (row.name === null ? "none" : kind === "cause" && bill.causes[row.name] ? `${bill.causes[row.name]} (${row.name})` : row.name);
+    const draw = (kind) => {
+      for (const button of tabs.children) button.setAttribute("aria-pressed", String(button.textContent === kind));
+      body.replaceChildren(shares(bill, `by ${kind}`, bill.by[kind], kind, named(kind)));
+    };
+    const pick = (kind) => { context.set({ by: kind }); draw(kind); };
+    const tabs = el("div", { class: "buttons" }, kinds.map((kind) => taut.button(kind, () => pick(kind), { class: "small", "aria-pressed": "false" })));
+    draw(kinds.includes(context.params.by) ? context.params.by : kinds[0]);
+    return el("section", { class: "card" }, el("div", { class: "head" }, el("h2", {}, "whose it is"), tabs), body);
+  };
+
+  const recovery = (bill) => {
+    if (!bill.recoverable.length) return null;
+    const per = (estimate) => (estimate ? taut.money(String(estimate.value), bill.currency) : "–");
+    return el("section", { class: "card" }, taut.table({ caption: "what could be brought back", csv: "recoverable.csv", rows: bill.recoverable, columns: [
+      { key: "cause", label: "cause", value: (r) => bill.causes[r.cause] || r.cause },
+      { key: "remedy", label: "remedy", wide: true },
+      { key: "share", label: "of the wall", number: true, value: (r) => r.saved_share.value, text: (r) => taut.percent(r.saved_share.value) },
+      { key: "hour", label: "an hour", number: true, value: (r) => (r.per_hour ? r.per_hour.value : null), text: (r) => per(r.per_hour) },
+      { key: "month", label: "a month", number: true, value: (r) => (r.per_month ? r.per_month.value : null), text: (r) => per(r.per_month) },
+      { key: "payback", label: "pays back in", number: true, value: (r) => (r.payback_days ? r.payback_days.value : null), node: (r) => (r.payback_days ? taut.count(Math.ceil(r.payback_days.value), "day") : el("span", { title: r.no_payback }, "–")) } ] }));
+  };
+
+  const checks = (bill) => {
+    const parts = [];
+    if (bill.invoices.length) parts.push(taut.table({ caption: "invoices", rows: bill.invoices, small: true, columns: [
+      { key: "id", label: "invoice", value: (r) => r.id || "without a number" }, { key: "billed", label: "billed", number: true, value: (r) => number(r.billed), text: (r) => taut.money(r.billed, bill.currency) },
+      { key: "allocated", label: "on lines", number: true, value: (r) => number(r.allocated), text: (r) => taut.money(r.allocated, bill.currency) },
+      { key: "residual", label: "left", number: true, value: (r) => number(r.residual), text: (r) => taut.money(r.residual, bill.currency) }, { key: "closes", label: "closes", value: (r) => (r.closes ? "✓ yes" : "! no") } ] }));
+    if (bill.defects.length) parts.push(taut.table({ caption: "what is wrong with the bill", csv: "defects.csv", rows: bill.defects, columns: [
+      { key: "kind", label: "what" }, { key: "rows", label: "charges", number: true }, { key: "money", label: "money", number: true, value: (r) => number(r.money), text: (r) => taut.money(r.money, r.currency) },
+      { key: "because", label: "what shows it", wide: true }, { key: "places", label: "where", value: (r) => r.places.join(", ") } ] }));
+    if (bill.unmatched.length) parts.push(taut.table({ caption: "charges that meet no host", csv: "unmatched.csv", rows: bill.unmatched, columns: [
+      { key: "resource", label: "resource" }, { key: "money", label: "money", number: true, value: (r) => number(r.money), text: (r) => taut.money(r.money, bill.currency) }, { key: "rows", label: "charges", number: true }, { key: "remedy", label: "what would match it", wide: true } ] }));
+    return parts.length ? el("section", { class: "card" }, parts) : null;
+  };
+
+  const lines = (bill) => taut.fold(`all ${taut.count(bill.lines.length, "line")}`, taut.table({ caption: "lines of the bill", csv: "bill.csv", filter: "filter lines", rows: bill.lines, most: 200, small: true, sort: "-money", columns: [
+    { key: "category", label: "category" }, { key: "item", label: "item" }, { key: "fate", label: "fate" }, { key: "cause", label: "cause", value: (r) => r.cause && (bill.causes[r.cause] || r.cause) },
+    { key: "money", label: "money", number: true, value: (r) => number(r.money), text: (r) => taut.money(r.money, bill.currency) },
+    { key: "billed", label: "on invoices", number: true, value: (r) => number(r.billed), text: (r) => taut.money(r.billed, bill.currency) },
+    { key: "source", label: "how sure" }, { key: "from", label: "from", wide: true } ] }));
+
+  const notes = (bill) => {
+    const list = (title, texts) => (texts.length ? [el("h3", {}, title), el("ul", {}, texts.map((text) => el("li", {}, text)))] : []);
+    const all = [...list("not given", bill.missing), ...list("defaults", bill.defaults), ...list("decided on the way", bill.notes), ...list("read", bill.inputs)];
+    return all.length ? taut.fold("what it rests on", el("div", { class: "listed" }, all)) : null;
+  };
+
+  taut.view({
+    name: "bill",
+    title: "Bill",
+    key: "7",
+    needs: (card) => ({ text: "A bill needs a price of an accelerator hour, or a file of prices; with invoices it closes to them.", command: `taut bill ${card.folder} --gpu-hour 2.50EUR -o bill` }),
+    async draw(root, context) {
+      const data = await context.get("bill");
+      const bill = data.result;
+      taut.add(root, el("h1", {}, bill.verdict), facts(bill), el("div", { class: "sides" }, categories(bill), drill(bill, context)), overTime(data, context), recovery(bill), checks(bill), lines(bill), notes(bill));
+    },
+  });
+})();

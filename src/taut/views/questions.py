@@ -1,0 +1,236 @@
+"""What can be asked of a run, with what each single fix saves; and answers, priced."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
+
+import numpy as np
+
+from taut.core.array_types import Floats, Ints
+from taut.core.errors import UsageError
+from taut.core.question_words import factor_words, fix_words
+from taut.graph import Graph
+from taut.replay.policy_names import KNOWN
+from taut.replay.timeline import batch
+from taut.replay.whatif import Dimension, median_of_others
+from taut.result.types import Regimes, WhatIfResult
+from taut.result.view_types import Answer, Choice, PolicyChoice, Questions
+from taut.views.course import ledger_rate
+from taut.views.headlines import fixes_of, in_order, title
+from taut.views.replays import Question, Replays
+
+MOST = 50
+"""Choices of a kind, at most."""
+VISITS = 100_000_000
+"""Op visits that all savings together may cost: of a large run fewer of them are told."""
+ONE_BY_ONE = 8
+"""Findings, links, and ranks that became slow, that are replayed one by one at most."""
+KINDS = ("rank", "stage", "link", "class", "gate")
+SCALES = {"work": [0.5, 1.5], "bandwidth": [0.25, 8.0], "gaps": [0.0, 2.0]}
+"""Least and most of each slider."""
+POLICIES: Mapping[str, tuple[str, list[str]]] = {
+    "local-steps": ("replicas meet only every so many steps", ["2", "4", "8", "16"]),
+    "semi-synchronous": ("a replica may be so many steps ahead of the slowest", ["1", "2", "4", "8"]),
+    "backup-workers": ("a step goes on without so many of the slowest replicas", ["1", "2", "4"]),
+    "overlap": ("so much of the transfers runs under compute", ["0.5", "0.9"]),
+    "deal-by-speed": ("slower replicas get less work", []),
+}
+"""Policy of a measured run → what it does, and values to choose from."""
+CENT = Decimal("0.01")
+
+
+def questions(replays: Replays) -> Questions:
+    """What can be asked of a run."""
+    rate = ledger_rate(replays.run.result)
+    return Questions(
+        choices={"finding": _findings(replays)} | _choices(replays), policies=_policies(replays.graph),
+        scales=SCALES, actual_wall_ns=replays.actual_wall_ns,
+        rank_hour=None if rate is None else str(rate[0].quantize(Decimal("0.0001"))),
+        currency=None if rate is None else rate[1], ranks=len(replays.graph.ranks),
+    )  # fmt: skip
+
+
+def _policies(graph: Graph) -> list[PolicyChoice]:
+    """Policies that a run can be asked about; none where it has no replicas that meet."""
+    from taut.replay.data_parallel import data_parallel
+
+    if len(graph.ranks) < 2 or data_parallel(graph).refused:
+        return []
+    return [PolicyChoice(name=name, meaning=POLICIES[name][0], values=POLICIES[name][1]) for name in KNOWN]
+
+
+def _findings(replays: Replays) -> list[Choice]:
+    """Findings that a fix mends, as they are listed."""
+    result = replays.run.result
+    found = [(one, fixes) for one in in_order(result) if (fixes := fixes_of(one))]
+    return [
+        Choice(
+            fix=fixes[0], fixes=fixes, label=title(one, result),
+            saved_share=_alone(replays, [fix_words(fix) for fix in fixes]) if k < _few(replays) else None,
+        )
+        for k, (one, fixes) in enumerate(found[:MOST])
+    ]  # fmt: skip
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What each saves alone
+
+
+def _choices(replays: Replays) -> dict[str, list[Choice]]:
+    """Kind → what of it can be set to its reference, the most saving first; savings of all kinds from one batch."""
+    dims = {one.name: one for one in replays.dims if one.name in KINDS}
+    top = {name: _top(replays, dim) for name, dim in dims.items()}
+    saved = _replayed(replays, dims, top)
+    return {name: _listed(replays, dims[name], top[name], saved.get(name, {})) for name in dims}
+
+
+def _top(replays: Replays, dim: Dimension) -> list[int]:
+    """Keys of a dimension that may matter most: as the decomposition of the result has them."""
+    whatif = replays.run.result.whatif
+    by = whatif.by.get(dim.name, {}) if whatif is not None else {}
+    order = sorted(range(len(dim.labels)), key=lambda key: -by.get(dim.labels[key], 0.0))
+    return order[:MOST]
+
+
+def _replayed(replays: Replays, dims: Mapping[str, Dimension], top: Mapping[str, list[int]]) -> dict[str, dict[int, float]]:
+    """Kind → key → what it saves alone, of the wall; as many as the op visits allow."""
+    graph, wall = replays.graph, max(replays.actual_wall_ns, 1)
+    each = max(VISITS // max(len(graph) * len(dims), 1), 2)
+    told = {name: keys[:each] for name, keys in top.items() if name != "link" and keys}
+    prepared, out = batch(graph), dict[str, dict[int, float]]()
+    for reference_ns, names in _references(replays, dims):
+        asked = [name for name in names if name in told]
+        cuts = [(_numbered(dims[name].key, told[name]), len(told[name])) for name in asked]
+        walls = prepared.many(graph.work_ns, reference_ns, cuts, graph.gap_ns) if cuts else []
+        for name, found in zip(asked, walls, strict=True):
+            out[name] = dict(zip(told[name], ((wall - found.sum(axis=0)) / wall).tolist(), strict=True))
+    for name in ("rank", "link"):
+        if name in dims:
+            out.setdefault(name, {}).update(_one_by_one(replays, dims[name], top[name]))
+    return out
+
+
+def _numbered(key: Ints, chosen: Sequence[int]) -> Ints:
+    """Keys as places in a list of chosen ones, -1 for the others."""
+    place = np.full(int(key.max(initial=-1)) + 2, -1, dtype=np.int64)
+    place[list(chosen)] = np.arange(len(chosen))
+    return place[key]  # the last place, of -1, is none
+
+
+def _references(replays: Replays, dims: Mapping[str, Dimension]) -> Iterator[tuple[Ints, Sequence[str]]]:
+    """(work of every op at its reference, kinds that have this reference): stages are compared with the other stages."""
+    graph = replays.graph
+    yield _filled(graph, replays.run.reference_ns), [name for name in dims if name != "stage"]
+    if "stage" in dims:
+        stage, others = dims["stage"], np.full(len(graph), np.nan)
+        for key in range(len(stage.labels)):
+            ops = np.flatnonzero(stage.key == key)
+            others[ops] = median_of_others(graph, ops)
+        yield _filled(graph, others), ["stage"]
+
+
+def _filled(graph: Graph, known: Floats) -> Ints:
+    return np.where(np.isnan(known), graph.work_ns, np.rint(np.nan_to_num(known))).astype(np.int64)
+
+
+def _one_by_one(replays: Replays, dim: Dimension, top: Sequence[int]) -> dict[int, float]:
+    """Key → saving of what has a past of its own, or is a link: mending it changes more than its own ops."""
+    if dim.name == "rank":
+        slow = [str(int(replays.graph.ranks[place.rank])) for place in replays.slowdowns.ranks]
+        top = [dim.labels.index(name) for name in dict.fromkeys(slow)]
+    return {key: _alone(replays, [(dim.name, dim.labels[key])]) for key in top[: _few(replays)]}
+
+
+def _few(replays: Replays) -> int:
+    """How many are replayed one by one."""
+    return min(ONE_BY_ONE, max(VISITS // (10 * max(len(replays.graph), 1)), 1))
+
+
+def _alone(replays: Replays, fixes: Sequence[tuple[str, str]]) -> float:
+    """What some fixes together save, of the wall."""
+    return replays.result(Question(fixes=fixes)).saved_share
+
+
+def _listed(replays: Replays, dim: Dimension, top: Sequence[int], saved: Mapping[int, float]) -> list[Choice]:
+    """The choices of a kind: those that were replayed, the most saving first, then the others."""
+    labels = {str(row.rank): row.label for row in replays.run.result.ranks or ()} if dim.name == "rank" else {}
+    keys = sorted(dict.fromkeys([*saved, *top]), key=lambda key: -saved.get(key, -np.inf))[:MOST]
+    return [
+        Choice(
+            fix=f"{dim.name}={label}", fixes=[f"{dim.name}={label}"], label=labels.get(label, label), saved_share=saved.get(key)
+        )
+        for key, label in ((key, dim.labels[key]) for key in keys)
+    ]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Answers
+
+
+def question(fixes: Iterable[str] = (), policies: Iterable[str] = (), scales: Mapping[str, str] | None = None) -> Question:
+    """A question in the words of an address: ``rank=3``, ``local-steps=4``, work → ``0.9``; refused in a line."""
+    try:
+        return Question(
+            fixes=[fix_words(one) for one in fixes], policies=list(policies),
+            scales=dict(factor_words(f"{key}={value}") for key, value in (scales or {}).items()),
+        )  # fmt: skip
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+
+
+def canonical(asked: Question) -> str:
+    """A question as text, the same however it is put together: ``fix=rank=3&work=0.9``."""
+    fixes = sorted(f"fix={key}={label}" for key, label in asked.fixes)
+    policies = [f"policy={one}" for one in asked.policies]
+    return "&".join([*fixes, *policies, *(f"{key}={asked.scales[key]:g}" for key in SCALES if key in asked.scales)])
+
+
+def command(folder: str, asked: Question) -> str:
+    """The command that says the same."""
+    words = [f"--fix {shlex.quote(f'{key}={label}')}" for key, label in asked.fixes]
+    words += [f"--scale {key}={factor:g}" for key, factor in asked.scales.items()]
+    words += [f"--policy {shlex.quote(one)}" for one in asked.policies]
+    return " ".join(["taut whatif", shlex.quote(folder), *words])
+
+
+def answer(replays: Replays, asked: Question) -> Answer:
+    """What a change gives, with its money and its regime. Nothing asked is the run as it was."""
+    run, result = replays.run, replays.result(asked)
+    rate, share = ledger_rate(run.result), _saved(result)
+    hour = None if rate is None else rate[0] * len(replays.graph.ranks) * Decimal(share)
+    return Answer(
+        command=command(str(run.folder), asked), result=result,
+        saved_per_hour=None if hour is None else str(hour.quantize(CENT)),
+        saved_per_day=None if hour is None else str((24 * hour).quantize(CENT)),
+        currency=None if rate is None else rate[1], regime=_regime(replays, asked, result),
+        effective_throughput_ratio=_ratio(replays, asked, result, share),
+    )  # fmt: skip
+
+
+def _saved(result: WhatIfResult) -> float:
+    """What changes save, and after them the policy, where one is asked for; of several each is by itself."""
+    policies = result.policies or []
+    beside = float(policies[0].saved_share.value) if len(policies) == 1 else 0.0
+    return 1 - (1 - result.saved_share) * (1 - beside)
+
+
+def _regime(replays: Replays, asked: Question, result: WhatIfResult) -> Regimes:
+    """The regime before and after: of a policy its own; mending a finding leaves it, because it is that of all mended."""
+    known = replays.run.result.regime
+    now = None if known is None else known.kind
+    policies = result.policies or []
+    if len(policies) == 1:
+        return policies[0].regime
+    mended = {one for finding in replays.run.result.findings for one in fixes_of(finding)}
+    same = not asked.policies and not asked.scales and {f"{key}={label}" for key, label in asked.fixes} <= mended
+    return Regimes(without=now, with_=now if same else None)
+
+
+def _ratio(replays: Replays, asked: Question, result: WhatIfResult, share: float) -> float | None:
+    """The ideal wall over the changed one, at most 1; unknown where the ideal itself is changed."""
+    whatif = replays.run.result.whatif
+    if whatif is None or {"work", "bandwidth"} & asked.scales.keys() or result.actual_wall_ns <= 0 or share >= 1:
+        return None
+    return min(whatif.ideal_wall_ns / (result.actual_wall_ns * (1 - share)), 1.0)

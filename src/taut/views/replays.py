@@ -1,0 +1,129 @@
+"""A finished run, asked what would have been: fixes, scales, delays and policies, as ``taut whatif`` takes them.
+
+Prepared once and asked often: what an answer needs of the run itself is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+
+from msgspec import UNSET, Struct
+from msgspec.structs import replace
+
+from taut.core.errors import UsageError
+from taut.diagnose.as_before import as_before
+from taut.diagnose.slowdowns import Slowdowns
+from taut.replay.timeline import Change, completion, replay, window_times
+from taut.replay.whatif import MEASURED, Dimension, delay, dimensions, fix, scale
+from taut.result.types import Range, StalenessBudget, WhatIfResult
+from taut.stored import Run
+
+NAMED_KEYS = ("class", "gate")
+"""Keys whose labels are names, of which a part is enough."""
+
+
+class Question(Struct, frozen=True, kw_only=True):
+    """What is changed, and which policies are asked about."""
+
+    fixes: Sequence[tuple[str, str]] = ()
+    """Key and label of what is set to its reference."""
+    scales: Mapping[str, float] = {}
+    """work, bandwidth, gaps → factor."""
+    delays: Sequence[tuple[int, int, int, int | None]] = ()
+    """Rank, step, nanoseconds, and the op or none."""
+    policies: Sequence[str] = ()
+    advice: bool = False
+    staleness: int | None = None
+    more_steps: float | None = None
+
+
+def _silent(line: str) -> None:
+    """Nobody is told."""
+
+
+class Replays:
+    """A run that is replayed with something changed."""
+
+    def __init__(self, run: Run) -> None:
+        self.run, self.graph = run, run.graph
+
+    @cached_property
+    def dims(self) -> list[Dimension]:
+        """Ways to cut the ops."""
+        return dimensions(self.graph)
+
+    @cached_property
+    def slowdowns(self) -> Slowdowns:
+        """What became slower during the run."""
+        return Slowdowns(self.graph)
+
+    @cached_property
+    def actual_wall_ns(self) -> int:
+        """The wall as observed: a replay without changes gives the times of the ops."""
+        return int(window_times(self.graph, completion(self.graph, self.graph.ops.end_ns)).sum())
+
+    def result(self, asked: Question, note: Callable[[str], None] = _silent) -> WhatIfResult:
+        """The answer; ``note`` hears of fixes that change nothing."""
+        changes = self.changes(asked, note)
+        actual = self.actual_wall_ns
+        wall = replay(self.graph, changes).wall_ns if changes else actual
+        result = WhatIfResult(
+            actual_wall_ns=actual, changed_wall_ns=wall, saved_wall_ns=actual - wall,
+            saved_share=(actual - wall) / max(actual, 1), error=_error(asked),
+            changes=list(dict.fromkeys(change.reason for change in changes)),
+        )  # fmt: skip
+        return self._with_policies(result, changes, asked) if asked.policies or asked.advice else result
+
+    def changes(self, asked: Question, note: Callable[[str], None] = _silent) -> list[Change]:
+        """The changes of a question: fixes, then scales, then delays."""
+        labels = {dimension.name: dimension.labels for dimension in self.dims} if asked.fixes else {}
+        together: dict[str, list[str]] = {}
+        for key, said in asked.fixes:
+            together.setdefault(key, []).append(_label(key, said, labels.get(key, [])))
+        mended = [self._mended(key, named) for key, named in together.items()]
+        for (key, named), (now, before) in zip(together.items(), mended, strict=True):
+            if len(now.ops) == 0 and not before:
+                note(f"--fix {key}={','.join(named)}: no reference is known for it, so nothing changes")
+        fixed = [now for now, _ in mended] + [change for _, before in mended for change in before]
+        scaled = [scale(self.graph, what, factor) for what, factor in asked.scales.items()]
+        return fixed + scaled + [delay(self.graph, *one) for one in asked.delays]
+
+    def _mended(self, key: str, named: Sequence[str]) -> tuple[Change, list[Change]]:
+        """(what is named at its reference, and as it was before it became slow)."""
+        graph, known = self.graph, self.run.reference_ns
+        now = fix(graph, known, key, named, baseline=self.run.result.baseline is not None, dims=self.dims)
+        # Only ranks and links have a past of their own.
+        before = as_before(graph, known, key, named, self.slowdowns) if key in ("rank", "link") else []
+        return now, before
+
+    def _with_policies(self, result: WhatIfResult, changes: list[Change], asked: Question) -> WhatIfResult:
+        """The result with policies beside it, applied after the changes."""
+        from taut.project.measured.run_policies import STALENESS, of_run
+
+        budget = StalenessBudget(
+            steps=STALENESS if asked.staleness is None else asked.staleness, default=asked.staleness is None
+        )
+        job = of_run(self.graph, changes, more_steps=asked.more_steps)
+        found = job.given(asked.policies) + (job.advised(budget.steps) if asked.advice else [])
+        return replace(result, policies=found, replicas=job.job.met.says, staleness=budget if asked.advice else UNSET)
+
+
+def _error(asked: Question) -> Range | None:
+    """How far such predictions were from what really happened, where the lab has measured it."""
+    keys = {key for key, _ in asked.fixes}
+    if asked.delays or asked.scales or not keys or not keys <= MEASURED.keys():
+        return None
+    known = [MEASURED[key] for key in keys]
+    return Range(lo=min(lo for lo, _ in known), hi=max(hi for _, hi in known))
+
+
+def _label(key: str, said: str, labels: Sequence[str]) -> str:
+    """The label that is meant: itself, or the only one that holds it."""
+    if key not in NAMED_KEYS or said in labels:
+        return said
+    like = [label for label in labels if said.lower() in label.lower()]
+    if len(like) > 1:
+        some = ", ".join(like[:12]) + (" …" if len(like) > 12 else "")
+        raise UsageError(f"--fix {key}={said}: which of {some}?")
+    return like[0] if like else said

@@ -1,0 +1,121 @@
+"""What can be asked of a run: single savings that are those of the answers, and answers that are priced."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import taut
+from build import MS, barriers, job, one_f_one_b, play
+from taut.core.errors import UsageError
+from taut.replay.policy_names import KNOWN
+from taut.run import analyze_trace
+from taut.stored import open_run
+from taut.views.questions import POLICIES, answer, canonical, command, question, questions
+from taut.views.replays import Question, Replays
+
+SLOW = {0: "fwd 5 | AR 1", 1: "fwd 9 | AR 1", 2: "fwd 5 | AR 1"}
+
+
+@pytest.fixture(scope="module")
+def replays(tmp_path_factory: pytest.TempPathFactory) -> Replays:
+    """Three ranks, one of them slow, at 2 EUR an hour each."""
+    done = analyze_trace(job(SLOW, steps=12), prices=taut.Prices(Decimal(2), "EUR"))
+    return Replays(open_run(done.save(tmp_path_factory.mktemp("questions") / "run")))
+
+
+def test_a_choice_saves_what_its_answer_says(replays: Replays) -> None:
+    told = questions(replays).choices
+    assert list(told) == ["finding", "rank", "class", "link", "gate"]
+    for some in told.values():
+        for one in some:
+            assert one.saved_share == pytest.approx(answer(replays, question(one.fixes)).result.saved_share)
+    assert next((one.fix, one.label, one.saved_share) for one in told["rank"]) == (
+        "rank=1",
+        "rank 1 (node)",
+        pytest.approx(0.4),
+    )
+    assert told["finding"][0].label == "Rank 1 (node) is slow: fwd +4.0 ms a step"
+
+
+def test_stages_save_what_their_answers_say(tmp_path: Path) -> None:
+    trace = play(one_f_one_b(3, 4, 2.0, 4.0, dp=2, steps=6, noise=0.05, scale=lambda stage, _: 1.4 if stage == 1 else 1.0))
+    members = trace.members.replace(stage=np.arange(6) % 3, dp_rank=np.arange(6) // 3)
+    replays = Replays(open_run(analyze_trace(replace(trace, members=members)).save(tmp_path / "run")))
+    told = questions(replays).choices["stage"]
+    assert told[0].fix == "stage=1"
+    for one in told:
+        assert one.saved_share == pytest.approx(answer(replays, question(one.fixes)).result.saved_share)
+
+
+def test_an_answer_is_priced_and_has_its_command(replays: Replays) -> None:
+    found = answer(replays, question(["rank=1"]))
+    assert found.result.saved_share == pytest.approx(0.4)
+    assert (found.saved_per_hour, found.saved_per_day, found.currency) == ("2.40", "57.60", "EUR")  # 0.4 × 3 ranks × 2 EUR
+    assert found.command == f"taut whatif {replays.run.folder} --fix rank=1"
+    assert found.effective_throughput_ratio == pytest.approx(1.0)
+    assert found.regime.without == found.regime.with_
+
+
+def test_nothing_asked_is_the_run_as_it_was(replays: Replays) -> None:
+    found = answer(replays, question())
+    assert (found.result.saved_wall_ns, found.saved_per_hour, found.result.changes) == (0, "0.00", [])
+
+
+@pytest.mark.parametrize(
+    ("scales", "wall"),
+    [({"work": "0.5"}, 12 * 5.5), ({"work": "2"}, 12 * 19), ({"bandwidth": "2"}, 12 * 9.5), ({"gaps": "0"}, 12 * 10)],
+)
+def test_scales_change_all_of_their_kind(replays: Replays, scales: dict[str, str], wall: float) -> None:
+    assert answer(replays, question(scales=scales)).result.changed_wall_ns == wall * MS
+
+
+def test_scales_come_after_fixes(replays: Replays) -> None:
+    assert answer(replays, question(["rank=1"], scales={"work": "0.5"})).result.changed_wall_ns == 12 * 3.5 * MS
+
+
+def test_gaps_scale(tmp_path: Path) -> None:
+    run = open_run(analyze_trace(job({0: "fwd 5 | . 4 | AR 1", 1: "fwd 5 | . 4 | AR 1"}, steps=5)).save(tmp_path / "run"))
+    walls = [answer(Replays(run), question(scales={"gaps": one})).result.changed_wall_ns for one in ("0", "0.5", "2")]
+    assert walls == [5 * ms * MS for ms in (6, 8, 14)]
+
+
+def test_a_policy_has_its_own_regime_and_money(tmp_path: Path) -> None:
+    work = np.random.default_rng(1).lognormal(0, 0.3, (40, 6)) * 10 * MS
+    done = analyze_trace(barriers(work, MS), prices=taut.Prices(Decimal(1), "EUR"))
+    replays = Replays(open_run(done.save(tmp_path / "run")))
+    found = answer(replays, question(policies=["local-steps=4"]))
+    assert found.result.policies
+    saved = found.result.policies[0].saved_share.value
+    assert saved > 0.05
+    assert float(found.saved_per_hour or 0) == pytest.approx(6 * saved, abs=0.006)
+    assert found.regime == found.result.policies[0].regime
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ({"fixes": ["colour=red"]}, "one of rank, stage"), ({"fixes": ["rank=9"]}, "no such rank"),
+        ({"scales": {"work": "0"}}, "give a factor"), ({"scales": {"warp": "2"}}, "one of work, bandwidth, gaps"),
+        ({"policies": ["warp=2"]}, "no such policy"),
+    ],
+)  # fmt: skip
+def test_nonsense_is_refused_in_a_line(replays: Replays, words: dict[str, list[str]], why: str) -> None:
+    with pytest.raises(UsageError, match=why):
+        answer(replays, question(**words))  # type: ignore[arg-type]
+
+
+def test_a_question_has_one_text_and_one_command() -> None:
+    asked = Question(fixes=[("rank", "3"), ("class", "a b")], scales={"bandwidth": 2.0, "work": 0.9}, policies=["overlap=0.5"])
+    assert canonical(asked) == "fix=class=a b&fix=rank=3&policy=overlap=0.5&work=0.9&bandwidth=2"
+    assert command("my run", asked) == (
+        "taut whatif 'my run' --fix rank=3 --fix 'class=a b' --scale bandwidth=2 --scale work=0.9 --policy overlap=0.5"
+    )
+
+
+def test_every_policy_of_a_run_has_a_meaning() -> None:
+    assert list(POLICIES) == list(KNOWN)
