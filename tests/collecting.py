@@ -13,6 +13,7 @@ from contextlib import contextmanager
 
 from taut.serve.listening import bound
 from taut.watch.collect import Collector, Limits
+from taut.watch.window import Window
 from taut.watch.wire import (
     BYE,
     CLOCK,
@@ -38,11 +39,16 @@ def event(kind: int = GATE, place: int = 0, number: int = 0, begin: int = 1000, 
     return EVENT.pack(kind, flags, place, number, begin, end, 0)
 
 
+OPEN: list[Line] = []
+"""Connections of a test; closed when its collector ends."""
+
+
 class Line:
     """A connection of a rank, or of somebody who says that he is one."""
 
     def __init__(self, port: int, timeout_s: float = 5.0) -> None:
         self.line = socket.create_connection(("127.0.0.1", port), timeout=timeout_s)
+        OPEN.append(self)
         greeting = self._exactly(len(GREETING) + NONCE_BYTES)
         self.nonce, self.number, self.key = greeting[len(GREETING) :], 0, b""
 
@@ -133,6 +139,11 @@ class Running:
             assert time.monotonic() < end, f"it did not come to pass; said: {self.said}; {self.collector.counts}"
             time.sleep(0.01)
 
+    def window(self, job: str = "job") -> Window:
+        """The window of a job, when something was heard of it."""
+        self.until(lambda: job in self.collector.windows)
+        return self.collector.windows[job]
+
     def works(self) -> None:
         """A rank is heard as ever."""
         line = self.line(job="after", process=str(time.monotonic_ns()))
@@ -158,6 +169,8 @@ def collecting(limits: Limits | None = None, **about: object) -> Iterator[Runnin
     try:
         yield running
     finally:
+        while OPEN:
+            OPEN.pop().close()
         running.stop()
 
 

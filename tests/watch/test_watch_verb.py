@@ -36,9 +36,7 @@ def process(*arguments: str, cwd: Path) -> Iterator[subprocess.Popen[str]]:
         started.communicate()
 
 
-@pytest.mark.parametrize(
-    ("number", "code", "says"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")]
-)
+@pytest.mark.parametrize(("number", "code", "says"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")])
 def test_from_start_to_end(tmp_path: Path, number: signal.Signals, code: int, says: str) -> None:
     with process("--json", cwd=tmp_path) as collector:
         assert collector.stderr is not None
@@ -66,8 +64,9 @@ def test_without_a_secret_it_does_not_start(secret: str | None, says: str) -> No
 
 def test_a_finding_is_one_line_that_is_safe_to_show() -> None:
     told = LiveFinding(
-        at_ns=1, id="f", job="evil\x1b[2J\njob", mode="hang", state="open", ranks=[3], hosts=[None], links=["2:1"], since_step=None,
-        delay_steps=None, money_per_hour="2.50", currency="EUR", false_alarms_per_hour=0.01, cannot_see=["device time"],
+        at_ns=1, id="f", job="evil\x1b[2J\njob", mode="hang", state="open", ranks=[3], hosts=[None], links=["2:1"],
+        since_step=None, delay_steps=None, money_per_hour="2.50", currency="EUR", false_alarms_per_hour=0.01,
+        cannot_see=["device time"],
     )  # fmt: skip
     line = json_line(told)
     assert line.count(b"\n") == 1

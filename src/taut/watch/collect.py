@@ -160,7 +160,7 @@ class Collector:
     def within_rate(self, session: Session, member: Member, count: int) -> bool:
         """Whether a rank may send so many bytes; if not they are dropped and counted, and soon it is not read for a while."""
         limits = self.limits
-        gained = (session.heard_ns - member.tokens_ns) * 1e-9 * limits.bytes_per_s
+        gained = max(session.heard_ns - member.tokens_ns, 0) * 1e-9 * limits.bytes_per_s
         member.tokens_ns = session.heard_ns
         member.tokens = min(member.tokens + gained, limits.burst_bytes) - count
         if member.tokens >= 0:
