@@ -4,8 +4,8 @@ python bench/watch_fuzz.py [--cases 10000] [--seed 0]
 
 Every case is a connection that sends what a rank sends (hello, names, time, events, time), changed in one way: a bit, a message
 twice, left out or out of turn, a byte too many or too few, a length that no message has, random bytes, another secret, or the
-hello of another connection. A healthy rank sends all the while. Printed: cases, how many were ended by the collector, events that
-came through of what nobody sent (0), what the healthy rank lost (0), and the collector's memory before and after.
+hello of another connection. A healthy rank sends all the while. Printed: cases, how many were refused (the others were not
+complete), events that came through of what nobody sent (0), what the healthy rank lost (0), and memory as it went.
 """
 
 from __future__ import annotations

@@ -45,9 +45,9 @@ def test_another_turn_or_another_key(number: int, key: bytes, why: str) -> None:
 
 
 def test_lengths_and_kinds_that_no_message_has() -> None:
-    with pytest.raises(WireError, match="at most"):
+    with pytest.raises(WireError, match="more than"):
         head_of(HEAD.pack(MOST_BYTES + 1, EVENTS, 0))
-    with pytest.raises(WireError, match="of kind 9"):
+    with pytest.raises(WireError, match="of no kind"):
         head_of(HEAD.pack(0, 9, 0))
 
 

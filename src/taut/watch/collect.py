@@ -39,6 +39,8 @@ BUFFER = 1 << 18
 LEAST_SECRET = 16
 CATCH_UP = 2.0
 """A rank that is over its limit of bytes by this many bursts is not read for a while."""
+REASONS = 32
+"""Reasons that are counted apart."""
 FILES = 64
 """Open files that are no connections."""
 
@@ -197,7 +199,7 @@ class Collector:
     def refuse(self, session: Session, why: str) -> None:
         """End a connection, and count why."""
         self.counts["refused"] += 1
-        self._refused[why] += 1
+        self._refused[why if len(self._refused) < REASONS else "other reasons"] += 1
         session.close()
 
     # -- upkeep -----------------------------------------------------------------------------------------------------------
@@ -339,7 +341,8 @@ def _asked(done: asyncio.Event) -> Iterator[list[int]]:
         first_s.append(time.monotonic())
         loop.call_soon_threadsafe(done.set)
 
-    before = {number: signal.signal(number, stop) for number in ENDING}
+    heard = [number for number in ENDING if signal.getsignal(number) != signal.SIG_IGN]  # nohup, and jobs of a script
+    before = {number: signal.signal(number, stop) for number in heard}
     try:
         yield asked
     finally:

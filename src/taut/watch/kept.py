@@ -35,8 +35,8 @@ MOST_WAITING = 10_000
 """Lines that wait for a disk."""
 RETRY_S = 30.0
 PRUNE_S = 600.0
-GAP_S = 90.0
-"""A pause of the lines of a minute that is longer is a gap."""
+ALIVE_S, GAP_S = 2.0, 10.0
+"""How often the time of the lock tells that the collector lives; a longer pause is a gap."""
 
 
 class StepsLine(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -83,7 +83,7 @@ class Kept:
         self._open: dict[str, LiveFinding] = {}
         self._cursor: dict[str, int] = {}
         self._open_changed, self._full = False, False
-        self._retry_s, self._prune_s = 0.0, 0.0
+        self._retry_s, self._prune_s, self._alive_s = 0.0, 0.0, 0.0
         self.open_before: list[LiveFinding] = []
         """Findings that were open when an earlier collector ended."""
         self._lock = self._locked()
@@ -124,6 +124,9 @@ class Kept:
     def write(self) -> None:
         """Write what waits; what goes wrong is said once, and tried again later."""
         now = time.monotonic()
+        if now >= self._alive_s:
+            self._alive_s = now + ALIVE_S
+            self._live()
         if now < self._retry_s or not (self._waiting or self._open_changed):
             return
         try:
@@ -190,6 +193,7 @@ class Kept:
         """The folder, made if need be, and held alone; None where there are no locks."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
+            self._lived_ns = _modified_ns(self.folder / LOCK)
             lock = os.open(self.folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
         except OSError as error:
             raise UsageError(f"--keep {self.folder}: cannot be written ({error.strerror}); give another folder") from None
@@ -209,7 +213,7 @@ class Kept:
         with contextlib.suppress(OSError, msgspec.DecodeError):
             self.open_before = msgspec.json.decode(read_file(self.folder / OPEN, MOST_FILE), type=list[LiveFinding])
         self.prune()
-        last = next((at for path in reversed(self._files()) if (at := _last_ns(path)) is not None), None)
+        last = self._lived_ns
         now = self._wall_ns()
         if last is None or now - last < GAP_S * 1e9:
             return
@@ -218,9 +222,15 @@ class Kept:
         still = f"; {len(self.open_before)} findings were open then" if self.open_before else ""
         self._say(f"{self.folder}: goes on after a gap of {(now - last) / 60e9:,.1f} min, since {since} UTC{still}")
 
+    def _live(self) -> None:
+        """Tell whoever comes next until when this collector lived."""
+        if self._lock is not None:
+            with contextlib.suppress(OSError):
+                os.utime(self._lock, ns=(self._wall_ns(), self._wall_ns()))
+
     def close(self) -> None:
         """Write what waits, and let others have the folder."""
-        self._retry_s = 0.0
+        self._retry_s = self._alive_s = 0.0
         self.write()
         if self._lock is not None:
             os.close(self._lock)
@@ -235,17 +245,9 @@ def _begins_s(name: str) -> float:
     return datetime.strptime(name.partition("-")[2], "%Y-%m-%dT%H.jsonl").replace(tzinfo=UTC).timestamp()
 
 
-class _At(msgspec.Struct):
-    at_ns: int
-
-
-def _last_ns(path: Path) -> int | None:
-    """When the last line of a file was written; None where none can be read."""
+def _modified_ns(path: Path) -> int | None:
+    """When a file was last written; None where there is none."""
     try:
-        lines = read_file(path, MOST_FILE).splitlines()
+        return path.lstat().st_mtime_ns
     except OSError:
         return None
-    for line in reversed(lines):
-        with contextlib.suppress(msgspec.DecodeError):
-            return msgspec.json.decode(line, type=_At).at_ns
-    return None
