@@ -180,3 +180,17 @@ def test_memory_is_bounded() -> None:
     rows = found.gates.since(0)
     assert len(rows) * rows.itemsize <= 1 << 20
     assert np.unique(rows["number"]).max() == 99
+
+
+def test_names_take_a_quarter_of_the_memory_at_most() -> None:
+    found = Window("job", Room(1 << 20))
+    member = joined(found, 0)
+    for first in range(0, 4000, 100):
+        found.name(member, Names(first, [Place(f"verb{first + k}", "g" * 200) for k in range(100)]))
+    assert 100 < len(found.classes) < 1000
+    assert found.room.held_bytes <= 1 << 18
+    found.add(member, event(place=3999) + event(place=0), 0)
+    found.fold(0)
+    assert (member.unnamed, len(found.gates)) == (1, 1)
+    found.close()
+    assert (found.room.held_bytes, found.room.used_bytes) == (0, 0)

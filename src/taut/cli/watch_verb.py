@@ -61,11 +61,11 @@ def collect(host: str, port: int, keep: str, memory: int, as_json: bool, price: 
     from taut.watch.collect import Collector, Limits, open_files, run
     from taut.watch.kept import Kept
 
-    limits = Limits(window_bytes=memory << 20)
+    files = open_files(Limits().connections)
+    limits = Limits(window_bytes=memory << 20, connections=min(files, Limits().connections))
     listening = bound(host, port, waiting=4096)
     kept = Kept(Path(keep), say)
     collector = Collector(secret, limits=limits, say=say, tell=_teller(as_json), kept=kept)
-    files = open_files(limits.connections)
     at = f"{host}:{listening.getsockname()[1]}"
     who = "this machine only" if is_loopback(host) else "whoever reaches it and knows the secret; nothing is encrypted"
     say(f"watching at {at}, for {who} (Ctrl-C ends it)")

@@ -31,8 +31,8 @@ from taut.watch.wire import EVENT, WireError
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 FOLD_S = 0.25
 """Events are decoded this often, all that came together."""
-LOOK_S, CLOCKS_S, MINUTE_S = 1.0, 10.0, 60.0
-"""How often windows are looked at, clocks fitted, and a line of each job kept."""
+UPKEEP_S, LOOK_S, CLOCKS_S, MINUTE_S = 0.5, 1.0, 10.0, 60.0
+"""How often the slow are ended and the lost are said, windows looked at, clocks fitted, and a line of each job kept."""
 YOUNG_NS = 1_000_000_000
 """A connection that is not proved yet is not pushed out by others for this long."""
 BUFFER = 1 << 18
@@ -109,7 +109,7 @@ class Collector:
         self._sessions: dict[tuple[str, int], Session] = {}
         self._refused: Counter[str] = Counter()
         self._looking: asyncio.Task[None] | None = None
-        self._due = dict.fromkeys(("look", "clocks", "minute"), 0.0)
+        self._due = dict.fromkeys(("upkeep", "clocks", "look", "minute"), 0.0)
 
     # -- what sessions ask ------------------------------------------------------------------------------------------------
 
@@ -209,7 +209,7 @@ class Collector:
         now = time.monotonic_ns() if now_ns is None else now_ns
         for window in self.windows.values():
             window.fold(now)
-        if self._is_due("look", LOOK_S, now):
+        if self._is_due("upkeep", UPKEEP_S, now):
             self._end_the_slow(now)
             self._miss(now)
             self._forget(now)
@@ -284,11 +284,19 @@ class Collector:
         if self.kept is not None:
             await asyncio.to_thread(self.kept.write)
 
+    def _failed(self, _: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
+        """A fault of ours ends one connection, and is said once."""
+        self.counts["faults"] += 1
+        if self.counts["faults"] == 1:
+            error = context.get("exception")
+            self._say(f"a fault of the collector: {type(error).__name__ if error else context.get('message')}: {error or ''}")
+
     # -- running ------------------------------------------------------------------------------------------------------------
 
     async def serve(self, listening: socket.socket, done: asyncio.Event) -> None:
         """Hear ranks until it is done."""
         loop = asyncio.get_running_loop()
+        loop.set_exception_handler(self._failed)
         server = await loop.create_server(lambda: Session(self), sock=listening, backlog=1024)
         self._due["minute"] = time.monotonic() + MINUTE_S
         try:
@@ -296,7 +304,8 @@ class Collector:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(done.wait(), FOLD_S)
                 self.tick()
-                if self._looking is None or self._looking.done():
+                idle = self._looking is None or self._looking.done()
+                if idle and self._is_due("look", LOOK_S, time.monotonic_ns()):
                     self._looking = loop.create_task(self._look())
         finally:
             server.close()

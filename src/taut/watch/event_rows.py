@@ -45,17 +45,30 @@ class Room:
 
     def __init__(self, most_bytes: int) -> None:
         self.most_bytes = max(most_bytes, CHUNK_BYTES)
-        self.used_bytes = 0
+        self.used_bytes, self.held_bytes = 0, 0
+        """All that is used; and what of it is not rows."""
         self.tables: list[Rows] = []
         self.lock = RLock()
         """Held while rows are added or copied: who looks at them may be another thread."""
 
     def chunk(self) -> EventRows:
         """An empty chunk."""
-        if self.used_bytes + CHUNK_BYTES <= self.most_bytes:
+        if self.used_bytes + CHUNK_BYTES <= self.most_bytes or not any(one.chunks for one in self.tables):
             self.used_bytes += CHUNK_BYTES
             return np.empty(CHUNK, ROW)
         return max(self.tables, key=lambda one: len(one.chunks)).oldest()
+
+    def hold(self, count: int) -> bool:
+        """Use bytes for something else than rows, up to a quarter of all; whether there were any. A negative count returns them."""
+        with self.lock:
+            if self.held_bytes + count > self.most_bytes // 4:
+                return False
+            self.held_bytes += count
+            self.used_bytes += count
+            while self.used_bytes > self.most_bytes and any(one.chunks for one in self.tables):
+                max(self.tables, key=lambda one: len(one.chunks)).oldest()
+                self.used_bytes -= CHUNK_BYTES
+            return True
 
     def free(self, table: Rows) -> None:
         """Forget a table."""

@@ -30,10 +30,8 @@ KEEP_S = 1800.0
 """Rows to which nothing was added for so long are given back."""
 MOST_PENDING = 1 << 20
 """Bytes of events that wait to be decoded together."""
-MOST_CLASSES, MOST_PLACES = 1 << 16, 1 << 24
-"""Classes of places in a job; and places in all its ranks."""
-MOST_CLASS_BYTES = 16 << 20
-"""Of all their names and ranks, about."""
+MOST_CLASSES = 1 << 16
+"""Classes of places in a job."""
 SPAN_NS, MOST_NS = 1 << 52, 1 << 58
 """An event that lasts longer is none, and no monotonic clock shows more."""
 NEVER = 1 << 61
@@ -194,7 +192,7 @@ class Window:
         self.heard_ns = 0
         """When something was last heard of it, ns by the collector's monotonic clock."""
         self._code: dict[PlaceClass, int] = {}
-        self._class_bytes = 0
+        self._held_bytes = 0
         self._slots: list[Member] = []
         self._place: Codes = np.full((0, 16), -1, np.int32)
         self._pending: list[bytes] = []
@@ -210,8 +208,9 @@ class Window:
             clock = self.clocks.number(hello.boot or f"{hello.host} {hello.process}")
             member = self.ranks.get(hello.rank)
             if member is None:
-                member = self.ranks[hello.rank] = Member(len(self._slots), hello, clock, now_ns)
+                member = Member(len(self._slots), hello, clock, now_ns)
                 self._add_slot(member)
+                self.ranks[hello.rank] = member
                 return member, "new"
             if member.was(hello.process):
                 raise WireError("a process that another one of the same rank has replaced")
@@ -291,18 +290,28 @@ class Window:
 
     def _add_slot(self, member: Member) -> None:
         self._slots.append(member)
-        if len(self._slots) > len(self._place):
-            more = np.full((max(len(self._place), 16), self._place.shape[1]), -1, np.int32)
-            self._place = np.concatenate([self._place, more])
+        if len(self._slots) > len(self._place) and not self._grow(max(2 * len(self._place), 16), self._place.shape[1]):
+            self._slots.pop()
+            raise WireError("more ranks than there is memory for")
 
     def _widen(self, codes: int) -> None:
         """Have room for so many codes of every rank, as far as there is any."""
         rows, width = self._place.shape
-        while width < codes and rows * width * 2 <= MOST_PLACES:
+        while width < codes:
             width *= 2
         if width > self._place.shape[1]:
-            more = np.full((rows, width - self._place.shape[1]), -1, np.int32)
-            self._place = np.concatenate([self._place, more], axis=1)
+            self._grow(rows, width)
+
+    def _grow(self, rows: int, width: int) -> bool:
+        """Have a larger table of places; whether there is room for it."""
+        old = self._place
+        more = (rows * width - old.size) * old.itemsize
+        if not self.room.hold(more):
+            return False
+        self._held_bytes += more
+        self._place = np.full((rows, width), -1, np.int32)
+        self._place[: old.shape[0], : old.shape[1]] = old
+        return True
 
     def _class(self, rank: int, place: Place) -> int:
         """Code of the class of a place; -1 where there are too many."""
@@ -313,10 +322,10 @@ class Window:
             found = PlaceClass(place.verb, place.group, place.ranks)
         if found not in self._code:
             size = 256 + len(found.verb) + len(found.group) + 40 * len(found.runs)
-            if len(self.classes) >= MOST_CLASSES or self._class_bytes + size > MOST_CLASS_BYTES:
-                return -1
             ranks_of(found.runs)  # refused where they are none
-            self._class_bytes += size
+            if len(self.classes) >= MOST_CLASSES or not self.room.hold(size):
+                return -1
+            self._held_bytes += size
             self._code[found] = len(self.classes)
             self.classes.append(found)
         return self._code[found]
@@ -370,6 +379,7 @@ class Window:
         """Give back everything."""
         for table in (self.gates, self.stages, self.steps):
             self.room.free(table)
+        self.room.hold(-self._held_bytes)
 
     def fit_clocks(self) -> None:
         """Have the newest gates bound how far clocks are apart: nobody leaves a gate before everybody came."""
