@@ -15,6 +15,8 @@ from taut.core.errors import UsageError
 
 if TYPE_CHECKING:
     from taut.result.types import LiveFinding
+    from taut.watch.collect import Watcher
+    from taut.watch.window import Window
 
 PORT = 8322
 FOLDER = Path("taut-runs") / "watch"
@@ -65,7 +67,7 @@ def collect(host: str, port: int, keep: str, memory: int, as_json: bool, price: 
     limits = Limits(window_bytes=memory << 20, connections=min(files, Limits().connections))
     listening = bound(host, port, waiting=4096)
     kept = Kept(Path(keep), say)
-    collector = Collector(secret, limits=limits, say=say, tell=_teller(as_json), kept=kept)
+    collector = Collector(secret, limits=limits, say=say, tell=_teller(as_json), kept=kept, watcher=_watcher(price))
     at = f"{host}:{listening.getsockname()[1]}"
     who = "this machine only" if is_loopback(host) else "whoever reaches it and knows the secret; nothing is encrypted"
     say(f"watching at {at}, for {who} (Ctrl-C ends it)")
@@ -87,6 +89,11 @@ def _secret() -> bytes:
             f"{SECRET} {lacks}: give at least {LEAST_SECRET}, the same in the job, for example: openssl rand -hex 16"
         )
     return given.encode()
+
+
+def _watcher(price: tuple[str, str] | None) -> Callable[[Window], Watcher] | None:
+    """What looks at the window of each job, with the price of an hour of a rank; nothing does yet."""
+    return None
 
 
 def _teller(as_json: bool) -> Callable[[LiveFinding], None]:

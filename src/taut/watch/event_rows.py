@@ -59,7 +59,7 @@ class Room:
         return max(self.tables, key=lambda one: len(one.chunks)).oldest()
 
     def hold(self, count: int) -> bool:
-        """Use bytes for something else than rows, up to a quarter of all; whether there were any. A negative count returns them."""
+        """Use bytes for something else than rows, up to a quarter of all: whether there were any. Fewer than 0 are returned."""
         with self.lock:
             if self.held_bytes + count > self.most_bytes // 4:
                 return False
