@@ -165,9 +165,10 @@ def test_the_last_line_of_stderr_names_a_next_command_that_works(tmp_path: Path)
 
 
 def test_the_demo_ends_in_money_that_closes(demo: tuple[Result, Path]) -> None:
-    last = demo[0].stderr.splitlines()[-1]
-    assert last.startswith(f"next: taut bill {demo[1]} --prices ")
-    bill = json.loads(taut_(*last.removeprefix("next: taut ").split(), "--json").stdout)
+    cost, last = demo[0].stderr.splitlines()[-2:]
+    assert cost.startswith(f"what it cost: taut bill {demo[1]} --prices ")
+    assert last == f"next: taut export {demo[1]} --to html, one file to look at and to share"
+    bill = json.loads(taut_(*cost.removeprefix("what it cost: taut ").split(), "--json").stdout)
     assert bill["accrual"]["closes"] is True
     assert [invoice["closes"] for invoice in bill["invoices"]] == [True]
     assert (bill["defects"], bill["unmatched"], bill["accrual"]["effective"]) == ([], [], "0.2031925")
@@ -453,7 +454,7 @@ def test_off_a_terminal_there_is_no_colour_no_animation_and_streams_are_apart(tm
     assert done.returncode == 0
     assert b"\x1b" not in done.stdout + done.stderr
     assert b"next:" not in done.stdout
-    assert done.stderr.splitlines()[-1].startswith(b"next: taut bill taut-runs/demo-")
+    assert done.stderr.splitlines()[-1].startswith(b"next: taut export taut-runs/demo-")
 
 
 def test_a_terminal_without_utf8_gets_ascii(tmp_path: Path) -> None:
@@ -473,6 +474,19 @@ def test_export_writes_a_trace_beside_the_tables_or_where_it_is_asked_to(demo: t
     (run / "perfetto.pftrace").rename(tmp_path / "perfetto.pftrace")
     assert (tmp_path / "perfetto.pftrace").read_bytes() == chosen.read_bytes() == piped.stdout_bytes
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+
+
+def test_export_writes_one_file_beside_the_tables_or_where_it_is_asked_to(demo: tuple[Result, Path], tmp_path: Path) -> None:
+    pytest.importorskip("jinja2")
+    pytest.importorskip("vl_convert")
+    run = shutil.copytree(demo[1], tmp_path / "run")
+    beside, chosen = taut_("export", run, "--to", "html"), tmp_path / "own.html"
+    assert (beside.exit_code, beside.stdout) == (0, "")
+    assert beside.stderr == f"written: {run / 'taut.html'}\n"
+    assert taut_("export", run, "--to", "html", "-o", chosen).exit_code == 0
+    piped = taut_("export", run, "--to", "html", "-o", "-")
+    assert (run / "taut.html").read_bytes() == chosen.read_bytes() == piped.stdout_bytes
+    assert "not a run folder" in taut_("export", tmp_path, "--to", "html").stderr
 
 
 @pytest.mark.parametrize(

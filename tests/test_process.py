@@ -61,9 +61,25 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A job of four ranks, the last of which is slow: read and analysed in half the time of the demo."""
+    lines = ["rank,step,class,start_ms,duration_ms"]
+    for step in range(8):
+        for rank in range(4):
+            took = 10 + 0.01 * ((rank * 7 + step * 3) % 5) + (40 if rank == 3 else 0)
+            lines.append(f"{rank},{step},forward,{100 * step},{took:.3f}")
+            lines.append(f"{rank},{step},all-reduce,{100 * step + took:.3f},{51.1 - took:.3f}")
+    path = tmp_path_factory.mktemp("table") / "ops.csv"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return str(path)
+
+
 @pytest.mark.parametrize(("options", "code"), [((), 0), (("-o", "run"), 1), (("--json",), 0), (("--json", "-o", "run"), 1)])
-def test_a_run_folder_that_does_not_fit_costs_no_answer(tmp_path: Path, options: tuple[str, ...], code: int) -> None:
-    done = taut_("demo", "-q", *options, cwd=tmp_path, before=small_files)
+def test_a_run_folder_that_does_not_fit_costs_no_answer(
+    tmp_path: Path, table: str, options: tuple[str, ...], code: int
+) -> None:
+    done = taut_("analyze", table, "-q", *options, cwd=tmp_path, before=small_files)
     assert done.returncode == code
     assert ("{" if "--json" in options else "Findings") in done.stdout
     (line,) = done.stderr.splitlines()
@@ -72,17 +88,17 @@ def test_a_run_folder_that_does_not_fit_costs_no_answer(tmp_path: Path, options:
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
-def test_a_folder_that_cannot_be_written_costs_no_answer(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_costs_no_answer(tmp_path: Path, table: str) -> None:
     tmp_path.chmod(0o555)
-    done = taut_("demo", "-q", cwd=tmp_path)
+    done = taut_("analyze", table, "-q", cwd=tmp_path)
     root = os.geteuid() == 0  # who may write everywhere
     assert (done.returncode, len(done.stderr.splitlines())) == (0, 0 if root else 1)
     assert "Findings" in done.stdout
     tmp_path.chmod(0o755)
 
 
-def test_a_place_that_is_no_folder_costs_no_answer(tmp_path: Path) -> None:
-    done = taut_("demo", "-q", "-o", "/dev/null/run", cwd=tmp_path)
+def test_a_place_that_is_no_folder_costs_no_answer(tmp_path: Path, table: str) -> None:
+    done = taut_("analyze", table, "-q", "-o", "/dev/null/run", cwd=tmp_path)
     assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
     assert "Findings" in done.stdout
 
@@ -103,7 +119,9 @@ def test_no_save_writes_nothing_and_says_how_to_go_on(tmp_path: Path) -> None:
     done = taut_("demo", "--no-save", cwd=tmp_path)
     assert done.returncode == 0
     assert list(tmp_path.iterdir()) == []
-    assert done.stderr.splitlines()[-1].startswith("next: the same with -o RUN, then taut bill RUN --prices ")
+    cost, last = done.stderr.splitlines()[-2:]
+    assert cost.startswith("what it cost: the same with -o RUN, then taut bill RUN --prices ")
+    assert last.startswith("next: the same with -o RUN, then taut export RUN --to html")
     both = taut_("demo", "--no-save", "-o", "run", cwd=tmp_path)
     assert (both.returncode, len(both.stderr.splitlines())) == (2, 1)
 
@@ -134,18 +152,20 @@ def closed(*numbers: int) -> Callable[[], None]:
 
 
 @pytest.mark.parametrize("numbers", [(1,), (2,), (1, 2), (0, 1, 2)])
-def test_closed_streams_are_no_error_and_get_into_no_file(tmp_path: Path, numbers: tuple[int, ...]) -> None:
-    done = taut_("demo", "-o", "run", cwd=tmp_path, before=closed(*numbers))
+def test_closed_streams_are_no_error_and_get_into_no_file(tmp_path: Path, table: str, numbers: tuple[int, ...]) -> None:
+    done = taut_("analyze", table, "-o", "run", cwd=tmp_path, before=closed(*numbers))
     assert done.returncode == 0
     assert json.loads((tmp_path / "run" / "run.json").read_bytes())["result"]
     assert CliRunner().invoke(main, ["whatif", str(tmp_path / "run"), "--fix", "rank=1"]).exit_code == 0
 
 
 @pytest.mark.parametrize(("options", "code"), [((), 0), (("--fail-on", "0.05"), 3)])
-def test_a_reader_who_leaves_early_takes_the_exit_code_with_him(tmp_path: Path, options: tuple[str, ...], code: int) -> None:
+def test_a_reader_who_leaves_early_takes_the_exit_code_with_him(
+    tmp_path: Path, table: str, options: tuple[str, ...], code: int
+) -> None:
     read, write = os.pipe()
     os.close(read)
-    done = taut_("demo", "-q", "-o", "run", *options, cwd=tmp_path, stdout=write)
+    done = taut_("analyze", table, "-q", "-o", "run", *options, cwd=tmp_path, stdout=write)
     os.close(write)
     assert (done.returncode, done.stderr) == (code, "")
     assert (tmp_path / "run" / "run.json").exists()
@@ -160,9 +180,9 @@ def test_a_full_standard_output_is_one_line_and_exit_1(run: Path, tmp_path: Path
     assert "-o" not in args or (tmp_path / "run" / "run.json").exists()
 
 
-def test_output_that_is_cut_is_reported(tmp_path: Path) -> None:
+def test_output_that_is_cut_is_reported(tmp_path: Path, table: str) -> None:
     """Also where Python does not buffer, and would drop the rest."""
-    command = f"PYTHONUNBUFFERED=1 {sys.executable} -m taut demo -q --no-save > out.txt"
+    command = f"PYTHONUNBUFFERED=1 {sys.executable} -m taut analyze {table} -q --no-save > out.txt"
     done = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, preexec_fn=small_files, check=False)
     assert done.returncode == 1
     assert b"standard output: cannot be written (File too large)" in done.stderr

@@ -68,6 +68,17 @@ def focus(bill: StoredBill, out: BinaryIO, version: str = "1.4", *, columnar: bo
     return _left_out(bill)
 
 
+def html(folder: str) -> bytes:
+    """A run folder as one HTML file that needs nothing else: its pages, their scripts, and what they answer from."""
+    from taut.render.page.bundle import file
+    from taut.result.view_types import Overview, RunList
+    from taut.views.packed_run import packed_run, unpacked
+
+    packed = packed_run(folder)
+    runs, first = unpacked(packed, "runs", RunList), unpacked(packed, "overview", Overview)
+    return file(" · ".join([*(one.name for one in runs.runs), "taut"] if runs else ["taut"]), packed, first).encode()
+
+
 def _internal(bill: StoredBill, currency: str) -> tuple[Table, pa.Table]:
     from taut.ledger.bill.internal_charges import Period, internal_charges
 

@@ -20,6 +20,7 @@ from taut.core.boundary import refusing_unexpected
 from taut.core.device_words import NO_BYTES, on_device
 from taut.core.errors import RunError
 from taut.core.folder import File, read_steadily
+from taut.core.ids import distinct
 from taut.core.tables import Action, Attempt, Member, Metric, Table, Verb
 from taut.ledger.bill.moved_bytes import Transfers
 from taut.ledger.charge import FATES, Cell
@@ -49,13 +50,13 @@ class StoredTables:
 
     @cached_property
     def cells(self) -> Table:
-        """The ledger of the traced time; empty without traces."""
+        """The ledger of the traced time, without the names of ops, which no bill asks for; empty without traces."""
         if self.about is None:
             return Table(Cell, {}, 0)
-        words = {"fate": FATES, "name": self.about.names}
-        cells = Table(Cell, read_columns(self.folder, self.files, "ledger", schema_of(Cell), words, NEWER))
+        columns = {name: kind for name, kind in schema_of(Cell).items() if name != "name"}
+        cells = Table(Cell, read_columns(self.folder, self.files, "ledger", columns, {"fate": FATES}, NEWER))
         known = set(self.about.steps)
-        if len(cells) and not (np.isin(cells.step, list(known)).all() and int(cells.rank_ns.min()) >= 0):
+        if len(cells) and not (known.issuperset(distinct(cells.step).tolist()) and int(cells.rank_ns.min()) >= 0):
             raise damaged(self.folder, "a cell of its ledger belongs to no step, or has no time")
         if len(cells) and (int(cells.action.max()) >= max(len(self.actions), 1) or int(cells.action.min()) < -1):
             raise damaged(self.folder, "a cell of its ledger belongs to no action")

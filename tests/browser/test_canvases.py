@@ -67,6 +67,7 @@ class Pages:
     def answer(self, route: Route) -> None:
         """What a request is answered."""
         from taut.render.page import bundle
+        from taut.serve.guard import CSP
 
         asked = urlsplit(route.request.url)
         if asked.path.startswith("/static/"):
@@ -75,7 +76,7 @@ class Pages:
         elif asked.path.startswith("/api/"):
             self.told(route, asked.path.removeprefix("/api/runs").removeprefix("/one/"), dict(parse_qsl(asked.query)))
         else:
-            policy = {"content-security-policy": bundle.POLICY, "content-type": "text/html; charset=utf-8"}
+            policy = {"content-security-policy": CSP, "content-type": "text/html; charset=utf-8"}
             route.fulfill(body=bundle.shell("taut"), headers=policy)
 
     def told(self, route: Route, name: str, given: dict[str, str]) -> None:

@@ -22,6 +22,7 @@ import pytest
 from brief_payloads import PAYLOADS
 from page_answers import answer
 from taut.render.page import bundle
+from taut.serve.guard import CSP
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, ConsoleMessage, Page
@@ -31,7 +32,7 @@ CHROMIUM = which("chromium")
 HERE = all(map(find_spec, ("playwright", "vl_convert", "jinja2")))
 pytestmark = pytest.mark.skipif(
     not HERE or not AXE.is_file() or CHROMIUM is None,
-    reason="needs playwright, chromium and axe-core (pip install playwright; npm install axe-core; TAUT_AXE is its axe.min.js)",
+    reason="needs chromium, playwright and axe-core (pip install playwright; npm install axe-core; TAUT_AXE is its axe.min.js)",
 )
 VIEWS = ("overview", "whatif", "scaling", "control", "bill", "decisions")
 PAGES = ("/", *(f"/run/0/{view}" for view in VIEWS), "/run/1/bill", "/run/gone/overview", "/run/0/nosuch")
@@ -61,7 +62,7 @@ def served(text: str) -> type[BaseHTTPRequestHandler]:
             self.send_response(200)
             self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(data)))
-            self.send_header("Content-Security-Policy", bundle.POLICY)
+            self.send_header("Content-Security-Policy", CSP)
             self.end_headers()
             self.wfile.write(data)
 

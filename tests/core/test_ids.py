@@ -18,6 +18,13 @@ def test_combinations_are_numbered_in_their_order(rows: list[tuple[int, int, int
     assert (ids.tolist(), count) == ([ordered.index(row) for row in rows], len(ordered))
 
 
+def test_keys_far_from_zero_in_front_of_others_fit() -> None:
+    far = (1 << 61) - 9
+    first, then = np.array([far, far + 1, far, far + 1]), np.array([7, 0, 0, 7])
+    ids, count = numbered(first, then)
+    assert (ids.tolist(), count) == ([1, 2, 0, 3], 4)
+
+
 @given(st.lists(st.integers(-(1 << 62), 1 << 62) | st.integers(-5, 5)))
 def test_distinct_values_and_which_of_them_each_row_holds(rows: list[int]) -> None:
     values = np.array(rows, dtype=np.int64)

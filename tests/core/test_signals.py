@@ -51,3 +51,12 @@ except signals.Stopped:
 def test_an_interrupt_in_a_destructor_is_raised_again(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", LOST], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (130, "taut: interrupted\n")
+
+
+def test_a_timer_that_is_due_before_it_is_set_loses_no_interrupt(tmp_path: Path) -> None:
+    """As on a busy machine, where a process may not run for longer than the timer takes."""
+    late = "set_timer = signal.setitimer\ntimes = [1e-6]\n"
+    late += "signal.setitimer = lambda which, s: set_timer(which, times.pop() if times else s)\n"
+    code = LOST.replace("signals.listen()\n", f"signals.listen()\n{late}")
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (130, "taut: interrupted\n")

@@ -134,7 +134,8 @@ def test_what_every_answer_says(app: App) -> None:
         assert found["content-security-policy"] == CSP
         assert found["x-content-type-options"] == "nosniff"
         assert found["referrer-policy"] == "no-referrer"
-        assert found["cross-origin-opener-policy"] == found["cross-origin-resource-policy"] == "same-origin"
+        assert found["cross-origin-opener-policy"] == "same-origin-allow-popups"
+        assert found["cross-origin-resource-policy"] == "same-origin"
         assert found["cache-control"] == "no-store"
         assert not {"server", "date", "access-control-allow-origin", "location"} & set(found) - {"location"}
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
-
 import pytest
 
 from build import MS, analyze, job
@@ -16,7 +14,7 @@ SLOW = {0: "fwd 5 | AR 1", 1: "fwd 9 | AR 1"}
 HOUR_NS = 3_600_000_000_000
 
 
-def course(steps: int, rate: tuple[Decimal, str] | None = None) -> Course:
+def course(steps: int, rate: tuple[float, str] | None = None) -> Course:
     done = analyze(job(SLOW, steps=steps))
     found = by_steps(done.ledger.cells, len(done.graph.ranks), rate)
     assert found is not None
@@ -33,7 +31,7 @@ def test_shares_of_every_step_sum_to_one() -> None:
 
 
 def test_money_accumulates_to_the_price_of_all_rank_time() -> None:
-    found = course(3, (Decimal("3.6"), "EUR"))
+    found = course(3, (3.6, "EUR"))
     assert found.money is not None
     assert found.currency == "EUR"
     assert sum(values[-1] for values in found.money.values()) == pytest.approx(2 * 30 * MS * 3.6 / HOUR_NS)

@@ -111,6 +111,8 @@ def test_healthy_and_unknown_are_said() -> None:
     text = "No finding: 80 % productive, 6 % gaps; in all 14 % waiting at gates. Two ranks have no trace."
     unknown = none("unknown", text, productive=80, gap=6, unexplained=14)
     assert (unknown.severity, unknown.title) == ("unknown", "No finding, but 14 % is unexplained: Two ranks have no trace")
+    unmet = none("unknown", "Unknown: 2 ranks, but no collective is there. 20 % compute.", productive=74, unobserved=26)
+    assert unmet.title == "No finding, but 26 % is unexplained: 2 ranks, but no collective is there"
     structural = none("structural", "No culprit: 12 % of the bill is structural waiting. Stage 2 is the longest.", productive=9)
     assert (structural.severity, structural.title) == ("structure", "No culprit: 12 % of the bill is structural waiting")
     assert structural.because == "Stage 2 is the longest."

@@ -96,6 +96,17 @@ def test_a_policy_has_its_own_regime_and_money(tmp_path: Path) -> None:
     assert found.regime == found.result.policies[0].regime
 
 
+def test_a_change_has_a_regime_of_its_own(tmp_path: Path) -> None:
+    work = np.random.default_rng(2).normal(1, 0.02, (40, 6)) * 10 * MS
+    run = open_run(analyze_trace(barriers(work, MS)).save(tmp_path / "run"))
+    replays = Replays(run)
+    replays.prepare()
+    assert run.result.regime is not None
+    assert replays.regime(Question()) == run.result.regime.kind == "stable"
+    assert answer(replays, question(scales={"work": "0.9"})).regime.with_ == "stable"
+    assert answer(replays, question(["rank=2"])).regime.with_ == "stable"
+
+
 @pytest.mark.parametrize(
     ("words", "why"),
     [

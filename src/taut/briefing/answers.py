@@ -28,6 +28,8 @@ class Said(Struct, frozen=True):
     says: str
     key: str
     unit: Unit = "share"
+    of_100: int = 95
+    """Of 100 repetitions, those that the interval holds."""
 
 
 def units_per_s(forecast: Forecast) -> float | None:
@@ -103,7 +105,7 @@ def economic_run(run: BriefedRun) -> Said | None:
     pays = "less than the" if regime.marginal_return.value < regime.pays else "more than the"
     says = (
         f"at {result.job.ranks} ranks one more accelerator adds this share of an accelerator's work, "
-        f"{pays} {100 * regime.pays:.0f} % from which it pays"
+        f"{pays} {100 * regime.pays:.0f} % from which it pays by taut's own rule"
     )
     return Said(regime.marginal_return, says, "regime.marginal_return")
 
@@ -180,24 +182,24 @@ def pilot_run(run: BriefedRun) -> Said | None:
             f"run the job on {grown[1].ranks} ranks: waiting for whoever is late should take this share of the wall; "
             "outside this interval the structure is not the one measured here"
         )
-        return Said(grown[1].loss_share, says, "findings.growth")
+        return Said(grown[1].loss_share, says, "findings.growth", of_100=90)
     wider = [] if run.grown is None else [one for one in run.grown.forecasts if one.ranks > result.job.ranks]
-    return _pilot(wider[0], "a pilot") if wider else None
+    return _pilot(wider[0], "a pilot", 90) if wider else None
 
 
 def pilot_scenario(scenario: BriefedScenario) -> Said | None:
     """What an acceptance test should show."""
-    return _pilot(own(scenario), "an acceptance test")
+    return _pilot(own(scenario), "an acceptance test", 80 if scenario.result.workload == "training" else 95)
 
 
-def _pilot(forecast: Forecast, test: str) -> Said | None:
+def _pilot(forecast: Forecast, test: str, of_100: int) -> Said | None:
     mean = forecast.mean_step_ns
     if mean is None or mean.lo is None or mean.hi is None:
         return None
     milliseconds = Estimate(value=mean.value / 1e6, lo=mean.lo / 1e6, hi=mean.hi / 1e6)
     known = "" if forecast.in_range else "; the fabric is not known at this scale, so a smaller pilot comes first"
     says = f"what a mean step, request or task should take at {forecast.ranks:,} ranks in {test}{known}"
-    return Said(milliseconds, says, "forecasts.mean_step_ns", "ms")
+    return Said(milliseconds, says, "forecasts.mean_step_ns", "ms", of_100)
 
 
 # What is assumed about synchronisation at scale?

@@ -11,14 +11,17 @@ from pathlib import Path
 import numpy as np
 
 from taut import __version__
-from taut.briefing.answers import CONTROLLED
-from taut.briefing.causes import causes, costs, savings
+from taut.briefing.causes import causes, savings
 from taut.briefing.decisions import Trail, trail_of
 from taut.briefing.demands import demands
 from taut.briefing.inputs import Asked, Opened, opened
+from taut.briefing.left_out import left_out
+from taut.briefing.monthly_cost import costs
 from taut.briefing.questions import Sources, questions
 from taut.briefing.redaction import redacted
 from taut.briefing.simulated_control import stack_in
+from taut.briefing.time_split import split_of_run, split_of_scenario
+from taut.briefing.verdict import verdict
 from taut.core.errors import TautError, UsageError
 from taut.core.prices import Prices
 from taut.core.whole_file import whole_file
@@ -26,13 +29,14 @@ from taut.forecasts import project_run
 from taut.graph import Graph
 from taut.read.files import Paths, listed
 from taut.read.prices_file import load
-from taut.result.brief_types import BriefedRun, Briefing, Meets
-from taut.result.types import AnalysisResult, BriefInput, BriefResult, ProjectResult
+from taut.result.brief_types import BriefedRun, Briefing, Meets, TimePart
+from taut.result.types import AnalysisResult, BriefCause, BriefCosts, BriefInput, BriefResult, ProjectResult
 from taut.stored import open_run, refusing_runs
 from taut.views.cells import cells_of
 from taut.views.course import course_of
 from taut.views.lateness import lateness_of
 from taut.views.operator_view import condensed
+from taut.views.transfer import transfer_of
 
 MOST_OPS = 250_000
 """Ops of a graph that is widened for a briefing: larger ones take longer than the rest of it."""
@@ -112,20 +116,32 @@ def make_brief(paths: Sequence[str], asked: Asked, log: Path | None) -> Brief:
     found = opened(paths, asked)
     trail = Trail() if log is None else trail_of(log, paths)
     found.told(trail.commands)
-    runs = [_run(*one, asked) for one in found.runs]
-    cost = costs(found)
+    cost = costs(found, asked.prices)
+    runs = [_run(*one, asked, cost) for one in found.runs]
+    named = causes(found, cost)
+    results = [result for _, _, result in found.runs]
     sources = Sources(runs, found.comparisons, found.scenarios, found.controls)
     return Brief(Briefing(
-        version=__version__, title=_title(found), verdict=_verdict(found), inputs=found.inputs, runs=runs,
+        version=__version__, title=_title(found), verdict=verdict(found, named), inputs=found.inputs, runs=runs,
         comparisons=found.comparisons,
         scenarios=found.scenarios, controls=found.controls, bills=found.bills, decisions=trail.decisions, costs=cost,
-        causes=causes(found, cost), notes=[*found.notes, *([f"The audit log: {trail.fault}"] if trail.fault else [])],
+        split=_split(found, named), left_out=list(left_out(results, found.bills)),
+        causes=named, notes=[*found.notes, *([f"The audit log: {trail.fault}"] if trail.fault else [])],
         questions=questions(sources),
         demands=demands(runs, cost, savings(found), found.scenarios), audit_root=trail.root, audit_log=trail.log,
     ))  # fmt: skip
 
 
-def _run(source: BriefInput, folder: Path, result: AnalysisResult, asked: Asked) -> BriefedRun:
+def _split(found: Opened, named: Sequence[BriefCause]) -> list[TimePart]:
+    """Where the time goes of what page one speaks of: the first run, else the first scenario."""
+    for _, _, result in found.runs[:1]:
+        return split_of_run(result, named)
+    for scenario in found.scenarios[:1]:
+        return split_of_scenario(scenario)
+    return []
+
+
+def _run(source: BriefInput, folder: Path, result: AnalysisResult, asked: Asked, cost: BriefCosts | None) -> BriefedRun:
     """A run with the pictures that only its graph gives; one of logs alone has none."""
     stack = stack_in(folder) if result.control and result.control.actions else None
     if result.whatif is None:
@@ -135,9 +151,18 @@ def _run(source: BriefInput, folder: Path, result: AnalysisResult, asked: Asked)
         run = open_run(folder)
         cells = cells_of(run, ("step", "fate", "name", "rank_ns"))
         return BriefedRun(
-            source=source, result=result, view=condensed(run.graph, cells), course=course_of(run, cells, asked.prices),
+            source=source, result=result, view=condensed(run.graph, cells), course=course_of(run, cells, _rate(cost, asked)),
             lateness=lateness_of(run), stack=stack, grown=_grown(folder, result, asked), meets=_meets(run.graph, result),
+            transfer=transfer_of(run.graph),
         )  # fmt: skip
+
+
+def _rate(cost: BriefCosts | None, asked: Asked) -> tuple[float, str] | None:
+    """What an hour of one accelerator costs, and the currency: as the bill has it, else as the prices do."""
+    if cost is not None and cost.per_accelerator_hour is not None:
+        return cost.per_accelerator_hour, cost.currency
+    prices = asked.prices
+    return None if prices is None or prices.base_rate is None else (float(prices.base_rate), prices.currency or "")
 
 
 def _grown(folder: Path, result: AnalysisResult, asked: Asked) -> ProjectResult | None:
@@ -169,26 +194,3 @@ def _title(found: Opened) -> str:
     ]
     named = named or [one.source.name for one in found.bills]
     return ", ".join(named[:3]) + (f" and {len(named) - 3} more" if len(named) > 3 else "")
-
-
-def _verdict(found: Opened) -> str:
-    """The answer in a sentence or two: what was measured speaks first."""
-    for _, _, result in found.runs:
-        verdict = result.verdict
-        if verdict.nominal_share is None or verdict.effective_share is None:
-            return verdict.text
-        nominal, effective = (round(100 * share) for share in (verdict.nominal_share, verdict.effective_share))
-        return f"{result.job.name} looks {nominal} % busy and does useful work {effective} % of the time. {verdict.text}"
-    for scenario in found.scenarios:
-        regime, threshold = scenario.result.regime, scenario.result.threshold
-        kind = regime.kind if regime is not None and regime.kind else "not classed"
-        limit = f"; the next accelerator stops paying at {threshold.ranks:,}" if threshold and threshold.ranks else ""
-        means = f": {CONTROLLED[kind]}" if kind in CONTROLLED else ""
-        ratio = scenario.result.indices.get("effective_throughput_ratio")
-        does = "" if ratio is None else f" It does {100 * ratio.value:.0f} % of what it could if nothing held it up."
-        return f"{scenario.source.name} is {kind} on {scenario.result.ranks:,} accelerators{means}{limit}.{does}"
-    for control in found.controls:
-        first = next(iter(control.result.relations), None)
-        kind = control.result.regime.kind or "not classed"
-        return f"Controllers are {kind}" + (f": {first.because}." if first else ".")
-    return found.bills[0].result.verdict

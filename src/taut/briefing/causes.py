@@ -1,4 +1,4 @@
-"""What a month costs, and the causes that matter most, each with what to do: page one.
+"""The causes that matter most, each with what it costs, what to do and what that brings back: page one.
 
 What was measured comes before what was modelled: runs, then scenarios, then control logs, then a bill alone.
 """
@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping
-from datetime import datetime
 from decimal import Decimal
 
-from taut.briefing.answers import own, units_per_s
+from taut.briefing.answers import own
+from taut.briefing.finding_words import STAYS, evidence, finding_words, sure_of, untested
 from taut.briefing.inputs import Opened
+from taut.briefing.loss_words import ATTEMPT_WORDS, FATE_WORDS
+from taut.briefing.monthly_cost import DAYS_A_MONTH, days_of
 from taut.core.reporting import LISTED_SHARE
 from taut.render.brief.remedies import GENERIC, what_to_do
 from taut.replay.saving_interval import lab_error, replayed_saving
@@ -21,96 +23,18 @@ from taut.result.types import (
     AnalysisResult,
     AttemptsResult,
     BillPeriod,
-    BillResult,
     BriefCause,
     BriefCosts,
     BriefInput,
     Estimate,
     Finding,
+    MechanismLoss,
+    PolicyGain,
     Recovery,
 )
 
 MOST = 3
-DAYS_A_MONTH = 30
-HOURS_A_MONTH = 24 * DAYS_A_MONTH
-USEFUL = "useful work"
 UNTRIED = "no policy against it was tried: taut project SCENARIO --policy …"
-FATE_WORDS = {
-    "exposed transfer": ("moving data between accelerators while nothing else runs", "overlap it with work, or buy bandwidth"),
-    "communication undivided": ("communication, of which one side was traced", "trace all ranks, to see who is waited for"),
-    "slow compute": ("work that takes longer than the same work elsewhere", "look at the ranks that taut analyze lists first"),
-    "structural wait": ("waiting that the schedule itself makes", "balance the stages, or change the schedule"),
-    "jitter wait": ("waiting for whoever happens to be late", "meet less often: taut whatif RUN --advice"),
-    "gap": ("accelerators that wait for their host", "look at input, launches and checkpoints on the hosts"),
-    "exposed copy": ("copies between host and accelerator while nothing else runs", "copy ahead of need, from pinned memory"),
-}  # fmt: skip
-"""Fate of the ledger → what it is in plain words, and what is done about it."""
-ATTEMPT_WORDS = {
-    "discarded": ("work that was done and thrown away", "save checkpoints more often, and find what ends attempts"),
-    "discarded at most": (
-        "work of ended attempts, thrown away at most", "log the step of each checkpoint, and find what ends attempts",
-    ),
-    "checkpoint save": ("accelerators that wait for checkpoints", "save in the background, or less often"),
-    "restore": ("accelerators that wait while a job is restored", "keep checkpoints near, and restore in parallel"),
-    "hold/init": ("accelerators held before the first step", "start hosts and load data before accelerators are taken"),
-    "detect+recover": ("accelerators that wait until a failure is noticed", "shorten timeouts, and keep a spare"),
-}  # fmt: skip
-"""Fate of attempts → the same."""
-
-
-def costs(found: Opened) -> BriefCosts | None:
-    """What a month costs; None without a price."""
-    for bill in found.bills:
-        cost = _of_bill(bill, found)
-        if cost is not None:
-            return cost
-    for scenario in found.scenarios:
-        forecast = own(scenario)
-        rate = units_per_s(forecast)
-        if forecast.cost_per_unit is not None and rate and forecast.currency:
-            month = forecast.cost_per_unit * rate * 3600 * HOURS_A_MONTH
-            useful = forecast.groups["compute"] if forecast.groups else None
-            return BriefCosts(
-                per_month=month, useful_per_month=None if useful is None else month * useful, currency=forecast.currency,
-                basis=f"{scenario.source.name} at {forecast.ranks:,} accelerators, modelled",
-            )  # fmt: skip
-    return None
-
-
-def _of_bill(bill: BriefedBill, found: Opened) -> BriefCosts | None:
-    result = bill.result
-    hour = _job_hour(result)
-    useful = next((one.share for one in result.categories if one.name == USEFUL), None)
-    if hour is not None and result.currency and found.runs:
-        month, shares = hour * HOURS_A_MONTH, [one[2].verdict.effective_share for one in found.runs]
-        own_share = shares[0] if len(shares) == 1 else useful
-        return BriefCosts(
-            per_month=month, useful_per_month=None if own_share is None else month * own_share, currency=result.currency,
-            basis="the accelerators of the traced job, at what an hour of it costs in the bill",
-        )  # fmt: skip
-    if result.accrual.ledger is None or result.currency is None:
-        return None
-    days = _days(result.period)
-    month = float(result.accrual.ledger) * (DAYS_A_MONTH / days if days else 1)
-    told = f"the bill of {str(result.period.start)[:10]} to {str(result.period.end)[:10]}" if days else "the bill as it stands"
-    return BriefCosts(
-        per_month=month, useful_per_month=None if useful is None else month * useful, currency=result.currency, basis=told
-    )
-
-
-def _days(period: BillPeriod) -> float | None:
-    """Length of a period; None where logs tell lengths only."""
-    if period.start is None or period.end is None:
-        return None
-    first, last = (datetime.fromisoformat(end) for end in (period.start, period.end))
-    return (last - first).total_seconds() / 86_400 or None
-
-
-def _job_hour(result: BillResult) -> float | None:
-    """What an hour of the traced job costs: what is recoverable in an hour over its share."""
-    of_findings = (one for one in result.recoverable if one.cause in result.causes and one.saved_share.value > 0)
-    one = next((one for one in of_findings if one.per_hour is not None), None)
-    return None if one is None or one.per_hour is None else one.per_hour.value / one.saved_share.value
 
 
 def causes(found: Opened, cost: BriefCosts | None) -> list[BriefCause]:
@@ -165,32 +89,17 @@ def _of_finding(
     share = saved.saved_share if saved is not None else alone
     lost = finding.loss_share is not None and finding.policy is None
     share = finding.loss_share if lost else share
-    named = shlex.quote(source.name)
     return BriefCause(
-        what=_finding_words(finding), share=share, share_is="lost" if lost else "recoverable",
+        what=finding_words(finding), share=share, costs=finding.loss_share if finding.loss_share is not None else share,
+        stays=STAYS if finding.loss_share is not None and not lost else None, share_is="lost" if lost else "recoverable",
         money_per_month=saved.per_month if saved is not None and not lost else _priced(share, cost),
         currency=None if cost is None else cost.currency, source="measured",
-        confidence=finding.confidence, because=finding.because,
-        do=what_to_do(finding, GENERIC if saved is None else saved.remedy), repair=bool(finding.ranks or finding.links),
-        command=f"taut audit decide {named} --finding {finding.id} --do … --by NAME",
+        confidence=finding.confidence, sure_of=sure_of(finding), untested=untested(finding), because=finding.because,
+        evidence=evidence(finding), do=what_to_do(finding, GENERIC if saved is None else saved.remedy),
+        repair=bool(finding.ranks or finding.links),
+        command=f"taut audit decide {shlex.quote(source.name)} --finding {finding.id} --do … --by NAME",
+        finding=finding.id, steps=list(finding.steps) or None,
     )  # fmt: skip
-
-
-def _finding_words(finding: Finding) -> str:
-    if finding.loss_share is not None:
-        return f"waiting for whoever happens to be late, {_spoken(finding.loss_share)} of the time; nobody in particular"
-    hosts = sorted({host for host in finding.hosts if host})
-    place = finding.where or ", ".join(hosts[:3]) or ""
-    ranks = f"rank {finding.ranks[0]}" if len(finding.ranks) == 1 else f"{len(finding.ranks)} ranks" if finding.ranks else ""
-    link = f"link {finding.links[0]}" if finding.links else ""
-    where = " ".join(word for word in (link or ranks, f"({place})" if place and (ranks or link) else place) if word)
-    return f"{finding.mode}: {where}" if where else finding.mode
-
-
-def _spoken(share: Estimate) -> str:
-    if share.lo is None or share.hi is None:
-        return f"{100 * share.value:.0f} %"
-    return f"{100 * share.value:.0f} % ({100 * share.lo:.0f}–{100 * share.hi:.0f})"
 
 
 def _of_fates(source: BriefInput, result: AnalysisResult, cost: BriefCosts | None) -> Iterator[BriefCause]:
@@ -205,7 +114,7 @@ def _of_fates(source: BriefInput, result: AnalysisResult, cost: BriefCosts | Non
             continue
         lost = Estimate(value=share)
         yield BriefCause(
-            what=words[0], share=lost, share_is="lost", money_per_month=_priced(lost, cost),
+            what=words[0], share=lost, costs=lost, share_is="lost", money_per_month=_priced(lost, cost),
             currency=None if cost is None else cost.currency, source="measured", confidence=None, do=words[1],
             command=source.command,
         )  # fmt: skip
@@ -219,7 +128,7 @@ def _of_attempts(source: BriefInput, attempts: AttemptsResult, cost: BriefCosts 
         share = Estimate(value=entry.held_rank_ns / held if held else 0.0)
         if words is not None and share.value >= LISTED_SHARE:
             yield BriefCause(
-                what=words[0], share=share, share_is="lost", money_per_month=_priced(share, cost),
+                what=words[0], share=share, costs=share, share_is="lost", money_per_month=_priced(share, cost),
                 currency=None if cost is None else cost.currency, source="measured", confidence=None,
                 because=f"{attempts.restarted_jobs:,} of {attempts.jobs:,} jobs were restarted", do=words[1],
                 command=source.command,
@@ -245,11 +154,22 @@ def _of_mechanisms(scenario: BriefedScenario, cost: BriefCosts | None) -> Iterat
     helps = _helping(scenario)
     for one in around.losses if around else ():
         if one.ranks == scenario.result.ranks and one.mechanism != "all" and one.loss_share.value >= 0.01:
-            yield BriefCause(
-                what=f"{one.mechanism} at {one.ranks:,} accelerators", share=one.loss_share, share_is="lost",
-                money_per_month=_priced(one.loss_share, cost), currency=None if cost is None else cost.currency,
-                source="modelled", confidence=None, do=helps.get(one.mechanism, UNTRIED), command=scenario.source.command,
-            )  # fmt: skip
+            yield _of_mechanism(one, helps.get(one.mechanism), scenario, cost)
+
+
+def _of_mechanism(
+    one: MechanismLoss, gain: PolicyGain | None, scenario: BriefedScenario, cost: BriefCosts | None
+) -> BriefCause:
+    """A mechanism with the policy against it that was tried and gives most, and what that gives; else with what it takes."""
+    share = one.loss_share if gain is None else Estimate(value=gain.rate_change or 0.0)
+    saved = None if gain is None or gain.cost_per_unit_change is None else Estimate(value=max(-gain.cost_per_unit_change, 0.0))
+    return BriefCause(
+        what=f"{one.mechanism} at {one.ranks:,} accelerators", share=share, costs=one.loss_share,
+        share_is="lost" if gain is None else "recoverable",
+        money_per_month=_priced(one.loss_share if gain is None else saved, cost),
+        currency=None if cost is None else cost.currency, source="modelled", confidence=None,
+        do=UNTRIED if gain is None else f"take policy {gain.name}", command=scenario.source.command,
+    )  # fmt: skip
 
 
 def _of_groups(scenario: BriefedScenario, cost: BriefCosts | None) -> Iterator[BriefCause]:
@@ -261,7 +181,7 @@ def _of_groups(scenario: BriefedScenario, cost: BriefCosts | None) -> Iterator[B
         if name in GROUP_WORDS and share is not None and share >= LISTED_SHARE:
             lost = Estimate(value=share)
             yield BriefCause(
-                what=GROUP_WORDS[name], share=lost, share_is="lost", money_per_month=_priced(lost, cost),
+                what=GROUP_WORDS[name], share=lost, costs=lost, share_is="lost", money_per_month=_priced(lost, cost),
                 currency=None if cost is None else cost.currency, source="modelled", confidence=None, do=do,
                 command=scenario.source.command,
             )  # fmt: skip
@@ -282,16 +202,16 @@ HELPS: Mapping[str, tuple[str, ...]] = {
 """Mechanism of a scenario → policies against it."""
 
 
-def _helping(scenario: BriefedScenario) -> dict[str, str]:
+def _helping(scenario: BriefedScenario) -> dict[str, PolicyGain]:
     """Mechanism → the policy against it that was tried and gives most."""
     tried = [one for one in scenario.result.gains or () if not one.together and (one.rate_change or 0) > 0]
     tried.sort(key=lambda one: -(one.rate_change or 0))
-    words: dict[str, str] = {}
+    found: dict[str, PolicyGain] = {}
     for one in tried:
         for mechanism, names in HELPS.items():
             if one.name.split("=")[0] in names:
-                words.setdefault(mechanism, f"take policy {one.name}: {100 * (one.rate_change or 0):.1f} % more throughput")
-    return words
+                found.setdefault(mechanism, one)
+    return found
 
 
 def _of_loops(scenario: BriefedScenario) -> Iterator[BriefCause]:
@@ -320,7 +240,8 @@ def _of_controls(controls: list[BriefedControl]) -> Iterator[BriefCause]:
                 what=f"{relation.kind}: {' and '.join(relation.controllers)}", share=None, share_is="lost",
                 money_per_month=None, currency=None, source="measured",
                 confidence=None if relation.q is None else 1 - relation.q,
-                do=advice or relation.because.rsplit("; ", 1)[-1], command=f"{control.source.command} --advice",
+                do=advice or relation.because.rsplit("; ", 1)[-1], because=relation.because,
+                evidence=relation.because.split("; ")[0], command=f"{control.source.command} --advice",
             )  # fmt: skip
 
 
@@ -338,4 +259,4 @@ def _of_categories(bill: BriefedBill) -> Iterator[BriefCause]:
 
 
 def _month(period: BillPeriod, money: Decimal) -> Estimate:
-    return Estimate(value=float(money) * DAYS_A_MONTH / (_days(period) or DAYS_A_MONTH))
+    return Estimate(value=float(money) * DAYS_A_MONTH / (days_of(period) or DAYS_A_MONTH))

@@ -8,16 +8,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 
+from msgspec import Struct
+
 from taut.briefing.answers import units_per_s
 from taut.core.prices import HOURS_PER_YEAR
 from taut.result.brief_types import BriefedRun, BriefedScenario
-from taut.result.types import AnalysisResult, BriefCosts, Demand, Estimate, Finding, Forecast, Recovery
+from taut.result.types import AnalysisResult, BriefCosts, Demand, Estimate, Forecast, Origins, Recovery
 
 LEAST_SHARE = 0.005
 """What is worth less of a job is no demand."""
 WORSE, LEAST_OF_KNOB = 0.10, 0.001
 """A knob of a scenario is asked about ten per cent to the worse, and is a demand from a thousandth of the cost on."""
 BETTER_IF_MORE = ("bandwidth", "peak", "efficiency")
+PAUSES = "pauses of single accelerators or hosts"
+EQUAL_LINKS, EQUAL_PARTS = "links that are equally fast", "accelerators that are equally fast, and stay so"
+EQUALLY_FAST = "no accelerator more than 3 % above the median step of all; replaced within the agreed time otherwise"
+NO_BYTES = "half of today's time; how many bytes the job moves is not recorded, so the vendor has to measure both"
 DAYS_A_YEAR, DAYS_A_MONTH = 365, 30
 SECONDS_PER_YEAR = HOURS_PER_YEAR * 3600
 KNOBS = {"peak": "the peak FLOP/s of the accelerators", "jitter": "variation between steps", "failure rates": "interruptions"}
@@ -43,57 +49,76 @@ def demands(
     return [demand for _, demand in found]
 
 
+class _Asked(Struct, frozen=True):
+    """What a measured job is sensitive to."""
+
+    what: str
+    share: Estimate
+    """Of the wall, what it costs."""
+    test: str
+    reach: str
+    finding: str | None = None
+
+
 def _of_run(run: BriefedRun, cost: BriefCosts | None, saved: Mapping[str, Recovery]) -> Iterator[tuple[float, Demand]]:
     a_year = None if cost is None else cost.per_month * DAYS_A_YEAR / DAYS_A_MONTH
-    for what, share, test, reach in _sensitivities(run.result, saved):
-        if share.value >= LEAST_SHARE:
-            yield share.value, Demand(
-                what=what, worth=f"costs {_interval(share)} of this job's time today",
-                money_per_year=None if a_year is None else str(round(a_year * share.value)),
-                currency=None if cost is None else cost.currency, test=test, reach=reach, command=run.source.command,
+    for one in _sensitivities(run, saved):
+        if one.share.value >= LEAST_SHARE:
+            yield one.share.value, Demand(
+                what=one.what, worth=f"{_interval(one.share)} of this job's time today; better parts bring back at most that",
+                money_per_year=None if a_year is None else str(round(a_year * one.share.value)),
+                currency=None if cost is None else cost.currency, test=one.test, reach=one.reach, command=run.source.command,
+                finding=one.finding,
             )  # fmt: skip
 
 
-def _sensitivities(result: AnalysisResult, saved: Mapping[str, Recovery]) -> Iterator[tuple[str, Estimate, str, str]]:
-    """(figure, share of the wall that it costs, test, number to reach) of a measured job."""
+def _sensitivities(run: BriefedRun, saved: Mapping[str, Recovery]) -> Iterator[_Asked]:
+    """What a measured job loses to parts that a vendor answers for."""
+    result, tool = run.result, _tool(run)
     for finding in result.findings:
         known = saved[finding.id].saved_share if finding.id in saved else finding.recoverable_share
         if finding.loss_share is not None and finding.origins is not None:
-            yield "hiccups of single accelerators or hosts", finding.loss_share, *_hiccups(finding)
+            yield _Asked(PAUSES, finding.loss_share, *_hiccups(finding.origins), finding.id)
         elif known is not None and finding.links:
-            yield (
-                "links that are equally fast", known,
-                "all-reduce bandwidth of every pair of neighbours (nccl-tests), each link by itself",
-                "no link more than 5 % below the median of all",
-            )  # fmt: skip
+            test = f"all-reduce bandwidth of every pair of neighbours ({tool}), each link by itself"
+            yield _Asked(EQUAL_LINKS, known, test, "no link more than 5 % below the median of all", finding.id)
         elif known is not None and finding.ranks:
-            yield (
-                "accelerators that are equally fast, and stay so", known,
-                "the job's own step on every accelerator for an hour, before acceptance and each month",
-                "no accelerator more than 3 % above the median step of all; replaced within the agreed time otherwise",
-            )  # fmt: skip
+            test = "the job's own step on every accelerator for an hour, before acceptance and each month"
+            yield _Asked(EQUAL_PARTS, known, test, EQUALLY_FAST, finding.id)
     transfer = _share(result, "exposed transfer", "communication undivided")
     if transfer is not None:
-        size = max((gate.size_bytes or 0 for gate in result.collectives), default=0)
+        yield _Asked("bandwidth between accelerators", Estimate(value=transfer), *_bandwidth(run, transfer, tool))
+
+
+def _tool(run: BriefedRun) -> str:
+    """The test of the library that the job communicates by."""
+    names = " ".join([*(run.meets.names if run.meets else ()), *(one.op_class for one in run.result.collectives)]).lower()
+    known = {"gloo": "the benchmark of gloo", "rccl": "rccl-tests", "nccl": "nccl-tests", "mpi": "the OSU benchmarks of MPI"}
+    return next((tool for word, tool in known.items() if word in names), "the test of the library that the job uses")
+
+
+def _bandwidth(run: BriefedRun, share: float, tool: str) -> tuple[str, str]:
+    """(test, number to reach): today's transfer that takes most, and half of its time."""
+    found = run.transfer
+    if found is None or not found.median_ns:
+        size = max((gate.size_bytes or 0 for gate in run.result.collectives), default=0)
         named = f" at {size:,} bytes" if size else " at the job's message sizes"
-        yield (
-            "bandwidth between accelerators", Estimate(value=transfer),
-            f"all-reduce bandwidth of the whole job{named} (nccl-tests), every node at once",
-            "bytes a second that the vendor guarantees in 99 of 100 repetitions; half the bandwidth doubles this cost",
-        )  # fmt: skip
-
-
-def _hiccups(finding: Finding) -> tuple[str, str]:
-    origins = finding.origins
-    test = "a fixed piece of work on every accelerator for an hour, each repetition timed; no job beside it"
-    if origins is None:
-        return test, "fewer and shorter pauses than this job has"
-    every = 1 / origins.rate_per_step if origins.rate_per_step else 0
-    reach = (
-        f"a tenth of today's pauses: each of the {origins.units} pauses for {origins.duration_ns / 1e6:,.0f} ms or longer at "
-        f"most once in {every * 10:,.0f} steps (today once in {every:,.0f})"
+        return f"all-reduce bandwidth of the whole job{named} ({tool}), every node at once", NO_BYTES
+    today = found.median_ns / 1e6
+    test = f"{found.name} of {found.size_bytes / 1e6:,.3g} MB over {found.members:,} ranks ({tool}), every node at once"
+    return test, (
+        f"at most {today / 2:,.3g} ms in 99 of 100 repetitions (today {today:,.3g} ms in the median, without waiting): "
+        f"that gives back up to half, {50 * share:.1f} %"
     )
-    return test, reach
+
+
+def _hiccups(origins: Origins) -> tuple[str, str]:
+    """(test, number to reach) of pauses."""
+    who, often = origins.units.removesuffix("s"), 1000 * origins.rate_per_step
+    return "a fixed piece of work on every accelerator for an hour, each repetition timed; no job beside it", (
+        f"a tenth of today's pauses: at most {often / 10:.1f} in 1,000 steps of a {who} (today {often:.0f}, half of them "
+        f"{origins.duration_ns / 1e6:,.0f} ms or longer)"
+    )
 
 
 def _share(result: AnalysisResult, *fates: str) -> float | None:

@@ -234,6 +234,7 @@ def _bill(found: Opened, asked: Asked) -> None:
         return
     from taut.billing import bill
     from taut.ledger.bill.cost_over_time import cost_over_time
+    from taut.ledger.bill.down_time import down_money, windows, with_downtime
 
     asked.stage("pricing")
     folders = [str(path) for _, path, _ in found.runs]
@@ -241,8 +242,12 @@ def _bill(found: Opened, asked: Asked) -> None:
     charges = "".join(f" --focus {shlex.quote(path)}" for path in asked.focus)
     command = f"taut bill {' '.join(map(shlex.quote, folders))} {asked.price_words}{charges}"
     over_time = cost_over_time(made.held, made.booked, unit=made.result.money_units)
-    source = _source("the runs at the prices given", "bill", made.digest, command)
-    found.bills.append(BriefedBill(source=source, result=made.result, over_time=over_time))
+    named = "the invoice of the runs" if asked.focus else "the runs at the prices given"
+    attempts = [result.attempts.rows for _, _, result in found.runs if result.attempts is not None]
+    down = down_money(made.held, made.booked, [one for rows in attempts for one in windows(rows)], made.result.money_units)
+    result = with_downtime(made.result, down)
+    source = _source(named, "bill", made.digest, command)
+    found.bills.append(BriefedBill(source=source, result=result, over_time=over_time))
 
 
 def _source(name: str, kind: InputKind, digest: str | None, command: str) -> BriefInput:

@@ -185,10 +185,11 @@ def demo(**options: Unpack[AnalysisOptions]) -> None:
 
 
 def _then_bill(lines: list[str], run: Path | None) -> list[str]:
-    """Hints of a job that comes with prices and a bill: what it cost is the next command."""
+    """Hints of a job that comes with prices and a bill: what it cost, and as the next command the file that shows it."""
     where, before = (shlex.quote(str(run)), "") if run is not None else ("RUN", "the same with -o RUN, then ")
     prices, charges = (shlex.quote(str(DEMO / name)) for name in ("prices.toml", "bill.csv"))
-    return [*lines[:-1], f"next: {before}taut bill {where} --prices {prices} --focus {charges}"]
+    cost = f"what it cost: {before}taut bill {where} --prices {prices} --focus {charges}"
+    return [*lines[:-1], cost, f"next: {before}taut export {where} --to html, one file to look at and to share"]
 
 
 def _as_they_are(lines: list[str], run: Path | None) -> list[str]:

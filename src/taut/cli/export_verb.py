@@ -23,10 +23,13 @@ FOCUS_VERSIONS = ("1.0", "1.2", "1.4")
 
 @click.command(short_help="Write a finished run or a bill in a form that other tools open.")
 @click.argument("run", metavar="RUN", required=False, type=click.Path())
-@click.option("--to", "form", type=click.Choice(["perfetto", "focus", "schema"]), required=True, help="The form to write.")
+@click.option(
+    "--to", "form", type=click.Choice(["html", "perfetto", "focus", "schema"]), required=True, help="The form to write."
+)
 @click.option(
     "-o", "--output", "file", metavar="FILE", type=Target(dir_okay=False, allow_dash=True),
-    help="File to write, - for standard output  [default: RUN/perfetto.pftrace, RUN/focus.csv; a schema is printed]",
+    help="File to write, - for standard output  "
+    "[default: RUN/taut.html, RUN/perfetto.pftrace, RUN/focus.csv; a schema is printed]",
 )  # fmt: skip
 @click.option(
     "--zone", metavar="K", type=click.IntRange(min=1),
@@ -36,6 +39,10 @@ FOCUS_VERSIONS = ("1.0", "1.2", "1.4")
 @click.option("--parquet", is_flag=True, help="Write FOCUS as Parquet instead of CSV.")
 def export(run: str | None, form: str, file: str | None, zone: int | None, version: str | None, parquet: bool) -> None:
     """Write a finished run or a bill in a form that other tools open.
+
+    HTML is one file to share: overview, timeline, structure, what-ifs, where the money went and decisions of a run, or
+    the pages of a bill, of controllers or of a scenario, with their data. It opens from disk in any browser, asks for
+    nothing from elsewhere, and is the same each time. Needs the extra: pip install 'taut[brief]'.
 
     A Perfetto trace (open it at ui.perfetto.dev) has ranks as processes, lanes as threads and ops as slices, arrows from
     the last at a gate to those it held up, waits, blame and findings as tracks of each rank, and every rank once more
@@ -47,6 +54,7 @@ def export(run: str | None, form: str, file: str | None, zone: int | None, versi
     The JSON Schema of what --json prints needs no RUN.
 
     \b
+      taut export RUN --to html -o monday.html
       taut export RUN --to perfetto
       taut export RUN --to perfetto -o - | gzip > run.pftrace.gz
       taut export RUN --to perfetto --zone 1 -o zone.pftrace
@@ -62,7 +70,9 @@ def export(run: str | None, form: str, file: str | None, zone: int | None, versi
         return
     if run is None:
         raise UsageError("give the RUN to export")
-    if form == "focus":
+    if form == "html":
+        _export_pages(run, file)
+    elif form == "focus":
         _export_bill(run, file, version or FOCUS_VERSIONS[-1], parquet)
     else:
         _export_trace(run, file, zone)
@@ -76,6 +86,25 @@ def _export_schema(file: str | None) -> None:
         return
     with _written(Path(file)) as out:
         out.write(stored_schema())
+
+
+def _export_pages(run: str, file: str | None) -> None:
+    from taut.core.folder import add_file, checked_addition, is_run_folder
+    from taut.export import html
+    from taut.stored import refusing_runs
+
+    path = Path(file) if file else Path(run) / "taut.html"
+    if file != "-":
+        checked_addition(path)
+    with refusing_runs(run):
+        page = html(run)
+    if file == "-":
+        write_out(page)
+        return
+    with _written(path) as out:
+        out.write(page)
+    if is_run_folder(run) and path.parent.samefile(run):
+        add_file(Path(run), path.name)
 
 
 def _export_bill(run: str, file: str | None, version: str, parquet: bool) -> None:

@@ -36,7 +36,7 @@ def numbered(*keys: Indices | Mask) -> tuple[Ints, int]:
             packed *= wide
         packed += key
         below, span = below * wide + low, span * wide
-    packed -= below
+    packed -= np.int64((below + (1 << 63)) % (1 << 64) - (1 << 63))  # both may have gone round 64 bits; their difference fits
     if span <= 16 * n + 1024:  # a table of all numbers is quicker than sorting, if it is not much longer than the rows
         present = np.zeros(span, dtype=bool)
         present[packed] = True

@@ -10,6 +10,10 @@ import signal
 import sys
 import time
 
+TYPE_CHECKING = False  # not from typing, which is not loaded yet
+if TYPE_CHECKING:
+    from types import FrameType
+
 GRACE_S = 1.0
 """Signals this soon after the first are the same request: terminals and wrappers send them more than once."""
 RETRY_S = 0.02
@@ -102,10 +106,15 @@ def _stop(number: int, _: object) -> None:
     raise Stopped
 
 
-def _stop_again(number: int, _: object) -> None:
+def _stop_again(number: int, frame: FrameType | None) -> None:
     if _held:
         _late.append(True)
         return
+    while frame is not None:
+        if frame.f_code is _retry.__code__:  # on a busy machine: raised here it would be lost for good
+            signal.setitimer(signal.ITIMER_REAL, RETRY_S)
+            return
+        frame = frame.f_back
     raise Stopped
 
 

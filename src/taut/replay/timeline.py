@@ -138,13 +138,14 @@ def changed(graph: Graph, changes: Sequence[Change], gaps: bool = True) -> tuple
             join[change.ops] = NULL
             wait[change.ops] = NULL
         elif change.what == "work":
-            work = _edit(work, change)
+            work = edited(work, change)
         else:
-            gap = _edit(gap, change)
+            gap = edited(gap, change)
     return work, gap, join, wait
 
 
-def _edit(values: Ints, change: Change) -> Ints:
+def edited(values: Ints, change: Change) -> Ints:
+    """Work or gaps as a change leaves them."""
     out = values.copy()
     if change.how == "set":
         out[change.ops] = change.value

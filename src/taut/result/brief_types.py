@@ -139,6 +139,17 @@ class Meets(Part, frozen=True, kw_only=True):
     """Gates of any size in a step."""
 
 
+class Transfer(Part, frozen=True, kw_only=True):
+    """The transfer that takes the most rank time of a run, as it went."""
+
+    name: str
+    size_bytes: int
+    """Of each member."""
+    members: int
+    median_ns: float
+    """Without waiting for the last to arrive."""
+
+
 class BriefedRun(Part, frozen=True, kw_only=True):
     """A run folder of ``taut analyze``."""
 
@@ -153,6 +164,8 @@ class BriefedRun(Part, frozen=True, kw_only=True):
     grown: ProjectResult | None = None
     """The job on more ranks (``taut project --from``); null where its graph is too large to be widened here, or cannot be."""
     meets: Meets | None = None
+    transfer: Transfer | None = None
+    """Null where nobody recorded bytes of transfers, or how long they took."""
 
 
 class BriefedScenario(Part, frozen=True, kw_only=True):
@@ -193,6 +206,7 @@ class BriefedBill(Part, frozen=True, kw_only=True):
 
     source: BriefInput
     result: BillResult
+    """With accelerators that stood still after a failure apart from those that nobody needed, where attempts tell it."""
     over_time: CostOverTime | None
 
 
@@ -210,6 +224,18 @@ class BriefedDecision(Part, frozen=True, kw_only=True):
     outcome: AuditOutcome | None
 
 
+class TimePart(Part, frozen=True, kw_only=True):
+    """A part of the accelerator time; all of them sum to the whole."""
+
+    what: str
+    """In plain words."""
+    share: float
+    """Of the accelerator time, 0–1."""
+    useful: bool = False
+    do: str | None = None
+    """What is done about it; null of useful work, and where nothing is known that would help."""
+
+
 class Briefing(Part, frozen=True, kw_only=True):
     """All that a briefing shows."""
 
@@ -225,6 +251,10 @@ class Briefing(Part, frozen=True, kw_only=True):
     bills: list[BriefedBill]
     decisions: list[BriefedDecision]
     costs: BriefCosts | None
+    split: list[TimePart] = field(default_factory=list)
+    """Where the accelerator time goes, useful work first; empty where that is not known."""
+    left_out: list[str] = field(default_factory=list)
+    """What the figures of page one do not count, a sentence each."""
     causes: list[BriefCause]
     questions: list[BriefQuestion]
     demands: list[Demand]

@@ -2585,6 +2585,8 @@ class BriefQuestion(Part, frozen=True, kw_only=True):
     """Null where it was not measured."""
     unit: Unit | None
     """What the answer counts; null where there is none."""
+    of_100: int = 95
+    """Of 100 repetitions, those whose value the interval holds."""
     says: str
     taken_from: str | None = field(name="from")
     """Input and key of its result; null where it was not measured."""
@@ -2601,6 +2603,10 @@ class BriefCause(Part, frozen=True, kw_only=True):
     """In plain words, with its place."""
     share: Estimate | None
     """What it costs, or what doing something about it brings back, as a share of the wall or of the rate."""
+    costs: Estimate | None = None
+    """What it costs today, of the wall or of the rate; null where only what comes back is known."""
+    stays: str | None = None
+    """Why not all that it costs comes back; null where all of it does, or nobody knows."""
     share_is: Literal["recoverable", "lost"]
     """Whether doing something would bring the share back, or it is only known to be lost."""
     money_per_month: Estimate | None
@@ -2610,8 +2616,18 @@ class BriefCause(Part, frozen=True, kw_only=True):
     """Whether it was seen in a run, a log or a bill, or computed from a scenario."""
     confidence: float | None
     """One minus the chance of such evidence without the cause, 0–1; null where nothing was tested."""
+    sure_of: str | None = None
+    """What the confidence is of, in a clause."""
+    untested: str | None = None
+    """What it is not of, and what would test it."""
     because: str | None = None
     """The evidence in a sentence."""
+    evidence: str | None = None
+    """The same in a clause, operations by their short names."""
+    finding: str | None = None
+    """The finding of the run that it is; null for others."""
+    steps: list[int] | None = None
+    """First and last step in which it was seen."""
     do: str
     """What to do, in plain words."""
     repair: bool = False
@@ -2630,6 +2646,10 @@ class BriefCosts(Part, frozen=True, kw_only=True):
     currency: str
     basis: str
     """From what: a bill, a price of an accelerator hour, a scenario."""
+    accelerators: int | None = None
+    """How many are paid for; null where the bill alone tells the sum."""
+    per_accelerator_hour: float | None = None
+    """What an hour of one of them costs; null where that is not told."""
 
 
 class Demand(Part, frozen=True, kw_only=True):
@@ -2648,6 +2668,8 @@ class Demand(Part, frozen=True, kw_only=True):
     """Which number to reach."""
     command: str
     """What shows the figures again."""
+    finding: str | None = None
+    """The finding of the run that it answers; null for others."""
 
 
 class BriefResult(Part, frozen=True, kw_only=True):

@@ -330,7 +330,7 @@ class PackedTimeline(Part, frozen=True, kw_only=True):
     """``TimelineGates`` of the whole timeline as JSON."""
     left_out_gates: int
     details: PackedSection
-    """``OpDetail`` of the longest waits of the blocks, as a list in JSON."""
+    """``OpDetail`` of the longest waits of the blocks, then of the longest of all others, as a list in JSON."""
     names: list[str]
 
 

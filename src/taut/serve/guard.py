@@ -42,7 +42,7 @@ SAID = {
     "content-security-policy": CSP,
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
-    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin-allow-popups",  # a page that we open (Perfetto) may answer; who opens us may not
     "cross-origin-resource-policy": "same-origin",
     "x-frame-options": "DENY",
 }

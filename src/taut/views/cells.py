@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from taut.core.ids import distinct
 from taut.core.tables import Table
 from taut.ledger.charge import FATES, Cell
 from taut.stored import Run, damaged, read_columns, schema_of
@@ -19,6 +20,6 @@ def cells_of(run: Run, columns: Sequence[str]) -> Table:
     cells = Table(Cell, found)
     if len(cells) and "rank_ns" in columns and int(cells.rank_ns.min()) < 0:
         raise damaged(run.folder, "a cell of its ledger has no time")
-    if len(cells) and "step" in columns and not np.isin(cells.step, run.graph.steps).all():
+    if len(cells) and "step" in columns and not np.isin(distinct(cells.step), run.graph.steps).all():
         raise damaged(run.folder, "a cell of its ledger belongs to no step")
     return cells

@@ -8,7 +8,6 @@ import numpy as np
 
 from taut.core.array_types import Floats, Ints
 from taut.core.ids import distinct, numbered, weighed
-from taut.core.prices import Prices
 from taut.core.tables import Table
 from taut.ledger.charge import FATES
 from taut.result.brief_types import Course
@@ -29,13 +28,12 @@ KINDS: dict[str, tuple[str, ...]] = {
 HOUR_NS = 3_600_000_000_000
 
 
-def course_of(run: Run, cells: Table, prices: Prices | None = None) -> Course | None:
-    """The course of a run with these cells, at the prices that are given, else at those that it was analysed with."""
-    rate = None if prices is None or prices.base_rate is None else (prices.base_rate, prices.currency or "")
+def course_of(run: Run, cells: Table, rate: tuple[Decimal | float, str] | None = None) -> Course | None:
+    """The course of a run with these cells; ``rate`` is money for an hour of one rank and its currency, else as analysed."""
     return by_steps(cells, len(run.graph.ranks), rate or ledger_rate(run.result))
 
 
-def by_steps(cells: Table, ranks: int, rate: tuple[Decimal, str] | None = None) -> Course | None:
+def by_steps(cells: Table, ranks: int, rate: tuple[Decimal | float, str] | None = None) -> Course | None:
     """The course by the ledger; ``rate`` is money for an hour of one rank, and its currency. None without cells."""
     if not len(cells) or not ranks:
         return None
@@ -61,7 +59,7 @@ def _held(cells: Table, bucket: Ints, buckets: int) -> Floats:
     return weighed(bucket * width + kind, cells.rank_ns.astype(np.float64), buckets * width).reshape(buckets, width)
 
 
-def _money(held: Floats, kinds: list[str], per_hour: Decimal) -> dict[str, list[float]]:
+def _money(held: Floats, kinds: list[str], per_hour: Decimal | float) -> dict[str, list[float]]:
     """Cost so far of every kind."""
     so_far = np.cumsum(held, axis=0) * (float(per_hour) / HOUR_NS)
     return {kind: [float(one) for one in so_far[:, k]] for k, kind in enumerate(kinds) if held[:, k].any()}

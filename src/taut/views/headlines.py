@@ -342,8 +342,9 @@ def _quiet(result: AnalysisResult) -> tuple[Severity, str, str]:
         return "healthy", f"Nothing to fix: {100 * _fate_share(result, 'productive'):.0f} % productive", verdict.text
     unknown = sum(_fate_share(result, fate) for fate in OPEN)
     if verdict.kind == "unknown" and unknown >= OPEN_SHARE:
-        # What follows the shares is what keeps it open.
-        why = rest.partition(". ")[0] or first.partition(": ")[2] or first
+        # What keeps it open is said at once, or follows the shares.
+        said = first.partition(": ")[2] or first
+        why = said if first.startswith("Unknown: ") else rest.partition(". ")[0] or said
         return "unknown", f"No finding, but {100 * unknown:.0f} % is unexplained: {why.rstrip('.')}", verdict.text
     return _SEVERITIES[verdict.kind], first, rest or verdict.text
 

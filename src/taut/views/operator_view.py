@@ -204,9 +204,10 @@ class _Classes:
 
     def _pairs(self, node: Ints, first: Ints, then: Ints, nodes: int) -> Ints:
         """How often one node follows another: nodes × nodes."""
-        a, b = node[first], node[then]
-        known = (a >= 0) & (b >= 0)
-        return np.bincount(a[known] * nodes + b[known], minlength=nodes * nodes).reshape(nodes, nodes)
+        wide = nodes + 1  # ops of no node have one of their own, which is left out
+        of = np.where(node < 0, nodes, node)
+        count = np.bincount(of[first] * wide + of[then], minlength=wide * wide).reshape(wide, wide)
+        return count[:nodes, :nodes]
 
     def taken(self, node: Ints, nodes: int, within: bool = False) -> Ints:
         """Steps in which the critical path goes from one node to the next: nodes × nodes. Ops of no node are passed over.

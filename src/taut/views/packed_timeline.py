@@ -48,13 +48,15 @@ FORMAT = 1
 BUDGET = 1_500_000
 """Bytes of a packed timeline, unless told otherwise."""
 CELLS, OPS, DETAILS = 0.6, 0.3, 0.1
-"""Shares of the budget: of the finest level, of ops, of their details."""
+"""Shares of the budget: of the finest level, of ops (and what levels leave), of their details."""
 WHOLE_COLUMNS, WHOLE_LINES, LINES = 1_024, 256, 1_024
 """The level of the whole, and lines of finer ones at most."""
 MOST_CELLS = 1 << 23
 """Of a level: what a browser unpacks at once."""
 FINE = 16
 """Columns for each op of a row, at most: finer ones show nothing more."""
+MOST_DETAILS, MOST_OF_DETAILS = 1_000, 0.25
+"""Ops whose path is told (each takes a moment), and what share of the budget they may take where there is room."""
 OP_BYTES = 9
 """Of an op, deflated, roughly."""
 FINDINGS, ROWS = 5, 16
@@ -68,16 +70,18 @@ def pack(frames: Frames, findings: Sequence[Finding] = (), budget_bytes: int = B
     """The timeline in about so many bytes: cells of the whole run, and ops of the steps that people ask for first."""
     out = _Sections()
     levels = [out.level(cells) for cells in pyramid(frames, int(budget_bytes * CELLS))]
-    blocks, ops = _blocks(frames, chosen_cells(frames, findings), int(budget_bytes * OPS) // OP_BYTES)
+    left = budget_bytes - int(budget_bytes * DETAILS) - out.size
+    blocks, ops = _blocks(frames, chosen_cells(frames, findings), max(left, int(budget_bytes * OPS)) // OP_BYTES)
     whole = frames.frame(0, frames.axis.wall_ns, 0, len(frames.graph.ranks), 1, 1)
     names, gate_names = _names(frames, ops, whole.gates)
     place = np.zeros(len(frames.graph.names), dtype=np.int64)
     place[names] = np.arange(len(names))
+    placed, columns = out.text(blocks), _columns(frames, ops, place, out)
+    room = max(int(budget_bytes * DETAILS), min(budget_bytes - out.size, int(budget_bytes * MOST_OF_DETAILS)))
     header = PackedTimeline(
-        format=FORMAT, wall_ns=frames.axis.wall_ns, rows=len(frames.graph.ranks), levels=levels, blocks=out.text(blocks),
-        ops=_columns(frames, ops, place, out),
+        format=FORMAT, wall_ns=frames.axis.wall_ns, rows=len(frames.graph.ranks), levels=levels, blocks=placed, ops=columns,
         gates=out.text(msgspec.structs.replace(whole.gates, name=[int(place[one]) for one in gate_names])),
-        left_out_gates=whole.left_out_gates, details=out.text(_details(frames, blocks, ops, int(budget_bytes * DETAILS))),
+        left_out_gates=whole.left_out_gates, details=out.text(_details(frames, blocks, ops, room)),
         names=[frames.graph.names[int(one)] for one in names],
     )  # fmt: skip
     text = msgspec.json.encode(header)
@@ -185,17 +189,14 @@ def _columns(frames: Frames, ops: Ints, place: Ints, out: _Sections) -> dict[str
 
 
 def _details(frames: Frames, blocks: Sequence[PackedBlock], ops: Ints, budget_bytes: int) -> list[OpDetail]:
-    """The longest wait of every block, the longest of all first, as far as they fit."""
-    longest = []
-    for block in blocks:
-        mine = ops[block.first : block.first + block.count]
-        waited = frames.ends_ns(mine) - frames.graph.work_ns[mine] - frames.begins_ns(mine)
-        if len(mine) and waited.max() > 0:
-            longest.append((-int(waited.max()), int(mine[waited.argmax()])))
-    found, asked, used = list[OpDetail](), OpDetails(frames), 0
-    for _, op in sorted(set(longest)):
+    """The longest wait of every block, the longest of all first, then the other waits, as far as they fit."""
+    waited = frames.ends_ns(ops) - frames.graph.work_ns[ops] - frames.begins_ns(ops)
+    longest = {one.first + int(waited[one.first : one.first + one.count].argmax()) for one in blocks if one.count}
+    order = sorted(np.flatnonzero(waited > 0).tolist(), key=lambda at: (at not in longest, -int(waited[at]), int(ops[at])))
+    found, asked, used, deflate = list[OpDetail](), OpDetails(frames), 0, zlib.compressobj(9)
+    for op in list(dict.fromkeys(int(ops[at]) for at in order))[:MOST_DETAILS]:
         one = asked.by_number(op)
-        used += len(zlib.compress(msgspec.json.encode(one), 6))
+        used += len(deflate.compress(msgspec.json.encode(one)) + deflate.flush(zlib.Z_SYNC_FLUSH))
         if used > budget_bytes:
             break
         found.append(one)

@@ -220,12 +220,11 @@ def _regime(replays: Replays, asked: Question, result: WhatIfResult) -> Regimes:
     """The regime before and after: of a policy its own; mending a finding leaves it, because it is that of all mended."""
     known = replays.run.result.regime
     now = None if known is None else known.kind
-    policies = result.policies or []
-    if len(policies) == 1:
-        return policies[0].regime
+    if result.policies:
+        return result.policies[0].regime if len(result.policies) == 1 else Regimes(without=now, with_=None)
     mended = {one for finding in replays.run.result.findings for one in fixes_of(finding)}
-    same = not asked.policies and not asked.scales and {f"{key}={label}" for key, label in asked.fixes} <= mended
-    return Regimes(without=now, with_=now if same else None)
+    same = not asked.scales and {f"{key}={label}" for key, label in asked.fixes} <= mended
+    return Regimes(without=now, with_=now if same else replays.regime(asked))
 
 
 def _ratio(replays: Replays, asked: Question, result: WhatIfResult, share: float) -> float | None:

@@ -8,19 +8,25 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 
+import numpy as np
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
+from taut.core.array_types import Ints
 from taut.core.errors import UsageError
 from taut.diagnose.as_before import as_before
 from taut.diagnose.slowdowns import Slowdowns
-from taut.replay.timeline import Change, completion, replay, window_times
+from taut.replay.timeline import Batch, Change, batch, completion, edited, replay, window_times
 from taut.replay.whatif import MEASURED, Dimension, delay, dimensions, fix, scale
 from taut.result.types import Range, StalenessBudget, WhatIfResult
 from taut.stored import Run
 
 NAMED_KEYS = ("class", "gate")
 """Keys whose labels are names, of which a part is enough."""
+
+
+REGIME_OPS = 2_000_000
+"""Ops up to which a regime is told after a change."""
 
 
 class Question(Struct, frozen=True, kw_only=True):
@@ -63,6 +69,38 @@ class Replays:
         """The wall as observed: a replay without changes gives the times of the ops."""
         return int(window_times(self.graph, completion(self.graph, self.graph.ops.end_ns)).sum())
 
+    def prepare(self) -> None:
+        """Compute what is kept for answers, before the first one: about a second for a million ops."""
+        self.result(Question(fixes=[("rank", str(int(self.graph.ranks[0])))]))
+        self.regime(Question())
+
+    @cached_property
+    def _mended(self) -> tuple[Batch, tuple[Ints, Ints, Ints]]:
+        """(batched replays, reference, work and gap of every op with the findings mended): what a regime is told from."""
+        from taut.diagnose.detectors import Evidence, diagnose
+        from taut.diagnose.job_regime import mended
+        from taut.replay.blame import blame
+
+        graph, prepared, observed = self.graph, batch(self.graph), replay(self.graph)
+        blamed = blame(graph, observed, replay(graph, gaps=False))
+        return prepared, mended(graph, blamed, diagnose(Evidence(graph, observed, blamed, prepared)))
+
+    def regime(self, asked: Question) -> str | None:
+        """The class of the regime after a question's changes, findings mended too, as the result tells that of the run.
+
+        None where the run has none, is too large, or loses by what nobody causes: that has a regime of its own.
+        """
+        from taut.diagnose.job_regime import PAYS, regime_of
+
+        known, findings = self.run.result.regime, self.run.result.findings
+        nobodys = any(finding.loss_share is not None for finding in findings)
+        if known is None or known.kind is None or nobodys or len(self.graph) > REGIME_OPS:
+            return None
+        prepared, (usual, work, gap) = self._mended
+        for change in self.changes(asked):
+            usual, work, gap = _applied(change, usual, work, gap)
+        return regime_of(prepared, (usual, work, gap), known.pays if isinstance(known.pays, float) else PAYS).kind
+
     def result(self, asked: Question, note: Callable[[str], None] = _silent) -> WhatIfResult:
         """The answer; ``note`` hears of fixes that change nothing."""
         changes = self.changes(asked, note)
@@ -81,7 +119,7 @@ class Replays:
         together: dict[str, list[str]] = {}
         for key, said in asked.fixes:
             together.setdefault(key, []).append(_label(key, said, labels.get(key, [])))
-        mended = [self._mended(key, named) for key, named in together.items()]
+        mended = [self._at_reference(key, named) for key, named in together.items()]
         for (key, named), (now, before) in zip(together.items(), mended, strict=True):
             if len(now.ops) == 0 and not before:
                 note(f"--fix {key}={','.join(named)}: no reference is known for it, so nothing changes")
@@ -89,7 +127,7 @@ class Replays:
         scaled = [scale(self.graph, what, factor) for what, factor in asked.scales.items()]
         return fixed + scaled + [delay(self.graph, *one) for one in asked.delays]
 
-    def _mended(self, key: str, named: Sequence[str]) -> tuple[Change, list[Change]]:
+    def _at_reference(self, key: str, named: Sequence[str]) -> tuple[Change, list[Change]]:
         """(what is named at its reference, and as it was before it became slow)."""
         graph, known = self.graph, self.run.reference_ns
         now = fix(graph, known, key, named, baseline=self.run.result.baseline is not None, dims=self.dims)
@@ -107,6 +145,18 @@ class Replays:
         job = of_run(self.graph, changes, more_steps=asked.more_steps)
         found = job.given(asked.policies) + (job.advised(budget.steps) if asked.advice else [])
         return replace(result, policies=found, replicas=job.job.met.says, staleness=budget if asked.advice else UNSET)
+
+
+def _applied(change: Change, usual: Ints, work: Ints, gap: Ints) -> tuple[Ints, Ints, Ints]:
+    """Reference, work and gap after a change: what scales work scales its reference, what mends an op is one."""
+    if change.what == "gap":
+        return usual, work, edited(gap, change)
+    new = edited(work, change)
+    if change.how == "scale":
+        return edited(usual, change), new, gap
+    lower = usual.copy()
+    lower[change.ops] = np.minimum(new[change.ops], usual[change.ops])
+    return lower, new, gap
 
 
 def _error(asked: Question) -> Range | None:

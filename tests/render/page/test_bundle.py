@@ -8,10 +8,13 @@ from base64 import b64decode
 from html.parser import HTMLParser
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from brief_payloads import PAYLOADS
+from page_answers import answer
 from taut.render.page import bundle
+from taut.result.view_types import Overview
 
 pytest.importorskip("vl_convert")
 
@@ -110,3 +113,25 @@ def test_scripts_make_no_markup_code_or_styles_from_texts(name: str) -> None:
     text = Path(bundle.__file__).with_name("js").joinpath(name).read_text("utf-8")
     forbidden = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function|setAttribute\(.style|javascript:"
     assert not re.findall(forbidden, text)
+
+
+def whole_file(text: str) -> Read:
+    """A file in which all names are ``text``."""
+    names = ("runs", "overview", "bill", "decisions")
+    packed = {f"{name}.json": msgspec.json.encode(answer(name, text)) for name in names}
+    first = answer("overview", text)
+    assert isinstance(first, Overview)
+    return Read(bundle.file(text, packed, first))
+
+
+@pytest.mark.parametrize("text", [text.replace("\ud800", "?") for text in PAYLOADS])
+def test_hostile_names_are_text_in_a_whole_file(text: str) -> None:
+    hostile, plain = whole_file(text), whole_file("node 3")
+    assert [(tag, sorted(attrs)) for tag, attrs, _ in hostile.found] == [(tag, sorted(attrs)) for tag, attrs, _ in plain.found]
+
+
+def test_whoever_runs_no_scripts_reads_verdict_findings_and_money() -> None:
+    page = whole_file("node <3>")
+    told = " ".join("".join(texts) for _, _, texts in page.found)
+    for word in ("node <3>", "Findings", "Where the money went", "of all rank time"):
+        assert word in told

@@ -47,6 +47,18 @@ def cost_over_time(held: Table, booked: Table, points: int = POINTS, unit: int =
     )  # fmt: skip
 
 
+def idle_between(held: Table, booked: Table, start_ns: int, end_ns: int) -> int:
+    """What idle accelerators cost from one moment to another, in units of money."""
+    timed = booked.take((booked.start_ns >= 0) & (booked.end_ns >= booked.start_ns))
+    if not len(timed):
+        return 0
+    idle = list(KINDS).index("idle")
+    rows = _when_idle(timed, np.where(timed.item == IDLE, idle, len(KINDS)))
+    first = int(timed.start_ns.min())
+    cost = _so_far(rows, len(KINDS) + 1, first, np.array([start_ns - first, end_ns - first], dtype=np.float64))
+    return max(round(float(cost[1, idle] - cost[0, idle])), 0)
+
+
 def _kinds(fates: Texts, booked: Table) -> Ints:
     """The kind of every booked row, as its place in ``KINDS``: by its fate, else by its item."""
     of_fate = {fate: code for code, some in enumerate(KINDS.values()) for fate in some}

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from taut.core.array_types import Floats
+from taut.core.ids import word_ids
 from taut.core.tables import Table
 from taut.ledger.charge import CATEGORIES
 
@@ -20,5 +21,5 @@ POWER = {one.fate: one.power for one in CATEGORIES} | {
 
 def by_fate(held: Table, value: Mapping[str, float]) -> Floats:
     """A number for each row, by its fate."""
-    fates, code = np.unique(held.fate.astype(np.str_), return_inverse=True)
-    return np.array([value[fate] for fate in fates.tolist()], np.float64)[code] if len(held) else np.zeros(0)
+    code, fates = word_ids(held.fate)
+    return np.array([value[fate] for fate in fates], np.float64)[code] if len(held) else np.zeros(0)

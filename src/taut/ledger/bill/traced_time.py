@@ -14,7 +14,7 @@ import numpy as np
 from msgspec import Struct
 
 from taut.core.array_types import Floats, Ints, Mask, Texts
-from taut.core.ids import numbered, sums, weighed
+from taut.core.ids import distinct, numbered, sums, weighed
 from taut.core.reporting import FIRST_DATE_NS
 from taut.core.tables import NULL, Table
 from taut.ledger.bill.cut_rows import cut_at_days
@@ -64,7 +64,7 @@ class Traced:
     @cached_property
     def ranks(self) -> Ints:
         """Ranks that have cells."""
-        return np.unique(self.cells.rank)
+        return distinct(self.cells.rank)
 
     @cached_property
     def host_of(self) -> dict[int, str]:
@@ -117,7 +117,9 @@ def traced_time(run: Traced) -> Table:
 def _summed(run: Traced, cause: Ints) -> _Rows:
     """Cells that share rank, step, fate and cause as one row, in this order."""
     cells = run.cells
-    step = np.searchsorted(run.steps, cells.step)
+    place = np.zeros(int(run.steps.max(initial=-1)) + 1, dtype=np.int64)
+    place[run.steps] = np.arange(len(run.steps))
+    step = place[cells.step]
     ids, count = numbered(cells.rank, step, cells.fate, cause)
     first = np.zeros(count, dtype=np.int64)
     first[ids] = np.arange(len(ids))

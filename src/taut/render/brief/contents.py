@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from taut.render.brief.document import Cell, Column, Document, Empty, Grid, Section, Terms
+from taut.render.brief.input_names import short_name
+from taut.render.brief.sections.accelerator_time import accelerator_time
 from taut.render.brief.sections.comparison import comparison
 from taut.render.brief.sections.control import control
 from taut.render.brief.sections.coupling import coupling
@@ -27,6 +29,7 @@ from taut.result.brief_types import Briefing
 SECTIONS: tuple[Callable[[Briefing], Section | None], ...] = (
     page_one,
     two_views,
+    accelerator_time,
     course,
     coupling,
     money,
@@ -68,7 +71,7 @@ def document_of(briefing: Briefing) -> Document:
     """The document, section by section."""
     made = [section for make in SECTIONS if (section := make(briefing)) is not None]
     made = [*(one for one in made if not _is_empty(one)), *_not_told([one for one in made if _is_empty(one)])]
-    kinds = ", ".join(f"{one.kind} {one.name}" for one in briefing.inputs[:4])
+    kinds = ", ".join(f"{one.kind} {short_name(one)}" if one.kind != "bill" else short_name(one) for one in briefing.inputs[:4])
     more = f" and {len(briefing.inputs) - 4} more" if len(briefing.inputs) > 4 else ""
     return explained(Document(
         title=f"Architecture Risk Briefing: {briefing.title}", subtitle=f"From {kinds}{more}", sections=made,

@@ -127,6 +127,10 @@ class Areas(Struct, frozen=True, tag=True):
     y_axis: str
     shares: bool = False
     """Whether values are shares that sum to 1."""
+    steps: bool = False
+    """Whether a value holds from its place to the next, as of steps of a job."""
+    marks: Sequence[tuple[float, str]] = ()
+    """Places with a name: a line across."""
 
 
 class Line(Struct, frozen=True):

@@ -13,6 +13,7 @@ from taut.result.types import Estimate, Forecast, ProjectResult
 
 Of: TypeAlias = Callable[[Forecast], Estimate | None]
 _Written: TypeAlias = Callable[[float], str]
+LARGE = ((1e9, " billion"), (1e6, " million"))
 LEVELS = {"measured": 90, "training": 80}
 """Workload → of 100 measured values, those that an interval of a forecast holds; the others' intervals hold 95."""
 
@@ -58,9 +59,16 @@ def cost_of(row: Forecast) -> Estimate | None:
     return None if row.cost_per_unit is None else Estimate(value=row.cost_per_unit)
 
 
+def _short_with_ends(found: Estimate) -> str:
+    """A number with its interval, all in the same unit."""
+    least, word = next(((least, word) for least, word in LARGE if abs(found.value) >= least), (1.0, ""))
+    ends = "" if found.lo is None or found.hi is None else f" ({three(found.lo / least)}–{three(found.hi / least)})"
+    return f"{three(found.value / least)}{word}{ends}"
+
+
 def short(value: float) -> str:
     """A number in thousands, millions or billions."""
-    for least, word in ((1e9, " billion"), (1e6, " million")):
+    for least, word in LARGE:
         if abs(value) >= least:
             return f"{three(value / least)}{word}"
     return three(value)
@@ -80,13 +88,17 @@ def forecast_table(grown: ProjectResult, rows: Sequence[Forecast], own: int, pri
     cells = []
     for row in rows:
         cost = [*([_with_ends(cost_of(row), three)] if costs else []), *([_dearer(row, today)] if today else [])]
-        cells.append(_row(row, row.ranks == own, words, delivered if told else step_ms, cost, bool(today)))
+        cells.append(
+            _row(row, _mine(grown) if row.ranks == own else "", words, delivered if told else step_ms, cost, bool(today))
+        )
     return Grid(f"{grown.scenario} at other scales", columns, cells, " ".join(_notes(grown, rows, told, priced or costs)))
 
 
 def _notes(grown: ProjectResult, rows: Sequence[Forecast], told: bool, priced: bool) -> Iterator[str]:
     yield f"In parentheses: intervals that hold {level(grown)} of 100."
     if grown.workload == "measured":
+        if _mine(grown) != "this job":
+            yield "Mended: after the repairs that the projection assumes, so a step is shorter than in the run."
         yield f"Cost of the same work: beside that on {rows[0].ranks:,}, each rank as dear and with as much work."
     elif told and not priced:
         yield "No price is given, so that costs are not known: --gpu-hour."
@@ -101,12 +113,18 @@ def _dearer(row: Forecast, today: Forecast) -> str:
     return UNKNOWN if now is None or then is None or not now.value else f"{three(then.value / now.value)} ×"
 
 
-def _row(row: Forecast, own: bool, words: Words, first: Of, cost: Sequence[str], measured: bool) -> list[Cell | str]:
+def _mine(grown: ProjectResult) -> str:
+    """What the row at the job's own scale is: the job as it ran, or with what was found mended."""
+    assumed = grown.assumed if isinstance(grown.assumed, list) else []
+    return "this job, mended" if any(line.startswith("mended first") for line in assumed) else "this job"
+
+
+def _row(row: Forecast, own: str, words: Words, first: Of, cost: Sequence[str], measured: bool) -> list[Cell | str]:
     regime = (row.regime.kind if row.regime else None) or UNKNOWN
     mark: Mark = "good" if regime == "stable" else "bad" if regime == "unstable" else "plain"
     known = ("the run" if own else "the run, widened") if measured else "a known fabric"
     return [
-        Cell(f"{row.ranks:,}{' (this job)' if own else ''}", "strong" if own else "plain"),
+        Cell(f"{row.ranks:,}{f' ({own})' if own else ''}", "strong" if own else "plain"),
         _with_ends(first(row), short),
         share(kept(words, row)),
         *cost,
@@ -119,5 +137,7 @@ def _row(row: Forecast, own: bool, words: Words, first: Of, cost: Sequence[str],
 def _with_ends(found: Estimate | None, written: _Written) -> str:
     if found is None:
         return UNKNOWN
+    if written is short:
+        return _short_with_ends(found)
     ends = f" ({written(found.lo)}–{written(found.hi)})" if found.lo is not None and found.hi is not None else ""
     return f"{written(found.value)}{ends}"

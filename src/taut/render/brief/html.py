@@ -18,9 +18,9 @@ from taut.render.brief.document import Block, Cell, Chart, Document
 if TYPE_CHECKING:
     from jinja2 import Template
 
-LONGEST = 24
-"""Longer words may be broken, every 12 characters."""
-_PART = re.compile(".{1,12}", re.DOTALL)
+LONGEST = 20
+"""Longer words may be broken: behind a slash, a comma, an underscore or such, else every 13 characters."""
+_PART = re.compile("[^/,_=:]{0,26}[/,_=:]+|[^/,_=:]{1,13}", re.DOTALL)
 
 
 def render_html(document: Document) -> str:

@@ -8,7 +8,7 @@ from math import log
 from typing import TYPE_CHECKING
 
 from taut.render.brief.canvas import COLOURS, INK, PAPER, SIZE, Row, altair, drawn, finite, shortened, wide
-from taut.render.brief.document import Areas, Line, Lines
+from taut.render.brief.document import Areas, Line, Lines, Rule
 
 if TYPE_CHECKING:
     from altair import Chart
@@ -108,7 +108,9 @@ def draw_areas(chart: Areas, width: float) -> str:
     plane = _Plane(width, [name for name, _, _ in chart.series], high, (min(x, default=0), max(x, default=1)), False)
     alt, bottoms = plane.alt, [[0.0] * len(x), *tops]
     rows = [row for place in range(len(tops)) for row in _area(place, chart, x, bottoms)]
-    areas = alt.Chart(alt.Data(values=rows)).mark_area(stroke=PAPER, strokeWidth=0.8 if len(x) <= FEW_POINTS else 0, opacity=1)
+    edge = 0.8 if len(x) <= FEW_POINTS else 0
+    shape = {"interpolate": "step-after"} if chart.steps and len(x) > 1 else {}
+    areas = alt.Chart(alt.Data(values=rows)).mark_area(stroke=PAPER, strokeWidth=edge, opacity=1, **shape)
     areas = areas.encode(
         plane.x(chart.x_axis, None),
         plane.y(chart.y_axis, chart.shares),
@@ -117,7 +119,9 @@ def draw_areas(chart: Areas, width: float) -> str:
         alt.Detail("place:O"),
     )
     middles = [(below[-1] + above[-1]) / 2 if x else 0.0 for below, above in pairwise(bottoms)]
-    return plane.svg([areas, *plane.words(middles, [COLOURS[colour] for _, colour, _ in chart.series])])
+    axes = (plane.x(chart.x_axis, None), plane.y(chart.y_axis, chart.shares))
+    rules = _rules(plane, [Rule(at, name) for at, name in chart.marks], axes, halo=True)
+    return plane.svg([areas, *rules, *plane.words(middles, [COLOURS[colour] for _, colour, _ in chart.series])])
 
 
 def _tops(chart: Areas) -> list[list[float]]:
@@ -153,7 +157,7 @@ def draw_lines(chart: Lines, width: float) -> str:
     layers = [layer for i, line in enumerate(chart.lines) for layer in _line(plane, i, line, axes)]
     ends = [next((finite(y) or 0.0 for y in reversed(line.y)), 0.0) for line in chart.lines]
     words = plane.words([min(end, high) for end in ends], [STYLES[i % len(STYLES)][0] for i in range(len(ends))])
-    return plane.svg([*layers, *_rules(plane, chart, axes), *_points(plane, chart, axes), *words])
+    return plane.svg([*layers, *_rules(plane, chart.rules, axes), *_points(plane, chart, axes), *words])
 
 
 def _known(values: Sequence[float]) -> list[float]:
@@ -178,11 +182,11 @@ def _line(plane: _Plane, i: int, line: Line, axes: tuple[object, object]) -> Ite
         yield base.mark_point(shape=shape, size=42, filled=True, opacity=1, fill=colour).encode(*axes)
 
 
-def _rules(plane: _Plane, chart: Lines, axes: tuple[object, object]) -> Iterator[Chart]:
+def _rules(plane: _Plane, rules: Sequence[Rule], axes: tuple[object, object], halo: bool = False) -> Iterator[Chart]:
     """Lines across, each with its name where it meets the edge; names of upright ones at different heights."""
     alt, style = plane.alt, {"stroke": INK, "strokeWidth": 1.2, "strokeDash": [3, 3]}
     words = {"align": "left", "fontSize": SIZE, "fill": INK}
-    for place, rule in enumerate(each for each in chart.rules if finite(each.at) is not None):
+    for place, rule in enumerate(each for each in rules if finite(each.at) is not None):
         base = alt.Chart(alt.Data(values=[{"x": rule.at, "y": rule.at, "text": rule.label}]))
         if rule.horizontal:
             yield base.mark_rule(**style).encode(y=axes[1])
@@ -190,9 +194,11 @@ def _rules(plane: _Plane, chart: Lines, axes: tuple[object, object]) -> Iterator
             continue
         late = plane.share(rule.at) > 0.6
         yield base.mark_rule(**style).encode(x=axes[0])
-        yield base.mark_text(dx=-5 if late else 5, **{**words, "align": "right" if late else "left"}).encode(
-            x=axes[0], y=alt.value(8 + APART * place), text="text:N"
-        )
+        at = {"x": axes[0], "y": alt.value(8 + APART * place), "text": "text:N"}
+        named = {**words, "align": "right" if late else "left", "dx": -5 if late else 5}
+        if halo:  # on a coloured ground
+            yield base.mark_text(**{**named, "fill": PAPER, "stroke": PAPER, "strokeWidth": 4}).encode(**at)
+        yield base.mark_text(**named).encode(**at)
 
 
 def _points(plane: _Plane, chart: Lines, axes: tuple[object, object]) -> Iterator[Chart]:

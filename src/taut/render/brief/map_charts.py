@@ -67,7 +67,7 @@ class _Field:
         inner = width - self.left - 8
         self.broad = min(inner / max(len(found.columns), 1), 96)
         texts = max([wide(text, SMALL) for _, _, _, text in found.values] or [0])
-        self.tall = max(6.5, min(24.0, 384 / max(len(found.rows), 1)))
+        self.tall = max(6.5, min(24.0, 288 / max(len(found.rows), 1)))
         self.written = texts + 4 <= self.broad and self.tall >= 13
         self.top = 26.0
         self.bottom = self.top + self.tall * len(found.rows)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs, to_builtins
 
-from taut.render.brief.document import Block, Document, Section, Terms
+from taut.render.brief.document import Block, Bullets, Document, Empty, Section, Terms, Text
 
 if TYPE_CHECKING:
     from taut.core.array_types import Json
@@ -19,8 +19,8 @@ MEANINGS: tuple[tuple[str, str, str], ...] = (
         r"effective throughput",
         "the share of what the accelerators could do that arrives as work that counts.",
     ),
-    ("nominal", r"nominal", "what the parts could do together if none ever waited for another."),
-    ("rank", r"ranks?", "one of the processes that do the job together, as a rule one per GPU."),
+    ("nominal", r"nominal", "how busy accelerators look: what a gauge shows."),
+    ("rank", r"ranks?", "one process of the job, as a rule one per accelerator."),
     ("gate", r"gates?", "a place in the job where ranks wait until all the others have arrived."),
     ("straggler", r"stragglers?", "a rank that is later than the others and makes them wait."),
     ("exposed", r"exposed", "not hidden behind other work: the GPUs stand still for it."),
@@ -28,9 +28,13 @@ MEANINGS: tuple[tuple[str, str, str], ...] = (
     (
         "regime",
         r"regimes?",
-        "how the whole behaves: a job is stable, marginal or unstable; controllers are coherent, or fight each other.",
+        "how the whole behaves: stable or not, coherent or not.",
     ),
-    ("reserve", r"reserve", "the factor by which jitter may still grow before one more accelerator stops paying."),
+    (
+        "reserve",
+        r"reserve",
+        "how many times as much variation between ranks still lets one more accelerator pay.",
+    ),
     ("threshold", r"thresholds?", "the scale from which on one more accelerator brings too little to pay for itself."),
     (
         "critical path",
@@ -58,7 +62,6 @@ MEANINGS: tuple[tuple[str, str, str], ...] = (
         r"failure envelopes?",
         "how large, how uneven and how tightly synchronised the job may become before it no longer pays.",
     ),
-    ("interval", r"intervals?", "the range in which the true value probably lies."),
     ("audit root", r"audit roots?", "one number that changes if any record of the audit log is changed."),
 )
 """What is shown, what is looked for, what it means. Words in capitals are looked for as they are."""
@@ -66,7 +69,7 @@ NO_TEXT = frozenset({"type", "tone", "mark", "colour", "shape", "key", "command"
 
 
 def explained(document: Document) -> Document:
-    """The same document, each block followed by the words of art that first stand in it; page one has them all at its end."""
+    """The same document, the words of art that first stand in a block beside it; page one has them all at its end."""
     known: set[str] = set()
     sections = [_section(section, known, i == 0) for i, section in enumerate(document.sections)]
     return structs.replace(document, sections=sections)
@@ -88,11 +91,11 @@ def _block(block: Block, known: set[str]) -> Iterator[Block]:
         if terms:
             yield Terms(terms)
         return
-    yield block
     new = [term for term in _found(" \n ".join(_texts(to_builtins(block)))) if term.lower() not in known]
     known |= {term.lower() for term in new}
-    if new:
-        yield Terms([(term, meaning) for term, _, meaning in MEANINGS if term in new])
+    words: list[Block] = [Terms([(term, meaning) for term, _, meaning in MEANINGS if term in new])] if new else []
+    # What is shown stands below its words, so that no page begins with them; what is said, above.
+    yield from [block, *words] if isinstance(block, (Text, Bullets, Empty)) else [*words, block]
 
 
 def _found(text: str) -> list[str]:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeAlias
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from math import floor, log10
+from typing import Literal, TypeAlias
 
 from taut.render.text import UNKNOWN, safe, three
 from taut.result.types import Estimate, Unit
 
+LENGTHS = ((3_600_000_000_000, "h"), (60_000_000_000, "min"), (1_000_000_000, "s"), (1_000_000, "ms"))
+SURE = 0.9995
+"""Confidence from which it is written as more than 99.9 %."""
 _Digits: TypeAlias = Callable[[float], str]
 
 
@@ -33,6 +38,34 @@ def plain(estimate: Estimate | None, unit: str = "") -> str:
 def worth(estimate: Estimate | None, currency: str | None) -> str:
     """Money, with its interval."""
     return UNKNOWN if estimate is None else _with_ends(estimate, 1, f" {safe(currency or '')}".rstrip(), cash)
+
+
+def possible(estimate: Estimate, unit: Literal["share", "money"]) -> str:
+    """What something may bring back that is only known to be lost: from nothing to all of it."""
+    most = estimate.value if estimate.hi is None else estimate.hi
+    return f"0 to {percent(most) if unit == 'share' else cash(most)}"
+
+
+def sure(confidence: float) -> str:
+    """One minus a chance; nobody is sure by more digits than people read."""
+    return "over 99.9 %" if confidence >= SURE else percent(confidence)
+
+
+def amounts(values: Sequence[str | Decimal | float | None]) -> list[str]:
+    """Amounts of one column, all with the same digits behind the point: three that count of the smallest shown, at most."""
+    known = [abs(float(value)) for value in values if value is not None and float(value)]
+    largest = max(known, default=0.0)
+    if largest >= 99.5 or not known:
+        return [UNKNOWN if value is None else cash(float(value)) for value in values]
+    digits = 2 if largest >= 0.995 else min(2 - floor(log10(largest)), 9)
+    return [UNKNOWN if value is None else f"{float(value):,.{digits}f}" for value in values]
+
+
+def times_of(values: Sequence[int | None]) -> list[str]:
+    """Lengths of time of one column, ns, in one unit."""
+    least = min((abs(value) for value in values if value), default=0)
+    unit_ns, unit = next(((ns, name) for ns, name in LENGTHS if least >= ns), LENGTHS[-1])
+    return [UNKNOWN if value is None else f"{value / unit_ns:,.1f} {unit}" for value in values]
 
 
 def answered(estimate: Estimate | None, unit: Unit | None, currency: str | None = None) -> str:
@@ -81,6 +114,8 @@ def _with_ends(estimate: Estimate, scale: float, unit: str, digits: _Digits) -> 
     high = digits(scale * estimate.hi)
     if low == value == high:
         return f"{value}{unit}"
+    if value == high and low == digits(0.0):  # a bound, and no interval around anything
+        return f"at most {high}{unit}"
     if scale == 100 and value == high == digits(100):  # all, or nothing: the other end alone says something
         return f"at least {low}{unit}"
     if scale == 100 and value == low == digits(0):

@@ -17,6 +17,8 @@ from urllib.parse import quote
 from msgspec import Struct
 
 from taut.core.errors import TautError
+from taut.render.text import money, percent, safe
+from taut.result.view_types import Overview
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -28,13 +30,8 @@ VIEWS = (
 )  # fmt: skip
 SCRIPTS = ("core.js", "source_app.js", *VIEWS, "main.js")
 """Scripts of the app, in the order in which they run."""
-FILE_SCRIPTS = ("core.js", "source_file.js", *VIEWS, "main.js")
+FILE_SCRIPTS = ("core.js", "packed_timeline.js", "source_file.js", *VIEWS, "main.js")
 """Scripts of a file; there is no list of runs in it, but a page of one may be."""
-POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; base-uri 'none'; "
-    "form-action 'none'; frame-ancestors 'none'"
-)
-"""What the app's pages may load and run: the header ``Content-Security-Policy`` of the shell."""
 STYLES = ("page.css", "canvas.css")
 STATIC = {
     **dict.fromkeys(SCRIPTS, "text/javascript; charset=utf-8"),
@@ -61,16 +58,21 @@ def static(name: str) -> tuple[bytes, str]:
 
 def shell(title: str) -> str:
     """The HTML of every page of the app: no script, style or data of its own."""
-    return _template().render(title=title, policy=None, home="/", names=SCRIPTS, styles=STYLES, blocks=(), scripts=())
+    return _template().render(
+        title=title, policy=None, home="/", names=SCRIPTS, styles=STYLES, blocks=(), scripts=(), plain=None
+    )
 
 
-def file(title: str, packed: Mapping[str, bytes]) -> str:
-    """One HTML file with everything inside; ``packed`` is what its source answers from: ``*.json`` and bytes, by name."""
+def file(title: str, packed: Mapping[str, bytes], plain: Overview | None = None) -> str:
+    """One HTML file with everything inside; ``packed`` is what its source answers from: ``*.json`` and bytes, by name.
+
+    ``plain`` is told in words to whoever runs no scripts.
+    """
     style = "".join(map(_text, STYLES))
     scripts = [_closed(text) for text in (vega().decode(), *map(_text, FILE_SCRIPTS))]
     icon = "data:image/svg+xml," + quote(_text("icon.svg").strip())
     return _template().render(
-        title=title, policy=_policy(style, scripts), home="#/overview", icon=_markup(icon), style=_markup(style),
+        title=safe(title), policy=_policy(style, scripts), home="#/", plain=plain, icon=_markup(icon), style=_markup(style),
         blocks=[_block(name, data) for name, data in packed.items()], scripts=[_markup(text) for text in scripts],
     )  # fmt: skip
 
@@ -114,6 +116,7 @@ def _template() -> Template:
     except ImportError:
         raise TautError(MISSING.format("jinja2")) from None
     ours = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    ours.filters.update(safe_text=safe, percent=percent, money=money)
     return ours.from_string(_text("page.html.j2"))
 
 

@@ -67,7 +67,7 @@ def test_a_run_with_controllers_shows_its_indices_too() -> None:
 def test_what_is_not_known_is_not_called_coherent() -> None:
     unknown = {**LOG, "relations": [], "regime": {"class": None, "because": "demand is not recorded"}}
     section = control(briefing(controls=[control_log(unknown)]))
-    assert texts(section)[0].endswith("is not known, from 97 decisions of 3 controllers. demand is not recorded")
+    assert texts(section)[0].endswith("is not known, from 97 decisions of 3 controllers. Because: demand is not recorded.")
 
 
 def test_what_reversals_count_is_told_where_demand_is_not_known() -> None:
@@ -78,7 +78,7 @@ def test_what_reversals_count_is_told_where_demand_is_not_known() -> None:
     assert table.note.endswith("count every reversal, also such as demand may have asked for.")
     known = {**LOG, **rates, "regime": {"class": "coherent"}}
     table = grid(control(briefing(runs=[run({"job": job, "control": known})])), "indices of control")
-    assert table.note == "Intervals hold the value in 95 of 100 repetitions."
+    assert table.note == "Intervals, and bounds (at least, at most), hold the value in 95 of 100 repetitions."
 
 
 def test_two_controllers_without_a_relation_are_no_picture() -> None:

@@ -19,7 +19,10 @@ RESPONSE: dict[str, Any] = {
 
 def test_who_waited_for_whom() -> None:
     made = coupling(briefing(runs=[briefed_run(lateness=LATE, job=JOB, coupling={"amplification": 8.0, "turnover": {}})]))
-    assert "Rank 0 (a) caused 80 % of the waiting that is traced to a rank; if all were alike, it would be 50 %." in words(made)
+    assert (
+        "Rank 0 (a) caused 80 % of the waiting that is traced to a rank; if all were alike, it would be 1 in 2 (50 %)."
+        in words(made)
+    )
     assert "Waiting per second of delay 8.00 s" in words(made)
     (picture,) = blocks(made, Picture)
     assert isinstance(picture.chart, Heat)

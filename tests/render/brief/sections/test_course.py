@@ -83,6 +83,6 @@ def test_steps_that_log_and_traces_count_apart_are_told() -> None:
     apart = ATTEMPTS | {"list": [row], "traced_attempt": 2, "held_rank_ns": 14 * HOUR_NS}
     said = words(course(briefing(runs=[briefed_run(course=FOUND, job=JOB, attempts=apart)])))
     assert "step 3 is the first that was traced of attempt 2." in said
-    assert "Of the time that accelerators were held, 50 % was kept." in said
+    assert "Of the time in which attempts ran, 50 % was kept." in said
     alike = apart | {"list": [row | {"first_step": 1}]}
     assert "count as the traces" not in words(course(briefing(runs=[briefed_run(course=FOUND, job=JOB, attempts=alike)])))

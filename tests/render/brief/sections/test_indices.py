@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from briefs import briefed_bill, briefed_control, briefed_run, briefed_scenario, briefing, source, table, words
+from briefs import briefed_control, briefed_run, briefed_scenario, briefing, source, table, words
 from results import filled
 from taut.render.brief.sections.indices import indices
 from taut.result.brief_types import BriefedComparison
@@ -104,19 +104,7 @@ def test_nothing_measured_is_said() -> None:
     assert "not measured" in words(indices(briefing(runs=[briefed_run(indices=None)])))
 
 
-def test_shares_that_sound_alike_say_what_they_are_of() -> None:
-    verdict = {"text": "", "class": "component", "effective_share": 0.55}
-    attempts = {"total_rank_ns": 100, "entries": [{"fate": "kept", "rank_ns": 49}]}
-    bill = briefed_bill({"categories": [{"name": "useful work", "share": 0.2}]})
-    run = briefed_run(verdict=verdict, attempts=attempts, indices=NOW)
-    rows = table(indices(briefing(runs=[run], bills=[bill])), "Useful, effective, kept")
-    assert [row[:2] for row in rows] == [
-        ["effective, or useful work (page one)", "55 %"], ["kept (attempts)", "49 %"], ["useful work (bill)", "20 %"],
-        ["effective throughput (index)", "77 % (76–78)"],
-    ]  # fmt: skip
-
-
 def test_two_amplifications_are_told_apart() -> None:
     found = NOW | {"sync_delay_amplification": {"value": 4.0}}
     run = briefed_run(indices=found, coupling={"amplification": 8.0, "turnover": {}})
-    assert "adds up the waiting of all ranks" in words(indices(briefing(runs=[run])))
+    assert "adds up what all others wait" in words(indices(briefing(runs=[run])))

@@ -28,6 +28,7 @@ LINES = [
 ]  # fmt: skip
 BILL: dict[str, Any] = {
     "currency": "EUR", "verdict": "October cost 100 EUR.", "unit": "accelerator", "categories": SHARES, "lines": LINES,
+    "period": {"start": "2026-10-01T00:00:00Z", "end": "2026-11-01T00:00:00Z", "open": False},
     "accrual": {"ledger": "100.00", "effective": "100.00", "residual": "0.00", "closes": True},
     "invoices": [{"id": "1", "billed": "100.00", "allocated": "100.00", "residual": "0.00", "closes": True}],
     "causes": {"f-1": "rank 3 (gpu-17), straggler cascade"},
@@ -67,14 +68,14 @@ def test_lines_that_differ_in_their_source_are_one_loss() -> None:
             "waiting for somebody at fault",
             "rank 3 (gpu-17), straggler cascade",
             "15.00",
-            "measured, modelled",
+            "measured and modelled",
         ],
     ]
 
 
 def test_what_would_come_back_has_intervals() -> None:
     made = money(briefing(bills=[briefed_bill(BILL)]))
-    row = ["rank 3 (gpu-17), straggler cascade", "repair rank 3", "10 % (8–16)", "7,200 (5,760–11,520)", "5.00"]
+    row = ["rank 3 (gpu-17), straggler cascade", "repair rank 3", "10 % (8–16)", "7,200 (5,760–11,520)", "not given", "5.00"]
     assert table(made, "What would come back") == [row]
 
 

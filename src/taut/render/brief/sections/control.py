@@ -24,6 +24,7 @@ from taut.render.brief.document import (
     Terms,
     Text,
 )  # fmt: skip
+from taut.render.brief.input_names import short_name
 from taut.render.brief.sections.gathered import gathered
 from taut.render.brief.sections.indices import meaning_of, name_of, written
 from taut.render.brief.written import percent
@@ -48,13 +49,14 @@ MEANINGS = (
         "one that goes the same way as the decision of another controller before it, or the way that demand moved",
     ),
     ("Incoherent decision", "one that goes the other way although demand did not: it undoes what was just done"),
+    ("Reversed", "a controller turned a setting the other way than with its last decision"),
     ("Amplification of retries", "retries over retries: one request becomes many attempts"),
 )
 REVERSALS = ("compensatory_action_rate", "control_oscillation_frequency")
 """Indices that count decisions which turn an earlier one around."""
 FEW = 2
 """So many controllers without a relation are no picture."""
-LEVEL = "Intervals hold the value in 95 of 100 repetitions."
+LEVEL = "Intervals, and bounds (at least, at most), hold the value in 95 of 100 repetitions."
 NEEDS = "logs of schedulers, autoscalers, retries or launchers, or a scenario with control loops"
 
 
@@ -76,18 +78,28 @@ def control(briefing: Briefing) -> Section:
     runs = [one for one in briefing.runs if one.result.control is not None and one.result.control.actions]
     blocks, commands = gathered(
         [
-            *((_of_result(one.source.name, one.result, one.stack), one.source.command) for one in briefing.controls),
+            *((_of_result(short_name(one.source), one.result, one.stack), one.source.command) for one in briefing.controls),
             *((_of_run(one), one.source.command) for one in runs),
             *((_of_scenario(one), one.source.command) for one in briefing.scenarios),
         ]
     )
     if blocks:
-        blocks.append(Terms(MEANINGS))
+        blocks += _meanings(blocks)
     else:
         says = "Whether controllers work against each other was not measured: no decision of any is on record."
         blocks.append(Empty(says, NEEDS, "taut control LOG…"))
     commands += [f"taut control review {one.source.name}" for one in briefing.scenarios if one.review is not None]
     return Section("control", "Control", blocks, commands)
+
+
+def _meanings(blocks: Sequence[Block]) -> list[Block]:
+    """Of the words of this section those that it uses."""
+    text = " ".join(map(str, blocks)).lower()
+    counted = "none to count" not in text
+    used = [
+        (term, says) for term, says in MEANINGS if term.split(" ")[0].lower() in text and (counted or "decision" not in term)
+    ]
+    return [Terms(used)] if used else []
 
 
 def _of_run(run: BriefedRun) -> Iterator[Block]:
@@ -128,7 +140,8 @@ def _of_result(name: str, found: ControlResult, stack: ControlStack | None) -> I
 def _says(found: ControlResult, stack: ControlStack | None) -> str:
     kind, many = found.regime.kind, _counted(found, stack)
     if kind is None:
-        return f"whether controllers work together is not known, from {many}. {found.regime.because or ''}".rstrip()
+        because = f" Because: {found.regime.because}." if found.regime.because else ""
+        return f"whether controllers work together is not known, from {many}.{because}"
     shown = (
         f"{count(len(found.relations), 'relation')} between controllers"
         if found.relations

@@ -47,7 +47,8 @@ def _facts(found: Coupling, ranks: int) -> list[Block]:
         facts.append(Fact("Waiting per second of delay", f"{three(found.amplification)} s", says))
     turnover = found.turnover.value
     if turnover is not None:
-        says = "How much of the critical path changes from step to step; 0 % is always the same."
+        lot = "" if found.turnover.expected is None else f"; drawn by lot it would be {percent(found.turnover.expected)}"
+        says = f"How much of the critical path changes from step to step; 0 %: it is always the same rank and work{lot}."
         facts.append(Fact("Turnover", percent(turnover), says))
     return [Facts(facts)] if facts else []
 
@@ -103,7 +104,7 @@ def _most(found: RankLateness) -> str:
     first, *others = sorted(by_cause.items(), key=lambda pair: -pair[1])
     told = f"{safe(_capital(found.labels[first[0]]))} caused {percent(first[1])} of the waiting that is traced to a rank"
     even = 1 / len(found.labels)
-    told += f"; if all were alike, it would be {percent(even)}." if len(found.labels) > 1 else "."
+    told += f"; if all were alike, it would be 1 in {len(found.labels)} ({100 * even:.3g} %)." if len(found.labels) > 1 else "."
     if others:
         told += f" Next: {safe(found.labels[others[0][0]])}, {percent(others[0][1])}."
     return told

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from taut.core.finding_place import place_of
 from taut.render.brief.document import Areas, Bar, Bars, Block, Cell, Colour, Column, Empty, Grid, Picture, Section, Text
 from taut.render.brief.nobody import no_waiting
 from taut.render.brief.written import cash, percent
 from taut.render.text import UNKNOWN, count, duration, safe
 from taut.result.brief_types import BriefedBill, BriefedRun, Briefing, Course
-from taut.result.types import AttemptRow, AttemptsResult, CostOverTime, Job, RestartedJob
+from taut.result.types import AnalysisResult, AttemptRow, AttemptsResult, CostOverTime, Job, RestartedJob
 
 COLOURS: dict[str, Colour] = {
     "compute": "useful", "slow compute": "slow", "communication": "communication", "waiting": "waiting", "gaps": "gap",
@@ -22,6 +23,8 @@ FATE_WORDS = {
     "detect+recover": "noticing a failure, and recovery", "discarded": "work that was thrown away",
     "discarded at most": "work that was thrown away, at most", "unallocated": "fewer accelerators than at most",
 }  # fmt: skip
+MARKS = 3
+"""Findings whose first step is marked."""
 ATTEMPTS = 12
 """Attempts that are listed."""
 PRICE = "taut brief RUN --gpu-hour 2.50EUR -o brief.html"
@@ -48,13 +51,23 @@ def _run(run: BriefedRun, billed: bool) -> list[Block]:
         needs = "traces of the ranks beside the logs"
         return [Empty("Steps were not traced.", needs, "taut analyze TRACES LOGS -o RUN"), *attempts]
     job = run.result.job
-    return [*_shares(run.course, job), *_cost(run.course, billed), *attempts]
+    return [*_shares(run.course, job, _begins(run.result)), *_cost(run.course, billed, job.ranks), *attempts]
 
 
-def _shares(found: Course, job: Job) -> list[Block]:
+def _begins(result: AnalysisResult) -> list[tuple[float, str]]:
+    """Steps in which findings begin, but for such as last from the first step on."""
+    found: dict[int, str] = {}
+    for one in result.findings:
+        place = place_of(one)
+        if one.steps and one.steps[0] != result.job.first_step and place:
+            found.setdefault(one.steps[0], f"{place} from here on")
+    return [(float(step), safe(text)) for step, text in found.items()][:MARKS]
+
+
+def _shares(found: Course, job: Job, begins: list[tuple[float, str]]) -> list[Block]:
     unit = job.unit
     series = [(kind, COLOURS.get(kind, "other"), values) for kind, values in found.shares.items()]
-    chart = Areas(found.step, series, x_axis=unit, y_axis="share of the rank time", shares=True)
+    chart = Areas(found.step, series, x_axis=unit, y_axis="share of the rank time", shares=True, steps=True, marks=begins)
     told = _told(found, job)
     return [Text(told), Picture(f"Where the time of each {unit} went", told, chart)]
 
@@ -82,7 +95,7 @@ def _told(found: Course, job: Job) -> str:
     return f"{LOSSES[first]}: {percent(low)} to {percent(high)} of the rank time of a {unit}, most in {where}.{silent}"
 
 
-def _cost(found: Course, billed: bool) -> list[Block]:
+def _cost(found: Course, billed: bool, ranks: int) -> list[Block]:
     if found.money is None and billed:
         return []  # the bill below tells it
     if found.money is None:
@@ -91,7 +104,9 @@ def _cost(found: Course, billed: bool) -> list[Block]:
     alt = _sum_words({kind: values[-1] for kind, values in found.money.items()}, found.currency)
     axis = f"{safe(found.currency or '')} so far"
     chart = Areas([0.0, *found.end_s], series, x_axis="seconds since the first step began", y_axis=axis)
-    return [Picture("Cost as it accumulates", alt, chart)]
+    whole, held = sum(values[-1] for values in found.money.values()), found.end_s[-1] * ranks / 3600
+    price = f", at {cash(whole / held)} {safe(found.currency or '')} an accelerator-hour" if held else ""
+    return [Picture(f"What the traced steps had cost by when{price}", alt, chart)]
 
 
 def _sum_words(money: dict[str, float], currency: str | None) -> str:
@@ -142,7 +157,7 @@ def _areas(found: CostOverTime, currency: str | None) -> Areas:
 def _attempts(found: AttemptsResult, traced: Course | None) -> list[Block]:
     """What job logs tell: restarts, and where the time between them went."""
     words = [f"{count(found.attempts, 'attempt')} of {count(found.jobs, 'job')}"]
-    words += [f"{count(found.restarted_jobs, 'job')} restarted"] if found.restarted_jobs else []
+    words += [f"{count(found.restarted_jobs, 'job')} restarted{_again(found)}"] if found.restarted_jobs else []
     if found.down_ns:
         words.append(f"{duration(found.down_ns)} between attempts")
     known = {outcome: number for outcome, number in found.outcomes.items() if outcome != "not told"}
@@ -162,13 +177,21 @@ def _attempts(found: AttemptsResult, traced: Course | None) -> list[Block]:
     return blocks
 
 
+def _again(found: AttemptsResult) -> str:
+    """Whether restarts did work twice."""
+    steps = found.steps
+    if steps is None or not steps.executed:
+        return ""
+    return ", no step was done twice" if not steps.discarded else f", {count(steps.discarded, 'step')} done twice"
+
+
 def _kept_note(found: AttemptsResult) -> list[Block]:
     """What kept means, and how much of the time that was held it is."""
     kept = sum(entry.held_rank_ns for entry in found.entries if entry.fate == "kept")
     if not kept or not found.held_rank_ns:
         return []
-    words = "Kept: no later attempt did that work again; how an attempt ended is another matter."
-    return [Text(f"{words} Of the time that accelerators were held, {percent(kept / found.held_rank_ns)} was kept.", "note")]
+    words = "Kept: no later attempt did that work again, however the attempt ended."
+    return [Text(f"{words} Of the time in which attempts ran, {percent(kept / found.held_rank_ns)} was kept.", "note")]
 
 
 def _bars(found: AttemptsResult) -> list[Bar]:

@@ -68,7 +68,7 @@ def _of_run(run: BriefedRun) -> Iterator[Block]:
     name, found = run.result.job.name, run.result.envelope
     if found is None or not found.map:
         if run.result.whatif is not None:
-            says = f"{name}: what would dominate at other scales was not asked for."
+            says = f"{name}: what would take most if ranks differed more, or met more often, was not computed."
             yield Empty(says, "the traces again, with the envelope", "taut analyze TRACES --envelope")
         return
     gates = _near(found.point.intensity.value, sorted({cell.intensity for cell in found.map}))

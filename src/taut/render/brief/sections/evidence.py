@@ -7,6 +7,10 @@ from collections.abc import Iterator
 from taut.render.brief.document import Block, Bullets, Column, Grid, Section, Text
 from taut.result.brief_types import Briefing
 
+PLACEHOLDERS = (
+    "TRACES, LOG… and IN… in commands stand for the files that the folder was made of: which they were is in the audit log, "
+    "where one was kept."
+)
 MOST_LINES = 40
 
 
@@ -34,9 +38,11 @@ def _assumed(briefing: Briefing) -> Iterator[str]:
     for run in briefing.runs:
         fidelity = run.result.fidelity
         if fidelity is not None:
+            way = "longer" if fidelity.gapfree_error > 0 else "shorter"
             yield (
-                f"{run.result.job.name}: the replay explains {100 * fidelity.explained_share:.0f} % of all starts; without "
-                f"gaps it is {100 * fidelity.gapfree_error:+.1f} % off the measured time"
+                f"{run.result.job.name}: {100 * fidelity.explained_share:.0f} % of all operations begin when another recorded "
+                f"one ends; without the pauses of the others a replay is {100 * abs(fidelity.gapfree_error):.1f} % {way} than "
+                "measured"
             )
 
 
@@ -44,12 +50,20 @@ def _missing(briefing: Briefing) -> Iterator[str]:
     yield from briefing.notes
     for run in briefing.runs:
         yield from (f"{run.result.job.name}: {line}" for line in run.result.job.partial)
-        yield from (f"{name.replace('_', ' ')}: needs {needs}" for name, needs in run.result.index_needs.items())
+        yield from (
+            f"{name.replace('_', ' ')}: needs {needs.removeprefix('needs ')}" for name, needs in run.result.index_needs.items()
+        )
     for control in briefing.controls:
         yield from (f"control: {line}" for line in control.result.partial)
     for bill in briefing.bills:
-        yield from (f"bill: {line}" for line in bill.result.missing)
+        yield from (f"bill: {_priced(line)}" for line in bill.result.missing)
     yield from (f"{one.question} Needs {one.needs}." for one in briefing.questions if one.needs)
+
+
+def _priced(line: str) -> str:
+    """What a price is missing for, the key that gives it behind."""
+    key, colon, says = line.partition(": ")
+    return f"{says}{'' if '[' in says else f' ({key})'}" if colon and " " not in key else line
 
 
 def evidence(briefing: Briefing) -> Section:
@@ -61,4 +75,6 @@ def evidence(briefing: Briefing) -> Section:
         if briefing.audit_root
         else "No record of these inputs was found in an audit log: taut keeps one in taut-runs/audit.db unless told not to."
     )
-    return Section("evidence", "Evidence", [Grid("What this was made of", columns, rows), Text(root, "note")])
+    named = [PLACEHOLDERS] if any(word in one.command for one in briefing.inputs for word in ("TRACES", "IN…", "LOG…")) else []
+    notes = [Text(text, "note") for text in (*named, root)]
+    return Section("evidence", "Evidence", [Grid("What this was made of", columns, rows), *notes])

@@ -24,11 +24,11 @@ from taut.render.brief.document import (
 from taut.render.brief.forecasts import Of, cost_of, delivered, forecast_table, kept, level, limit_level, short, step_ms
 from taut.render.brief.sections.gathered import gathered
 from taut.render.brief.sections.published import published
-from taut.render.brief.written import percent, plain, times
+from taut.render.brief.written import percent, plain, share, times
 from taut.render.text import count, three
 from taut.render.workload_words import Words, words_of
 from taut.result.brief_types import BriefedRun, BriefedScenario, Briefing
-from taut.result.types import Estimate, Finding, Forecast, ProjectResult, Swept, Threshold
+from taut.result.types import Estimate, Finding, Forecast, ProjectResult, Regime, Swept, Threshold
 
 _Written: TypeAlias = Callable[[float], str]
 MANY = "accelerator"
@@ -36,16 +36,38 @@ MANY = "accelerator"
 AXIS = "accelerators, logarithmic"
 CLOSE = 0.6
 """Ends of an interval nearer to its middle than this share have no line of their own."""
+FEW = 3
+"""So many scales, or fewer, are a table and no picture."""
 FAR = 10
 """Scales at which a unit may cost so many times the least are in the table, and not in the picture."""
 NEEDS = "a scenario of the job (a TOML file, or one that ships), or a traced run with at least a few dozen steps"
 COMMAND = "taut project SCENARIO --ranks 256,512,1024 --envelope"
 MEANINGS = (
     ("Effective share", "useful work, as a share of what the same accelerators would do if nothing made them wait or fail"),
-    ("Limit", "the number of accelerators beyond which one more brings less than half of what one brings at best"),
+    (
+        "Limit",
+        "the number of accelerators beyond which one more brings less than half of what one brings at best (taut's own rule)",
+    ),
 )
+BAND = "Intervals are of further runs of the job with pauses drawn anew, and so wider than one of the run that was measured:"
 GROWN_LEVEL = 90
 """Of 100 further runs, those that the interval of a finding's growth holds."""
+PLAIN = {
+    "weak scaling: a rank keeps its work and its gaps": "each rank keeps its work and its pauses (weak scaling)",
+    "groups of": "those who meet, groups of",
+    "hiccups as in the run:": "pauses (hiccups) as in the run:",
+    "further replicas stray at gates as the measured ones do; beyond what was seen jitter goes on": (
+        "further ranks are early and late as the measured ones are; beyond what was seen that goes on"
+    ),
+    "collectives of one size do not tell latency from bandwidth: the share was drawn": (
+        "transfers of one size do not tell how much of them is latency and how much bandwidth: the share was drawn"
+    ),
+}
+"""Begin of an assumption → the same in plainer words."""
+PAUSES = (
+    "page one counts more pauses than this: there every step counts in which a rank is late beyond its usual spread, here what "
+    "comes of a pause at a meeting; what is smaller is drawn as usual variation"
+)
 MENDED = "mended first: "
 """Begin of the lines of a projection that say what it mends."""
 SWEPT = ("effective_capacity", "control_overhead_fraction", "cross_layer_coherence", "decision_conflict_rate")
@@ -88,7 +110,7 @@ def projected(grown: ProjectResult, own: int, limit: Threshold | None, priced: b
         yield from _beside_the_run(grown, own, limit)
     if limit is not None and limit.ranks is not None and limit.in_range is False:
         yield Text("The fabric is not known at the scale of the limit, so that it is an extrapolation.", "note")
-    if len(rows) > 1:
+    if len(rows) > (FEW if measured else 1):
         yield from _pictures(grown, rows, own, limit)
     yield forecast_table(grown, rows, own, priced)
     if limit is not None and limit.ranks is not None and isinstance(limit.without, dict) and limit.without:
@@ -97,8 +119,18 @@ def projected(grown: ProjectResult, own: int, limit: Threshold | None, priced: b
     if turns:
         yield Bullets(turns)
     if measured and isinstance(grown.assumed, list):
-        yield Text("What the projection of the run rests on:", "note")
-        yield Bullets(grown.assumed)
+        yield Text("What the projection of the run rests on:")
+        yield Bullets(
+            [*map(_said, grown.assumed), *([PAUSES] if any("hiccups as in the run" in one for one in grown.assumed) else [])]
+        )
+
+
+def _said(line: str) -> str:
+    """An assumption in plainer words, where there are some."""
+    for begin, plainer in PLAIN.items():
+        if line.startswith(begin):
+            return f"{plainer}{line[len(begin) :]}"
+    return line
 
 
 def _beside_the_run(grown: ProjectResult, own: int, limit: Threshold | None) -> Iterator[Block]:
@@ -116,9 +148,16 @@ def _says(limit: Threshold | None, own: int, of_100: int) -> str:
         return f"no limit was sought on {count(own, MANY)}."
     if limit.ranks is None:
         return f"one more {MANY} pays at every scale that was tried, up to {limit.tried:,}."
-    share_of_it = "at it already" if own == limit.ranks else f"at {percent(own / limit.ranks)} of it"
-    here = "beyond it already" if own > limit.ranks else share_of_it
-    return f"one more {MANY} stops paying at {_ends(limit, of_100)}; the job has {own:,} and is {here}.{_made_by(limit)}"
+    here = (
+        "is beyond it"
+        if own > limit.ranks
+        else "is at it"
+        if own == limit.ranks
+        else f"is at {percent(own / limit.ranks)} of it"
+    )
+    if limit.lo is not None and limit.lo <= own < (limit.hi or own + 1) and limit.lo != limit.hi:
+        here = "may be at it already, or still have room" if limit.hi is not None else "may be at it already, or far from it"
+    return f"one more {MANY} stops paying at {_ends(limit, of_100)}; the job has {own:,} and {here}.{_made_by(limit)}"
 
 
 def _made_by(limit: Threshold) -> str:
@@ -135,7 +174,7 @@ def _ends(limit: Threshold, of_100: int) -> str:
         return f"{limit.ranks:,}"
     low = "?" if limit.lo is None else f"{limit.lo:,}"
     high = "no limit found" if limit.hi is None else f"{limit.hi:,}"
-    return f"{limit.ranks:,} ({low}–{high}, in {of_100} of 100)"
+    return f"{limit.ranks:,} by the best estimate ({low}–{high} in {of_100} of 100)"
 
 
 def _pictures(grown: ProjectResult, rows: Sequence[Forecast], own: int, limit: Threshold | None) -> Iterator[Block]:
@@ -284,6 +323,7 @@ def _of_run(run: BriefedRun) -> Iterator[Block]:
     name = found.job.name
     if found.regime and found.regime.kind and isinstance(found.regime.reserve, Estimate):
         yield Text(f"{name}, {count(found.job.ranks, 'rank')}: {found.regime.kind}. {_reserve(found.regime.reserve)}", "lead")
+        yield from _rule(found.regime)
     for finding in found.findings:
         if finding.growth:
             yield from _grown(name, found.job.ranks, finding)
@@ -304,12 +344,24 @@ def _reserve(reserve: Estimate) -> str:
     """What is left before one more rank brings too little."""
     if reserve.value >= 1 and reserve.hi is None:
         least = three(reserve.lo or reserve.value)
-        return f"Jitter may grow to at least {least} × of what it is before one more rank stops paying."
+        return f"Variation between ranks may grow to at least {least} × of what it is before one more rank stops paying."
     if reserve.value >= 1:
-        return f"Jitter may grow to {times(reserve)} of what it is before one more rank stops paying."
+        return f"Variation between ranks may grow to {times(reserve)} of what it is before one more rank stops paying."
     if reserve.value > 0:
-        return f"One more rank does not pay: jitter would have to shrink to {times(reserve)} of what it is."
-    return "One more rank does not pay, however little jitter there were."
+        return f"One more rank does not pay: variation between ranks would have to shrink to {times(reserve)} of what it is."
+    return "One more rank does not pay, however little ranks varied."
+
+
+def _rule(regime: Regime) -> Iterator[Block]:
+    """What pays, who says so, and what one more rank brings."""
+    if not isinstance(regime.pays, float) or not isinstance(regime.marginal_return, Estimate):
+        return
+    yield Text(
+        f"The rule: one more accelerator pays while it brings at least {percent(regime.pays)} of the work of one that nobody "
+        f"held up. That is taut's own rule, and no law; here the next one brings {share(regime.marginal_return)}. Whoever pays "
+        "may set another: taut analyze --pays.",
+        "note",
+    )
 
 
 def _grown(name: str, own: int, finding: Finding) -> Iterator[Block]:
@@ -321,9 +373,18 @@ def _grown(name: str, own: int, finding: Finding) -> Iterator[Block]:
         [float(one.loss_share.lo or 0.0) for one in rows],
         [float(one.loss_share.hi or one.loss_share.value) for one in rows],
     )
-    chart = Lines([line], "ranks, logarithmic", "share of the wall lost", log_x=True, shares=True, points=_own(line, own))
-    yield Picture(
-        f"{name}: what waiting for whoever is late would cost{_band(line, GROWN_LEVEL)}",
-        _alt(line, "the share of the wall lost", percent),
-        chart,
+    title = f"{name}: what waiting for whoever is late would cost, of the clock"
+    if len(rows) > FEW:
+        chart = Lines([line], "ranks, logarithmic", "share of the wall lost", log_x=True, shares=True, points=_own(line, own))
+        yield Picture(f"{title}{_band(line, GROWN_LEVEL)}", _alt(line, "the share of the wall lost", percent), chart)
+        return
+    columns = [Column("Ranks", True), Column("Costs", True), Column("Rests on")]
+    cells = [[f"{one.ranks:,}", share(one.loss_share), "the run as it was" if one.ranks == own else "drawn"] for one in rows]
+    yield Grid(title, columns, cells, f"{BAND} {GROWN_LEVEL} of 100.{_narrower(finding)}")
+
+
+def _narrower(finding: Finding) -> str:
+    lost = finding.loss_share
+    return (
+        "" if lost is None else f" Page one has {share(lost)} for what was measured: an interval of this run alone, 95 of 100."
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from taut.render.brief.document import Block, Cell, Column, Empty, Grid, Section, Text
-from taut.render.brief.useful_shares import useful_shares
+from taut.render.brief.input_names import short_name
 from taut.render.brief.written import percent, share, times
 from taut.render.evidence_folder import MEANS
 from taut.render.index_screen import MEANINGS
@@ -17,8 +17,18 @@ FACTORS = (
     "energy_per_useful_step", "sync_delay_amplification", "actual_attempt_multiplier", "cost_per_completion",
 )  # fmt: skip
 """Indices that are factors; the others are shares."""
+NAMES = {"replay_probability": "work done again (replay probability)"}
+"""Names that say something else in a briefing, where a replay is a computation."""
+MEANT = {
+    "actual_attempt_multiplier": "attempts for each job, request or task; a job that is restarted counts twice, whether "
+    "work is done again or not; 1 is best",
+    "energy_per_useful_step": "energy that accelerators take in {piece}s that count, over what these would take if nothing "
+    "were lost; 1 is best",
+}
+"""Meanings that need more words here than on a screen."""
 WIDE = 0.6
 """An interval of a share that is as wide says next to nothing."""
+LEVEL = "Intervals, and bounds (at least, at most), hold the value in 95 of 100 repetitions."
 MOST_NAMED = 2
 """Policies that the head of a column names."""
 PIECES = {"serving": "request", "agents": "task", "loops": "request"}
@@ -30,7 +40,6 @@ def indices(briefing: Briefing) -> Section | None:
     blocks: list[Block] = []
     for run in briefing.runs:
         blocks += _run(run)
-    blocks += useful_shares(briefing)
     for comparison in briefing.comparisons:
         blocks += _comparison(comparison)
     for scenario in briefing.scenarios:
@@ -45,12 +54,14 @@ def indices(briefing: Briefing) -> Section | None:
 
 def name_of(key: str) -> str:
     """An index as people call it."""
+    if key in NAMES:
+        return NAMES[key]
     return next((one.name for one in MEANINGS if one.key == key), key.replace("_", " "))
 
 
 def meaning_of(key: str, piece: str = "step") -> str:
     """What an index means, in a sentence."""
-    text = MEANS.get(key, "").replace("{piece}", piece)
+    text = MEANT.get(key, MEANS.get(key, "")).replace("{piece}", piece)
     text = text.replace("; 1 loses nothing", "; 100 % loses nothing").replace("; 0 is a clock", "; 0 %: all alike")
     return f"{text[:1].upper()}{text[1:]}." if text else ""
 
@@ -70,7 +81,7 @@ def written(key: str, value: Estimate | None) -> str:
 
 def _run(run: BriefedRun) -> list[Block]:
     found, needs = run.result.indices, run.result.index_needs
-    title = f"Indices of {safe(run.source.name)}"
+    title = f"Indices of {short_name(run.source)}"
     if found is None:
         return [
             Empty(f"{title}: not measured, job logs tell no steps of ranks.", "traces of the ranks", "taut analyze TRACES LOGS")
@@ -89,8 +100,9 @@ def _apart(run: BriefedRun) -> list[Block]:
         return []
     return [
         Text(
-            "Sync delay amplification is how much later the whole job is, over how much later its ranks are on average. The "
-            "waiting that a second of delay causes (“Who waits for whom”) adds up the waiting of all ranks: another figure.",
+            "Sync delay amplification is how much later the whole job is, over how much later its ranks are on average: if "
+            "one of 8 ranks is a second late, that is 0.125 s on average, and the job is later by up to 1 s, 8 times that. The "
+            "waiting that a second of delay causes (“Who waits for whom”) adds up what all others wait: another figure.",
             "note",
         )
     ]
@@ -110,7 +122,7 @@ def _grid(
     columns += [Column(old_title, True)] if old is not None else []
     columns.append(Column(new_title, True))
     rows = [_row(key, value, old, (needs or {}).get(key), piece) for key, value in new.items()]
-    note = "Intervals hold the value in 95 of 100 repetitions." if old is None else "Struck through: what it was."
+    note = LEVEL if old is None else "Struck through: what it was."
     return Grid(title, columns, rows, note)
 
 
@@ -141,7 +153,14 @@ def _turnover(run: BriefedRun) -> list[Block]:
     if value is None:
         return []
     before = f" (baseline {percent(baseline.turnover)})" if baseline is not None and baseline.turnover is not None else ""
-    return [Text(f"Of the critical path {percent(value)} changes from step to step{before}.")]
+    return [Text(f"Of the critical path {percent(value)} changes from step to step{before}{_by_chance(run)}.")]
+
+
+def _by_chance(run: BriefedRun) -> str:
+    """What chance alone would change."""
+    coupling = run.result.coupling
+    expected = None if coupling is None else coupling.turnover.expected
+    return "" if expected is None else f"; if who is slowest were drawn by lot in each step, {percent(expected)}"
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -257,7 +276,7 @@ def _policies(one: PolicyComparison, piece: str) -> Grid:
 
 def _control(control: BriefedControl) -> list[Block]:
     found = {key: value for key, value in control.result.indices.items() if value is not None}
-    title = f"Indices of control, {safe(control.source.name)}"
+    title = f"Indices of control, {short_name(control.source)}"
     if not found:
         return [Empty(f"{title}: none was measured.", "logs that link attempts, deadlines or demand", control.source.command)]
     silent = [name_of(key) for key, value in control.result.indices.items() if value is None]

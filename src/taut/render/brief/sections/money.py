@@ -25,15 +25,16 @@ from taut.render.brief.document import (
 )
 from taut.render.brief.modelled_cost import modelled_cost
 from taut.render.brief.remedies import by_money, kind_of, repair_first, what_to_do
-from taut.render.brief.written import cash, percent, plain, share, worth
+from taut.render.brief.written import amounts, cash, percent, plain, share, times_of, worth
 from taut.render.text import UNKNOWN, duration, safe, three
 from taut.render.text import money as amount
 from taut.result.brief_types import BriefedBill, BriefedRun, Briefing
-from taut.result.types import BillResult, BillShare, Finding, LedgerResult
+from taut.result.types import BillResult, BillShare, Finding, LedgerResult, Recovery
 
 COLOURS: dict[str, Colour] = {
     "useful work": "useful", "re-runs and discarded work": "restart", "energy wasted": "slow", "SLA and deadlines": "restart",
     "lower effective utilisation": "waiting", "over-provisioning": "idle", "operational complexity": "gap",
+    "downtime after failures": "restart",
 }  # fmt: skip
 FATE_COLOURS: dict[str, Colour] = {
     "productive": "useful", "slow compute": "slow", "exposed transfer": "communication", "exposed copy": "communication",
@@ -57,13 +58,19 @@ MEANT = {
     "energy wasted": "electricity and cooling while nothing useful was done",
     "lower effective utilisation": "accelerators that wait, move data, or run slower than usual",
     "operational complexity": "hours of people who look for what is wrong",
-    "over-provisioning": "accelerators that are paid for and not used",
+    "downtime after failures": "accelerators charged between an attempt that failed and the next",
+    "over-provisioning": "other accelerators that are paid for and not used, and commitments",
     "not known": "time that nothing recorded",
     "services": "storage, network and other services of the bill",
     "corrections and credits": "corrections of the provider",
     "unmatched": "charges that no log explains",
 }
 """Categories in plain words."""
+SPOKEN = {
+    "lower effective utilisation": "waiting and slower work", "over-provisioning": "spare and unused accelerators",
+    "unmatched": "charges that no log explains",
+}  # fmt: skip
+"""Categories as a sentence has them, where their name is not plain."""
 JOULES_PER_KWH = 3.6e6
 RECOVERIES, LINES = 6, 8
 """Rows at most."""
@@ -91,7 +98,7 @@ def money(briefing: Briefing) -> Section | None:
 
 def _bill(bill: BriefedBill, runs: Sequence[BriefedRun]) -> list[Block]:
     result = bill.result
-    blocks: list[Block] = [Text(safe(result.verdict), "lead"), *_closing(result), *_of_what(result, runs)]
+    blocks: list[Block] = [Text(_lead(result), "lead"), *_closing(result), *_of_what(result, runs)]
     priced = [one for one in result.categories if one.money is not None and Decimal(one.money) != 0]
     if priced and result.currency:
         blocks.append(_waterfall(result))
@@ -102,6 +109,19 @@ def _bill(bill: BriefedBill, runs: Sequence[BriefedRun]) -> list[Block]:
     blocks += _recoverable(result, {finding.id: finding for run in runs for finding in run.result.findings})
     blocks += _energy(result)
     return blocks
+
+
+def _lead(result: BillResult) -> str:
+    """What the bill is, and where it goes, the largest first; what the bill itself says where nothing is priced."""
+    parts = sorted((one for one in result.categories if one.share), key=lambda one: -(one.share or 0.0))
+    if not parts or result.accrual.ledger is None:
+        return safe(result.verdict)
+    start, end = (str(one or "")[:10] for one in (result.period.start, result.period.end))
+    when = "" if not start else f" of {start}" if start == end else f" of {start} to {end}"
+    whole = amount(result.accrual.effective or result.accrual.ledger, result.currency)
+    told = ", ".join(f"{percent(one.share)} {safe(SPOKEN.get(one.name or '', one.name or 'without a name'))}" for one in parts)
+    what = "The bill" if result.accrual.effective is not None else "What was used, at the price given,"
+    return f"{what}{when} comes to {whole}: {told}."
 
 
 def _closing(result: BillResult) -> list[Block]:
@@ -171,9 +191,10 @@ def _categories(result: BillResult, runs: Sequence[BriefedRun]) -> Grid:
         Column("Category"), Column("What it is"), Column("Kind"), _in("Money", result.currency), Column("Share", True),
         Column(f"Time of {result.unit}s", True), Column(f"Energy, {unit}", True),
     ]  # fmt: skip
-    rows = [_category_row(one, kinds, joules) for one in result.categories]
+    money, time = amounts([one.money for one in result.categories]), times_of([one.rank_ns for one in result.categories])
+    rows = [_category_row(one, kinds, joules, money[k], time[k]) for k, one in enumerate(result.categories)]
     note = (
-        "Direct: shows up as an event somebody can point at (a re-run, a penalty, wasted energy). "
+        "Direct: an event that somebody can point at (a failure, a re-run, a penalty, wasted energy). "
         "Hidden: paid for all the same, and no invoice names it (waiting, idle or spare accelerators, hours of people)."
         f"{_between(result, runs)}{_cooled(result)}"
     )
@@ -184,7 +205,8 @@ def _between(result: BillResult, runs: Sequence[BriefedRun]) -> str:
     """That accelerators which stand still between attempts count as over-provisioning."""
     told = [run.result.attempts for run in runs if run.result.attempts is not None]
     down = sum(entry.rank_ns for found in told for entry in found.entries if entry.fate == "down")
-    if not down or not any(one.name == "over-provisioning" for one in result.categories):
+    names = {one.name for one in result.categories}
+    if not down or "downtime after failures" in names or "over-provisioning" not in names:
         return ""
     return (
         f" Over-provisioning holds what was charged while no attempt ran, too: {duration(down)} of accelerator time lie "
@@ -208,12 +230,11 @@ def _energy_unit(joules: Sequence[float]) -> tuple[str, float]:
     return ("kWh", JOULES_PER_KWH) if max(joules, default=0.0) >= JOULES_PER_KWH / 10 else ("kJ", 1000.0)
 
 
-def _category_row(one: BillShare, kinds: dict[str, str], joules: float) -> list[Cell | str]:
+def _category_row(one: BillShare, kinds: dict[str, str], joules: float, spent: str, time: str) -> list[Cell | str]:
     name, kind = one.name or "without a name", kinds.get(one.name or "", UNKNOWN)
-    spent = UNKNOWN if one.money is None else cash(float(one.money))
     energy = UNKNOWN if one.joules is None else three(one.joules / joules)
     mark = Cell(kind, "bad") if kind in ("direct", "hidden") else Cell(kind, "good" if kind == "useful" else "plain")
-    return [Cell(safe(name), "strong"), MEANT.get(name, ""), mark, spent, percent(one.share), duration(one.rank_ns), energy]
+    return [Cell(safe(name), "strong"), MEANT.get(name, ""), mark, spent, percent(one.share), time, energy]
 
 
 def _lines(result: BillResult) -> list[Block]:
@@ -228,12 +249,12 @@ def _lines(result: BillResult) -> list[Block]:
     order = sorted((key for key in sums if sums[key] > 0), key=lambda key: -sums[key])[:LINES]
     if not order:
         return []
-    columns = [Column("Paid for"), Column("Spent on"), Column("Cause"), _in("Money", result.currency), Column("How sure")]
+    columns = [Column("Paid for"), Column("Spent on"), Column("Cause"), _in("Money", result.currency), Column("Known from")]
     rows: list[list[Cell | str]] = [
-        [safe(key[0]), _fate(key[1]), _cause(key[2], result), cash(float(sums[key])), ", ".join(dict.fromkeys(sources[key]))]
-        for key in order
+        [safe(key[0]), _fate(key[1]), _cause(key[2], result), spent, " and ".join(dict.fromkeys(sources[key]))]
+        for key, spent in zip(order, amounts([sums[key] for key in order]), strict=True)
     ]
-    note = "Measured: told by logs, traces and counters. Modelled: computed. Given: an input."
+    note = "Measured: told by logs, traces and counters. Modelled: computed for steps that were not traced. Given: an input."
     return [Grid("The largest losses", columns, rows, note)]
 
 
@@ -253,30 +274,46 @@ def _recoverable(result: BillResult, findings: dict[str, Finding]) -> list[Block
     columns = [
         Column("Cause"),
         Column("What to do"),
-        Column("Saves, of the wall", True),
-        _in("A month", result.currency),
-        Column("Paid back in, days", True),
+        Column("Gives back", True),
+        _in("Saves a month", result.currency),
+        _in("Costs once", result.currency),
+        Column("Paid back, days", True),
     ]
     rows: list[list[Cell | str]] = [
         [
             _cause(one.cause, result), safe(what_to_do(findings.get(one.cause), one.remedy)), share(one.saved_share),
-            worth(one.per_month, None), plain(one.payback_days),
+            worth(one.per_month, None), _once(one), plain(one.payback_days),
         ]
         for one in order[:RECOVERIES]
     ]  # fmt: skip
-    note = "A month of 30 days in which the job goes on like this. Savings of several rows do not simply add up."
+    note = (
+        "Shares of the time on the clock; a month of 30 days in which the job goes on like this. What it costs once is given "
+        "with the prices. Savings of several rows do not simply add up. At most: a bound; it may bring nothing."
+    )
     return [Grid("What would come back", columns, rows, note)]
+
+
+def _once(one: Recovery) -> str:
+    """What a remedy costs, as the prices give it."""
+    if one.cost is None:
+        return "not given"
+    monthly = (
+        "" if one.cost_per_month is None or not float(one.cost_per_month) else f", {cash(float(one.cost_per_month))} a month"
+    )
+    return f"{cash(float(one.cost))}{monthly}"
 
 
 def _energy(result: BillResult) -> list[Block]:
     energy = result.energy
     if energy.joules is None:
         return []
-    words = [f"Accelerators drew {_kwh(float(energy.joules.value))} (by {safe(energy.source or 'an unknown source')})"]
+    known = safe(energy.source or "an unknown source")
+    words = [f"Accelerators drew {_kwh(float(energy.joules.value))} in all attempts (by {known})"]
     if energy.stall_joules is not None:
         words.append(f"{_kwh(energy.stall_joules)} of it while nothing useful was done")
     beside = (
-        " These are the accelerators alone; the table of direct and hidden cost adds what is known of cooling, hosts, network."
+        " These are the accelerators alone; the table of direct and hidden cost adds what is known of cooling, hosts and "
+        "network. The index “energy per useful step” is of the traced steps alone, over what they would take at best."
         if _cooling(result)
         else ""
     )

@@ -2,47 +2,36 @@
 
 from __future__ import annotations
 
+from msgspec import UnsetType
+
 from taut.render.brief.document import Bar, Bars, Block, Cell, Column, Empty, Fact, Facts, Grid, Picture, Section, Text
-from taut.render.brief.written import cash, percent, share, times, worth
-from taut.render.text import count, duration
+from taut.render.brief.page_basis import basis, together
+from taut.render.brief.sections.indices import written
+from taut.render.brief.split_time import split_bars
+from taut.render.brief.written import cash, percent, possible, share, sure, times, worth
+from taut.render.text import safe
 from taut.result.brief_types import Briefing
-from taut.result.types import AnalysisResult, BriefCause, Estimate, Regime
+from taut.result.types import BriefCause, Demand, Estimate, Regime
 
 REGIMES = {
     "stable": "more load or more ranks still pay",
     "marginal": "near the limit: little growth still pays",
-    "unstable": "past the limit: more of it costs more than it brings",
+    "unstable": "past the limit: one more does not pay",
     "coherent": "controllers work together",
     "oscillating": "controllers swing back and forth",
     "amplifying": "controllers multiply the load",
     "incoherent": "controllers work against each other",
 }
 """Class of a regime → what it means to somebody who decides."""
+SEEN = {"measured": "measured; how much comes back is not known", "modelled": "computed from the model"}
 HEALTHY = "No cause takes as much as 3 % of the time. Nothing is to be decided on these figures."
 
 
 def page_one(briefing: Briefing) -> Section:
     """What somebody reads who reads nothing else."""
-    blocks: list[Block] = [Text(briefing.verdict, "lead"), Facts(_facts(briefing)), *_two_shares(briefing), _causes(briefing)]
-    return Section("summary", "Summary", [*blocks, *_decision(briefing), *_basis(briefing)])
-
-
-def _basis(briefing: Briefing) -> list[Block]:
-    """What the figures of this page rest on."""
-    said = [_measured(run.result) for run in briefing.runs[:2]]
-    said += [f"{one.source.name}: a model, {count(one.result.ranks, 'accelerator')}" for one in briefing.scenarios[:2]]
-    if briefing.costs is not None:
-        said.append(f"money: {briefing.costs.basis}, for 30 days of going on like this")
-    told = f"What this rests on: {'; '.join(said)}. " if said else ""
-    return [Text(f"{told}Intervals hold the value in 95 of 100 repetitions, unless it is said otherwise.", "note")]
-
-
-def _measured(result: AnalysisResult) -> str:
-    """How much of a job was measured."""
-    job = result.job
-    if job.wall_ns is None:
-        return f"{job.name}: job logs alone"
-    return f"{job.name}: one run, {count(job.ranks, 'rank')}, {count(job.steps, job.unit)}, {duration(job.wall_ns)} of it"
+    blocks: list[Block] = [Text(briefing.verdict, "lead"), Facts(_facts(briefing)), *basis(briefing), *_two_shares(briefing)]
+    blocks += [_causes(briefing), *together(briefing), *_decision(briefing)]
+    return Section("summary", "Summary", blocks)
 
 
 def _facts(briefing: Briefing) -> list[Fact]:
@@ -57,7 +46,8 @@ def _effective(briefing: Briefing) -> Fact | None:
     for scenario in briefing.scenarios:
         ratio = scenario.result.indices.get("effective_throughput_ratio")
         if ratio is not None:
-            return Fact("Effective", share(ratio), "of what the same hardware would do if nothing held it up")
+            told = written("effective_throughput_ratio", ratio)
+            return Fact("Effective", told, "of what the same hardware would do if nothing held it up")
     return None
 
 
@@ -66,8 +56,7 @@ def _regime(briefing: Briefing) -> Fact | None:
     regimes += [one.result.regime for one in briefing.scenarios if one.result.regime is not None]
     for regime in regimes:
         if regime.kind is not None:
-            reserve = f"; reserve {times(regime.reserve)}" if regime.reserve else ""
-            return Fact("Regime", regime.kind, f"{REGIMES.get(regime.kind, '')}{reserve}")
+            return Fact("Regime", regime.kind, f"{REGIMES.get(regime.kind, '')}{_reserve(regime.reserve)}")
     for control in briefing.controls:
         kind = control.result.regime.kind
         if kind is not None:
@@ -75,34 +64,46 @@ def _regime(briefing: Briefing) -> Fact | None:
     return None
 
 
+def _reserve(reserve: Estimate | UnsetType | None) -> str:
+    return f"; reserve {times(reserve)}, needed: 1 ×" if reserve else ""
+
+
 def _money(briefing: Briefing) -> Fact:
     cost = briefing.costs
     if cost is None:
         return Fact("Cost a month", "not priced", "give --gpu-hour 2.50EUR or --prices FILE")
-    return Fact("Cost a month", f"{cash(cost.per_month)} {cost.currency}", cost.basis)
+    return Fact("Cost a month", f"{cash(cost.per_month)} {cost.currency}", _product(briefing) or cost.basis)
+
+
+def _product(briefing: Briefing) -> str:
+    """The cost of a month as somebody can check it."""
+    cost = briefing.costs
+    if cost is None or cost.accelerators is None or cost.per_accelerator_hour is None:
+        return ""
+    return f"{cost.accelerators:,} accelerators × 720 hours × {cash(cost.per_accelerator_hour)} {cost.currency}"
 
 
 def _saving(briefing: Briefing) -> Fact | None:
     cost = briefing.costs
     if cost is None or cost.useful_per_month is None:
         return None
-    return Fact(
-        "Lost a month", f"{cash(cost.per_month - cost.useful_per_month)} {cost.currency}", "paid for without useful work"
-    )
+    lost = f"{cash(cost.per_month - cost.useful_per_month)} {cost.currency}"
+    return Fact("Lost a month", lost, "paid for without useful work; not all of it can come back")
 
 
 def _two_shares(briefing: Briefing) -> list[Block]:
-    """Nominal against effective: what a dashboard shows, and what was done."""
-    for run in briefing.runs:
-        verdict = run.result.verdict
-        if verdict.nominal_share is not None and verdict.effective_share is not None:
-            nominal, effective = verdict.nominal_share, verdict.effective_share
-            bars = [
-                Bar("utilisation, as dashboards show it", nominal, "whole", percent(nominal)),
-                Bar("useful work", effective, "useful", percent(effective)),
-            ]
-            alt = f"Two bars: dashboards show {percent(nominal)} utilisation; {percent(effective)} of the time is useful work."
-            return [Picture("Nominal against effective", alt, Bars(bars, "share of accelerator time"))]
+    """Nominal against effective: what a dashboard shows, what was done, and what the rest went into."""
+    parts = split_bars(briefing.split, "effective")
+    for run in briefing.runs[:1]:
+        nominal, seen = run.result.verdict.nominal_share, run.result.verdict.nominal_is
+        if nominal is None or not parts:
+            return []
+        busy = "utilised" if seen == "measured" else "looks busy"
+        bars = [Bar(busy, nominal, "whole", percent(nominal), "nominal"), *parts]
+        told = ", ".join(f"{one.label} {one.shown}" for one in parts)
+        alt = f"Two bars. Nominal: {busy}, {percent(nominal)}. Effective: {told}."
+        how = "utilisation as it was measured" if seen == "measured" else "what a dashboard would show, from the trace"
+        return [Picture(f"Nominal ({how}) against effective", alt, Bars(bars, "share of accelerator time"))]
     return []
 
 
@@ -114,41 +115,56 @@ def _causes(briefing: Briefing) -> Block:
         return Empty(
             "No cause can be named from these inputs.", "traces of all ranks over 20 steps or more", "taut analyze TRACES"
         )
+    currency = next((one.currency for one in briefing.causes if one.currency), None)
     columns = [
-        Column("Cause"),
-        Column("Costs or gives back", True),
-        Column("A month", True),
-        Column("Sure of the cause", True),
-        Column("What to do"),
-    ]
-    return Grid("The causes that matter most", columns, [_row(cause) for cause in briefing.causes])
+        Column("Cause"), Column("Costs today", True), Column("What to do"), Column("Gives back", True),
+        Column(f"Saves, {safe(currency)} a month" if currency else "Saves a month", True), Column("Sure of the cause"),
+    ]  # fmt: skip
+    return Grid("The causes that matter most", columns, [_row(k, cause) for k, cause in enumerate(briefing.causes, 1)])
 
 
-def _row(cause: BriefCause) -> list[Cell | str]:
-    word = "gives back" if cause.share_is == "recoverable" else "costs"
-    size = "not measured" if cause.share is None else f"{word} {share(cause.share)}"
-    sure = cause.source if cause.confidence is None else percent(min(cause.confidence, 0.999))
-    return [Cell(cause.what, "strong"), size, _monthly(cause.money_per_month, cause.currency), sure, cause.do]
-
-
-def _monthly(money: Estimate | None, currency: str | None) -> str:
-    return "not priced" if money is None or currency is None else worth(money, currency)
+def _row(number: int, cause: BriefCause) -> list[Cell | str]:
+    known = cause.share_is == "recoverable"
+    back = "not measured" if cause.share is None else share(cause.share) if known else possible(cause.share, "share")
+    money = cause.money_per_month
+    saved = "not priced" if money is None else worth(money, None) if known else possible(money, "money")
+    costs = "not measured" if cause.costs is None else share(cause.costs)
+    certain = SEEN[cause.source] if cause.confidence is None else sure(cause.confidence)
+    certain += f": {cause.sure_of}" if cause.sure_of and cause.confidence is not None else ""
+    return [Cell(f"{number}. {cause.what}", "strong"), costs, cause.do, back, saved, certain]
 
 
 def _decision(briefing: Briefing) -> list[Block]:
     first = next((cause for cause in briefing.causes if cause.share_is == "recoverable"), None) or next(
         iter(briefing.causes), None
     )
-    blocks: list[Block] = []
+    blocks: list[Block] = [Text(one) for one in briefing.left_out]
     if first is not None:
-        worth = f", worth {_monthly(first.money_per_month, first.currency)} a month" if first.money_per_month else ""
-        effect = (
-            f" It is expected to give back {share(first.share)} of the time{worth}." if first.share_is == "recoverable" else ""
-        )
-        why = f" The evidence: {first.because}." if first.because else ""
-        blocks.append(Text(f"The decision to take: {first.do} ({first.what}).{effect}{why}", "warning"))
-    if briefing.demands:
-        demand = briefing.demands[0]
-        ask = f"The question to ask the vendor: what do you guarantee on {demand.what}? Ask for this test: {demand.test}."
-        blocks.append(Text(f"{ask} The number to reach: {demand.reach}."))
-    return blocks
+        blocks.insert(0, Text(f"The decision to take: {first.do}.{_effect(first)}{_evidence(first)}", "warning"))
+    return [*blocks, *_question(briefing.demands, first)]
+
+
+def _effect(first: BriefCause) -> str:
+    if first.share_is != "recoverable" or first.share is None:
+        return ""
+    money = first.money_per_month
+    worth_it = "" if money is None or first.currency is None else f", {worth(money, first.currency)} a month"
+    what = "of the time" if first.source == "measured" else "more work a second, by the model"
+    return f" It is expected to give back {share(first.share)} {what}{worth_it}."
+
+
+def _evidence(first: BriefCause) -> str:
+    """The evidence in a clause, and what it does not show."""
+    why = f" The evidence: {first.evidence}." if first.evidence else ""
+    return f"{why}{f' Not tested: {first.untested}.' if first.untested else ''}"
+
+
+def _question(demands: list[Demand], first: BriefCause | None) -> list[Block]:
+    """What to ask the vendor: first what the decision is about, then what costs most."""
+    if not demands:
+        return []
+    mine = next((one for one in demands if first is not None and one.finding and one.finding == first.finding), demands[0])
+    ask = f"The question to ask the vendor: what do you guarantee on {mine.what}? Ask for this test: {mine.test}."
+    more = next((one for one in demands if one is not mine), None)
+    then = "" if more is None else f" Then ask about {more.what} (vendor annex)."
+    return [Text(f"{ask} The number to reach: {mine.reach}.{then}")]

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from taut.core.finding_place import place_of
-from taut.render.brief.decided import DECIDE, decided
+from taut.render.brief.decided import decided
 from taut.render.brief.document import Block, Cell, Column, Empty, Grid, Section, Text
+from taut.render.brief.page_basis import trusted
 from taut.render.brief.remedies import GENERIC, Kind, by_money, kind_of, repair_first, what_to_do
-from taut.render.brief.written import percent, share, worth
+from taut.render.brief.written import percent, share, sure, worth
 from taut.render.text import UNKNOWN, safe
 from taut.result.brief_types import BriefedBill, BriefedControl, BriefedScenario, Briefing
 from taut.result.types import (
@@ -29,13 +30,15 @@ MOST = 12
 """Rows at most."""
 DAYS = 30
 """Of a month."""
-SURE = 0.9995
-"""Confidence from which it is written as more than 99.9 %."""
 WORTH_GAIN = 0.005
 """What a policy of a scenario must change at least to be listed."""
 REPAIR_FIRST = (
     "The intervals of a repair and a policy overlap: money does not tell them apart. The repair comes first, because it "
     "changes no training; the others follow by money, and last what may bring nothing."
+)
+EVIDENCE = (
+    "Names of operations are those of the traces. A standard error is what a figure of this size strays by of itself; five or "
+    "more are no accident."
 )
 SEPARATE = "separate these loops: other targets, or other time scales"
 
@@ -58,8 +61,18 @@ def recommendations(briefing: Briefing) -> Section | None:
     """Everything worth doing, the most money first, then the largest effect; and decisions already taken."""
     found, repair = repair_first(sorted(_all(briefing), key=_order), lambda one: (one.kind, one.monthly))
     blocks: list[Block] = [*([Text(REPAIR_FIRST)] if repair else []), _grid(found, repair)] if found else [_nothing(briefing)]
+    blocks += [*trusted(briefing), *_whole_evidence(briefing)]
     blocks += decided(briefing.decisions) if briefing.runs or briefing.decisions else []
     return Section("recommendations", "What to do", blocks, _commands(briefing))
+
+
+def _whole_evidence(briefing: Briefing) -> list[Block]:
+    """What findings rest on, in full, with the names that traces have."""
+    rows: list[list[Cell | str]] = [
+        [Cell(safe(_cause(one)), "strong"), safe(one.because)] for run in briefing.runs for one in run.result.findings[:MOST]
+    ]
+    columns = [Column("Finding"), Column("The evidence")]
+    return [Grid("The evidence in full", columns, rows, EVIDENCE)] if rows else []
 
 
 def _order(one: _Advice) -> tuple[bool, bool, float, float]:
@@ -67,8 +80,7 @@ def _order(one: _Advice) -> tuple[bool, bool, float, float]:
 
 
 def _commands(briefing: Briefing) -> list[str]:
-    decide = [DECIDE] if any(run.result.findings for run in briefing.runs) else []
-    return [*(one.command for one in briefing.inputs if one.kind != "comparison"), *decide]
+    return [one.command for one in briefing.inputs if one.kind != "comparison"]
 
 
 def _nothing(briefing: Briefing) -> Block:
@@ -142,7 +154,7 @@ def _cause(finding: Finding) -> str:
 def _sure(finding: Finding | None) -> str:
     if finding is None:
         return UNKNOWN
-    return "over 99.9 %" if finding.confidence >= SURE else percent(finding.confidence)
+    return sure(finding.confidence)
 
 
 LOST = ("discarded", "discarded at most")
@@ -198,7 +210,7 @@ def _removes(one: RelationResult) -> str:
 
 
 def _chance(confidence: float) -> str:
-    return "over 99.9 %" if confidence >= SURE else percent(max(confidence, 0.0))
+    return sure(max(confidence, 0.0))
 
 
 def _controls(control: BriefedControl) -> Iterator[_Advice]:

@@ -7,10 +7,16 @@ from taut.result.brief_types import BriefedRun, Briefing
 
 NAMES = {
     "longer without errors": "Jobs take longer without any error",
-    "re-runs without a reproducible bug": "Work is run again without a bug that can be reproduced",
+    "re-runs without a reproducible bug": "Attempts are restarted without a bug that can be reproduced",
     "utilisation falls though allocated": "Utilisation falls although everything is allocated",
     "energy out of proportion": "Energy grows out of proportion to useful work",
 }
+KINDS = {
+    "both": "it loses time without an error, and attempts fail too",
+    "soft degradation": "it loses time without an error (soft degradation)",
+    "hard failure": "attempts fail (hard failure)",
+}
+"""Class of a risk in plain words."""
 NEEDED = "Four signs tell it; they need traces of a job, its attempts, a baseline or a second run, and power."
 
 
@@ -33,5 +39,5 @@ def _of_run(run: BriefedRun) -> list[Block]:
         said = Cell(one.answer or "not known", "bad" if one.answer == "yes" else "good" if one.answer == "no" else "plain")
         rows.append([NAMES.get(one.question, one.question), said, one.says, one.needs or ""])
     columns = [Column("Sign"), Column("Seen"), Column("What was measured"), Column("What would decide it")]
-    kind = found.kind or "neither soft degradation nor hard failure shows"
+    kind = KINDS.get(found.kind or "", "neither soft degradation nor hard failure shows")
     return [Text(f"{run.result.job.name}: {kind}. {found.says}."), Grid("Four signs", columns, rows)]

@@ -38,7 +38,7 @@ FAINT = 0.1
 ROWS = 6
 """Rows of a table at most."""
 COLUMN_OF = {"coordinate": 0.14, "compute": 0.46, "communicate": 0.82, "synchronise": 0.82}
-EFFECTIVE = "Of the accelerator time of the traced steps, what went into work at its usual speed; page one has the same."
+EFFECTIVE = "Of the accelerator time of the traced steps, what went into work at its usual speed."
 RECORD = "taut analyze TRACES METRICS -o RUN"
 
 
@@ -58,7 +58,14 @@ def two_views(briefing: Briefing) -> Section | None:
 def _run(run: BriefedRun, named: str) -> list[Block]:
     result = run.result
     sides = Sides("As parts: the component view", _components(result), "As work that waits: the operator view", _operators(run))
-    return [Text(f"{named}{_both(result)}", "lead"), *_nominal(result), sides, *([_classes(run.view)] if run.view else [])]
+    return [Text(f"{named}{_both(result)}", "lead"), *_nominal(result), sides, *_drawn(run.view)]
+
+
+def _drawn(view: OperatorView | None) -> list[Block]:
+    """The operator graph over the whole width, and its classes as a table."""
+    if view is None or not view.nodes:
+        return []
+    return [Picture("The operator graph, one node for each class", _alt(view), network(view)), _classes(view)]
 
 
 def _both(result: AnalysisResult) -> str:
@@ -112,7 +119,7 @@ def _nominal(result: AnalysisResult) -> list[Block]:
     how = {"measured": "utilisation as it was measured", "derived from kernels": "time with any kernel on the device"}
     nominal = how.get(verdict.nominal_is or "", "time inside any operation, waiting included")
     shown = [
-        Fact("Nominal", percent(verdict.nominal_share), f"What a dashboard shows: {nominal}."),
+        Fact("Nominal", percent(verdict.nominal_share), f"How busy it looks: {nominal}.{_derived(verdict.nominal_is)}"),
         Fact("Effective", percent(verdict.effective_share), EFFECTIVE),
     ]
     return [Facts([fact for fact in shown if fact.value != UNKNOWN])]
@@ -120,6 +127,10 @@ def _nominal(result: AnalysisResult) -> list[Block]:
 
 # ---------------------------------------------------------------------------------------------------------------------
 # parts
+
+
+def _derived(how: str | None) -> str:
+    return "" if how == "measured" else " No gauge was recorded: from the trace, as a dashboard would show it."
 
 
 def _components(result: AnalysisResult) -> list[Block]:
@@ -225,8 +236,7 @@ def _operators(run: BriefedRun) -> list[Block]:
     if view is None or not view.nodes:
         needs = "traces of the ranks (Kineto, Nsight, XPlane, OTLP, or an op table) beside the logs"
         return [Empty("No operation was traced.", needs, "taut analyze TRACES LOGS -o RUN")]
-    picture = Picture("The operator graph, one node for each class", _alt(view), network(view))
-    return [Text(_where(view, run.result.job)), *_of_the_wall(run.result), picture]
+    return [Text(_where(view, run.result.job)), *_of_the_wall(run.result)]
 
 
 def _where(view: OperatorView, job: Job) -> str:

@@ -8,7 +8,8 @@ from taut.result.brief_types import Briefing
 from taut.result.types import Demand
 
 INTRODUCTION = (
-    "These follow from what this job is sensitive to, not from a list of good practice. Money is a year of going on like this."
+    "These follow from what this job is sensitive to, not from a list of good practice. Money is what it costs in a year of "
+    "going on like this, and so the most that better parts can bring back; demands overlap and do not add up."
 )
 MOST = 12
 
@@ -22,7 +23,7 @@ def vendor_annex(briefing: Briefing) -> Section:
     else:
         columns = [
             Column("Demand"),
-            Column("What it is worth"),
+            Column("Costs"),
             Column("A year", True),
             Column("Test"),
             Column("Number to reach"),

@@ -48,11 +48,12 @@
 
   const failure = (error) => {
     if (error.name === "AbortError") return;
-    root.replaceChildren(el("h1", {}, "This could not be shown"), taut.empty(error.message || String(error), "Is the run still there? The list of runs shows all that can be opened."), el("p", {}, el("a", { href: taut.source.href(null, "runs") }, "to the list of runs")));
+    root.replaceChildren(el("h1", {}, "This could not be shown"), taut.empty(error.message || String(error), taut.source.live ? "Is the run still there? The list of runs shows all that can be opened." : null), el("p", {}, el("a", { href: taut.source.href(null, "runs") }, taut.source.live ? "to the list of runs" : "to the first page")));
   };
 
   const drawn = async (moved = false) => {
     const place = taut.source.where();
+    if (place.view === null) place.view = await taut.source.first();
     if (now && moved && now.changed && now.run === place.run && now.view === place.view) return now.changed(place.params);
     if (now) now.leave.abort();
     const leave = new AbortController();
@@ -76,7 +77,7 @@
 
   /** What stands on a page until it has something of its own. */
   const waiting = (title) => {
-    const words = [el("h1", {}, title), el("p", { class: "muted waiting" }, "reading the run …")];
+    const words = [el("h1", {}, title), el("p", { class: "muted waiting", role: "status" }, "reading the run …")];
     root.replaceChildren(...words);
     const watch = new MutationObserver(() => {
       if (root.childElementCount === 2 && root.firstChild === words[0]) return;
@@ -92,7 +93,7 @@
     document.title = [view.title, mine.card && taut.safe(mine.card.name), "taut"].filter(Boolean).join(" · ");
     if (mine.card && !mine.card.views.includes(place.view) && view.needs) {
       const needs = typeof view.needs === "function" ? view.needs(mine.card) : view.needs;
-      root.append(el("h1", {}, view.title), taut.empty(`Nothing to show of ${mine.card.name}`, needs.text || needs, needs.command));
+      root.append(el("h1", {}, view.title), taut.empty(taut.source.live ? `Nothing to show of ${mine.card.name}` : "Not in this file", needs.text || needs, needs.command));
       return;
     }
     waiting(view.title);

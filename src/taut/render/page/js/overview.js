@@ -12,6 +12,17 @@
 
   const told = (found) => found.ticket || [found.title, found.saving, found.because, found.do, found.whatif].filter(Boolean).join("\n");
 
+  const DOES = { analyze: "the same again", whatif: "the first finding mended", perfetto: "op by op in Perfetto", html: "this file again", decide: "record a decision", brief: "the document to decide on" };
+
+  const commands = (data) => {
+    const dialog = el("dialog", { "aria-labelledby": "commands-title" }, el("h2", { id: "commands-title" }, "In a terminal"),
+      Object.keys(DOES).filter((name) => data.commands[name]).map((name) => taut.command(data.commands[name], DOES[name])),
+      el("div", { class: "buttons" }, taut.button("close", () => dialog.close(), { class: "main" })));
+    dialog.addEventListener("close", () => dialog.remove());
+    document.body.append(dialog);
+    dialog.showModal();
+  };
+
   const buttons = (found, data, context) => {
     const asked = { fix: found.fix, policy: found.policy };
     const can = found.fix.length || found.policy;
@@ -19,6 +30,7 @@
       can && context.card.views.includes("whatif") && el("a", { class: "button main", href: context.href("whatif", asked), title: found.whatif }, "what if ▸"),
       found.id && el("a", { class: "button", href: context.href("decisions", { finding: found.id }), title: "record what is done about it" }, "decide ▸"),
       taut.source.live && context.card.views.includes("timeline") && taut.button("Perfetto ▸", () => taut.perfetto(context).catch((e) => e.name === "AbortError" || taut.say(e.message, true)), { title: data.commands.perfetto }),
+      !taut.source.live && taut.button("commands ▸", () => commands(data), { title: "what this file does not do: commands that do it" }),
       taut.button("copy", () => taut.copy(told(found)), { title: found.ticket ? "copy the ticket" : "copy this finding" }));
   };
 

@@ -146,6 +146,14 @@
       this.stop = C.motion(travel ? TRAVEL : 0, (share) => { this.share = share; this.draw(); });
     }
 
+    clear() {
+      if (this.stop) this.stop();
+      this.wave = null;
+      const p = { width: this.element.clientWidth, height: this.element.clientHeight }, { pen } = C.fit(this.canvas, p.width, p.height);
+      pen.fillStyle = taut.colour("raised");
+      pen.fillRect(0, 0, p.width, p.height);
+    }
+
     place() {
       const width = Math.max(200, this.element.clientWidth), height = Math.max(120, this.element.clientHeight), { wave } = this;
       return { width, height, w: (width - LEFT - 4) / Math.max(1, wave.gates.length), h: (height - TOP - 2) / Math.max(1, wave.labels.length) };
@@ -303,13 +311,15 @@
       this.headline = el("p", { class: "delay-number", role: "status" });
       this.where = el("p", { class: "note" });
       this.command = el("div", { class: "delay-command" });
+      this.held = el("select", { class: "small", "aria-label": "delays that this file holds" });
+      this.held.addEventListener("change", () => { const { rank, step, ms } = this.data.delays[Number(this.held.value)]; this.step.value = String(step); this.ms.value = String(ms); this.put({ rank, op: null }); });
       this.absorbed = el("ul", { class: "absorbed" });
       for (const one of [this.rank, this.step]) one.addEventListener("change", () => this.put({ op: null }));
       this.ms.addEventListener("change", () => this.put({}));
       this.slider.addEventListener("input", () => { this.ms.value = String(+(10 ** (Number(this.slider.value) / 100)).toPrecision(2)); this.put({}, false); });
       const again = taut.button("play again", () => this.answer && this.wave.show(this.answer, true), { class: "small" });
       return el("section", { class: "card structure-delay" }, el("div", { class: "structure-head" }, el("h2", {}, "A delay on its way over the gates"), this.waveKey()),
-        el("div", { class: "delay-controls" }, el("label", {}, "rank ", this.rank), el("label", {}, "step ", this.step), el("label", { class: "delay-ms" }, "delay ", this.slider, this.ms, " ms"), again),
+        el("div", { class: "delay-controls" }, el("label", {}, "rank ", this.rank), el("label", {}, "step ", this.step), el("label", { class: "delay-ms" }, "delay ", taut.source.live && this.slider, this.ms, " ms"), again, this.data.delays && el("label", {}, "in this file ", this.held)),
         el("div", { class: "delay-words" }, this.headline, this.where), el("div", { class: "delay-body" }, this.wave.element, el("div", { class: "delay-side" }, el("h3", {}, "Where slack took it in"), this.absorbed)), this.command);
     }
 
@@ -352,6 +362,8 @@
     // Asking
 
     usual() {
+      const held = (this.data.delays || [])[0];
+      if (held) return held.ms;
       const step = this.context.card && this.context.card.step_ns ? this.context.card.step_ns / 1e6 : 30;
       return +between(step / 3, 0.1, 10000).toPrecision(1);
     }
@@ -390,21 +402,41 @@
         if (!mine.signal.aborted && !this.context.signal.aborted) this.show(wave, asked, travel);
       } catch (error) {
         if (C.stale(error) || mine.signal.aborted) return;
-        this.headline.textContent = taut.safe(error.message);
+        this.without(error);
       }
+    }
+
+    /** Nothing is shown but why, and the command that tells. */
+    without(error) {
+      this.answer = null;
+      this.headline.textContent = taut.safe(error.message);
+      this.where.textContent = error.command ? "This command does:" : "";
+      this.command.replaceChildren(error.command ? taut.command(error.command) : "");
+      this.absorbed.replaceChildren();
+      this.wave.clear();
+      this.holding();
+      this.context.live(this.headline.textContent);
+    }
+
+    /** Of the delays that a file holds, the one that is shown. */
+    holding() {
+      const held = this.data.delays, { rank, step, ms } = this.wanted();
+      if (!held) return;
+      const at = held.findIndex((one) => one.rank === rank && one.step === step && one.ms === ms && (this.op === null || this.answer !== null));
+      this.held.replaceChildren(...(at < 0 ? [el("option", { value: "-1", selected: true }, "none of these")] : []), ...held.map((one, k) => el("option", { value: k, selected: k === at }, `rank ${one.rank}, step ${one.step}, ${taut.ns(one.ms * 1e6)}`)));
     }
 
     show(wave, asked, travel) {
       this.answer = wave;
       this.op = this.op === null ? null : wave.op;
       const cost = 0 - wave.saved_wall_ns, share = wave.delay_ns ? cost / wave.delay_ns : 0;
-      const other = wave.rank !== asked.rank || wave.step !== asked.step || Math.abs(wave.delay_ns - asked.ms * 1e6) > 1;
       this.headline.replaceChildren();
-      taut.add(this.headline, el("strong", { "data-ns": cost }, cost > 0 ? taut.signed(cost, taut.ns) : "nothing"), ` ${cost > 0 ? "of wall time" : "is lost of wall time"}: ${taut.percent(share, 0)} of the ${taut.ns(wave.delay_ns)} that rank ${wave.rank} is late in step ${wave.step}`, other && el("span", { class: "bad" }, " (the only one that this file holds)"));
+      taut.add(this.headline, el("strong", { "data-ns": cost }, cost > 0 ? taut.signed(cost, taut.ns) : "nothing"), ` ${cost > 0 ? "of wall time" : "is lost of wall time"}: ${taut.percent(share, 0)} of the ${taut.ns(wave.delay_ns)} that rank ${wave.rank} is late in step ${wave.step}`);
       this.where.textContent = taut.safe(`Delayed: ${C.middle(wave.name, 70)}. It reaches ${taut.count(wave.reached_ranks)} of ${taut.count(this.data.ranks.length, "rank")} and ${taut.count(wave.gates.length, "gate")}${wave.gates.length >= 200 ? " or more" : ""}.`);
       this.command.replaceChildren(taut.command(wave.command));
       this.absorbed.replaceChildren(...(wave.absorbed.length ? wave.absorbed.map((one) => el("li", {}, el("b", {}, taut.ns(one.ns)), ` ${one.label}`, one.name && el("span", { class: "muted" }, ` ${C.middle(one.name, 48)}`))) : [el("li", { class: "muted" }, "Nowhere: all of it arrives.")]));
       this.wave.show(wave, travel);
+      this.holding();
       this.listed();
       this.context.live(this.headline.textContent);
     }
@@ -433,10 +465,8 @@
   }
 
   const draw = async (root, context) => {
-    const wait = el("p", { class: "muted", role: "status" }, "Reading the run …");
-    root.append(wait);
     const data = await context.get("structure");
-    wait.remove();
+    if (taut.source.delays) data.delays = await taut.source.delays();
     return context.signal.aborted ? undefined : new Structure(root, context, data).begin();
   };
 

@@ -28,7 +28,7 @@
 
   /** A frame as it is drawn: codes as bytes, ops as typed columns in the order in which they are drawn. */
   const prepared = (answer, states) => {
-    const frame = { ...answer, bytes: answer.cells === null ? null : bytes(answer.cells), drawn: null };
+    const frame = { ...answer, bytes: typeof answer.cells === "string" ? bytes(answer.cells) : answer.cells, drawn: null };
     const ops = answer.ops;
     if (ops) {
       const depth = (k) => DEPTH[states[ops.state[k]]] || 0;
@@ -139,11 +139,9 @@
   // The page
 
   const draw = async (root, context) => {
-    const wait = el("p", { class: "muted", role: "status" }, "Reading the run …");
-    root.append(el("h1", { class: "unseen" }, "Timeline"), wait);
     const axis = await context.get("axis");
     if (context.signal.aborted) return undefined;
-    wait.remove();
+    root.append(el("h1", { class: "unseen" }, "Timeline"));
     return new Timeline(root, context, axis).begin();
   };
 
@@ -399,8 +397,9 @@
         this.redraw();
         this.listed();
         if (taut.source.live) this.ask();
+        else this.busy.textContent = frame.finest && !this.serving() ? "as fine as this file is" : "";
       } catch (error) { if (!mine.signal.aborted) { this.last = null; this.failed(error); } }
-      if (mine === this.asked) this.busy.textContent = "";
+      if (mine === this.asked && this.busy.textContent === "…") this.busy.textContent = "";
     }
 
     failed(error) {
@@ -932,8 +931,8 @@
       } catch (error) {
         if (C.stale(error)) return;
         this.context.live(error.status === 404 && taut.source.live ? "Nothing is here." : error.message);
-        if (kept) { this.chosen = null; this.aside(error.status === 404 && taut.source.live ? null : error.message); this.redraw(); this.remember(); }
-        else this.aside(error.message);
+        if (kept) { this.chosen = null; this.aside(error.status === 404 && taut.source.live ? null : error.message, error.command); this.redraw(); this.remember(); }
+        else this.aside(error.message, error.command);
       }
     }
 
@@ -943,18 +942,25 @@
       return `${detail.name} of ${detail.label}, step ${detail.step}: works ${taut.ns(detail.work_ns)}.${waits}${root ? ` Root cause: ${root.name} of ${root.label}${this.extra(root)}.` : ""}`;
     }
 
-    aside(problem) {
+    aside(problem, command) {
       const { chosen } = this;
       if (!chosen) {
         const keys = [["wheel, + −", "zoom in time"], ["shift + wheel", "more or fewer ranks"], ["drag, arrows", "move"], ["double click", "fit a step"], ["click, Enter", "who caused this wait"], ["/", "filter ranks"]];
-        this.side.replaceChildren(problem ? el("p", { class: "timeline-problem" }, problem) : el("p", {}, "Click on a wait: the path back to its root cause is drawn over the ranks, and listed here."),
+        this.side.replaceChildren(...(problem ? [el("p", { class: "timeline-problem" }, problem), command ? taut.command(command) : ""] : []), problem ? "" : el("p", {}, "Click on a wait: the path back to its root cause is drawn over the ranks, and listed here."),
           el("dl", { class: "timeline-keys" }, keys.map(([key, text]) => [el("dt", {}, key), el("dd", {}, text)])),
-          el("p", { class: "muted" }, `${taut.count(this.axis.ops, "op")}, ${taut.count(this.axis.rows.length, "rank")}, ${taut.count(this.axis.steps.length, "step")}, ${taut.ns(this.axis.wall_ns)}.`));
+          el("p", { class: "muted" }, `${taut.count(this.axis.ops, "op")}, ${taut.count(this.axis.rows.length, "rank")}, ${taut.count(this.axis.steps.length, "step")}, ${taut.ns(this.axis.wall_ns)}.`), ...this.elsewhere());
         return;
       }
       const close = this.button("×", "close (Esc)", () => this.forget());
       close.setAttribute("aria-label", "close");
       this.side.replaceChildren(el("div", { class: "side-head" }, el("h2", { title: chosen.name }, C.middle(chosen.name, 64)), close), this.facts(chosen), ...this.pathList(chosen), this.onward(chosen));
+    }
+
+    /** Of a file, the commands that show more than it does. */
+    elsewhere() {
+      if (taut.source.live) return [];
+      const run = taut.quoted(this.context.card.folder);
+      return [taut.command(`taut export ${run} --to perfetto`, "op by op in Perfetto"), taut.command(`taut serve ${run}`, "every path, in the app")];
     }
 
     facts(op) {

@@ -73,7 +73,15 @@
   };
 
   const sliders = (questions, asked, change) => {
+    // A file has answers for some factors only.
+    const few = (key) => {
+      const [word, meaning] = SCALES[key];
+      const values = [...new Set([...questions.grid[key], asked[key]])].sort((a, b) => a - b);
+      const chosen = el("select", { "aria-label": `${word}: ${meaning}`, on: { change: (e) => change({ [key]: Number(e.target.value) }) } }, values.map((v) => el("option", { value: v, selected: v === asked[key] }, "× " + v)));
+      return el("div", { class: "slider few" }, el("span", {}, word, taut.why(meaning)), chosen);
+    };
     const row = (key) => {
+      if (questions.grid) return few(key);
       const [least, most] = questions.scales[key];
       const [word, meaning] = SCALES[key];
       // Half as much is as far from the middle as twice as much, where nothing is no choice.
