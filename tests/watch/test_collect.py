@@ -47,7 +47,7 @@ def test_a_job_is_heard() -> None:
 def test_the_sender_of_a_rank_is_heard() -> None:
     with collecting() as running:
         observer = Observer(Ring(64))
-        sender = Sender(observer, ("127.0.0.1", running.port), SECRET, HELLO)  # type: ignore[arg-type]
+        sender = Sender(observer, ("127.0.0.1", running.port), SECRET, lambda: HELLO)  # type: ignore[return-value, arg-type]
         for number in range(40):
             place = observer.place(f"verb{number % 7}", "0", -1, list(range(4096)))
             observer.ring.add(GATE, 0, place, number, 1000 + number, 0, 0)
@@ -317,7 +317,7 @@ def test_a_collector_that_does_not_read_costs_the_job_nothing(monkeypatch: pytes
     listening.setblocking(True)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     observer = Observer(Ring(512))
-    sender = Sender(observer, listening.getsockname(), SECRET, HELLO)  # type: ignore[arg-type]
+    sender = Sender(observer, listening.getsockname(), SECRET, lambda: HELLO)  # type: ignore[return-value, arg-type]
     observer.place("allreduce", "0", -1, [0, 1])
     added = 0
 
@@ -353,7 +353,7 @@ def test_no_collector_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
     address = gone.getsockname()
     gone.close()
     observer = Observer(Ring(8))
-    sender = Sender(observer, address, SECRET, HELLO)  # type: ignore[arg-type]
+    sender = Sender(observer, address, SECRET, lambda: HELLO)  # type: ignore[return-value, arg-type]
     for number in range(20):
         observer.ring.add(STEP, 0, 0, number, 1, 2, 0)
     sender._once()

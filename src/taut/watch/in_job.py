@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import sys
+from functools import partial
 
 from taut.watch.observed import Observer
 from taut.watch.ring import Ring
@@ -33,7 +34,7 @@ def start(address: str | None = None, *, secret: str | None = None) -> bool:
             return _off(f"give the collector's secret in {SECRET}")
         observer = Observer(Ring())
         sees = observer.attach()
-        sender = Sender(observer, (host, int(port)), key.encode(), _hello(sees))
+        sender = Sender(observer, (host, int(port)), key.encode(), partial(_hello, sees, os.urandom(8).hex()))
         sender.start()
         _running = observer, sender
     except Exception as error:  # whatever it is, it is ours and not the job's
@@ -64,8 +65,8 @@ def _off(why: str) -> bool:
     return False
 
 
-def _hello(sees: str) -> Json:
-    """Who this rank is."""
+def _hello(sees: str, process: str) -> Json:
+    """Who this rank is; a ValueError as long as nobody has told its number."""
     import torch
 
     from taut import __version__
@@ -73,14 +74,16 @@ def _hello(sees: str) -> Json:
     rank, world = (os.environ.get(name, "") for name in ("RANK", "WORLD_SIZE"))
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         rank, world = str(torch.distributed.get_rank()), str(torch.distributed.get_world_size())
+    if not rank:
+        raise ValueError("the rank is not known yet")
     local = os.environ.get("LOCAL_RANK", "")
     job = next(
         (os.environ[name] for name in ("SLURM_JOB_ID", "TORCHELASTIC_RUN_ID", "JOB_NAME") if os.environ.get(name)), "job"
     )
     return {
-        "rank": int(rank or -1), "world": int(world or -1), "host": socket.gethostname(), "gpu": int(local or -1), "job": job,
+        "rank": int(rank), "world": int(world or -1), "host": socket.gethostname(), "gpu": int(local or -1), "job": job,
         "pid": os.getpid(), "torch": torch.__version__, "taut": __version__, "sees": sees, "boot": _boot(),
-        "process": os.urandom(8).hex(),
+        "process": process,
     }  # fmt: skip
 
 

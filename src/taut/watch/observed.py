@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, Protocol, TypeVar, cast
 
 from taut.watch.ring import Ring
 from taut.watch.wire import GATE, STAGE, STEP
@@ -68,6 +68,17 @@ class Future(Protocol):
     """Its end, to come."""
 
     def add_done_callback(self, done: Callable[[Future], None]) -> None: ...  # noqa: D102
+
+
+class Hooked(Protocol):
+    """A process group of torch 2.14 on."""
+
+    group_name: str
+
+    def register_pre_hook(self, number: int, hook: Callable[[HookArgs], None]) -> None: ...  # noqa: D102
+    def register_post_hook(self, number: int, hook: Callable[[HookArgs], None]) -> None: ...  # noqa: D102
+    def unregister_pre_hook(self, number: int) -> None: ...  # noqa: D102
+    def unregister_post_hook(self, number: int) -> None: ...  # noqa: D102
 
 
 class Observer:
@@ -186,54 +197,67 @@ class Observer:
         return timed
 
     def _watch_backward(self) -> None:
-        """The backward pass: how long its own work took, and when it went on after its reductions."""
         import torch
 
-        call = torch.autograd.backward
-        engine = torch.autograd.Variable._execution_engine
+        self._replace(torch.autograd, "backward", self._passed(torch.autograd.backward))
 
-        def timed(tensors: torch.Tensor | tuple[torch.Tensor, ...], *args: object, **kwargs: object) -> None:
+    def _passed(self, call: Callable[P, None]) -> Callable[P, None]:
+        """The backward pass: how long its own work took, and when it went on after its reductions."""
+
+        def timed(*args: P.args, **kwargs: P.kwargs) -> None:
             if not self.on:
-                call(tensors, *args, **kwargs)
+                call(*args, **kwargs)
                 return
             begin, worked = self.clock(), [0]
-
-            def at_end() -> None:
-                worked[0] = self.clock()
-
-            def at_begin(_: torch.Tensor) -> None:
-                with self.quietly():
-                    # Callbacks of a pass run in the order in which they came: this one before that of DDP, which waits.
-                    engine.queue_callback(at_end)
-
             with self.quietly():
-                first = tensors if isinstance(tensors, torch.Tensor) else tensors[0]
-                handle = first.register_hook(at_begin)
-            call(tensors, *args, **kwargs)
+                self._at_end_of_work(args[0] if args else kwargs.get("tensors"), worked)
+            call(*args, **kwargs)
             end = self.clock()
             with self.quietly():
-                handle.remove()
                 self.stage(BACKWARD, begin, worked[0] or end)
-                place = self.place(BACKWARD, "", -1)
+                place = self.place(BACKWARD)
                 self.ring.add(GATE, 0, place, self.number(place), worked[0] or end, end, 0)
 
-        self._replace(torch.autograd, "backward", timed)
+        return timed
+
+    def _at_end_of_work(self, roots: object, worked: list[int]) -> None:
+        """Note when the work of a pass is done: before that of DDP, which waits for its reductions."""
+        import torch
+
+        engine = torch.autograd.Variable._execution_engine
+        first = roots[0] if isinstance(roots, (list, tuple)) and roots else roots
+        if not isinstance(first, torch.Tensor):
+            return
+
+        def at_end() -> None:
+            worked[0] = self.clock()
+
+        def at_begin(_: torch.Tensor) -> None:
+            with self.quietly():
+                # Callbacks of a pass run in the order in which they came; this one comes first. DDP's waits.
+                engine.queue_callback(at_end)
+                handle.remove()
+
+        handle = first.register_hook(at_begin)  # type: ignore[no-untyped-call]
 
     # -- calls: torch 2.14 on ---------------------------------------------------------------------------------------------
 
     def _watch_groups(self) -> None:
         import torch.distributed.distributed_c10d as c10d
 
-        made = c10d._new_process_group_helper
+        self._replace(c10d, "_new_process_group_helper", self._making(c10d._new_process_group_helper))
+        self._catch_groups()
 
-        def making(*args: object, **kwargs: object) -> object:
-            out = made(*args, **kwargs)
+    def _making(self, call: Callable[P, R]) -> Callable[P, R]:
+        """The same function, after which groups that are new are hooked."""
+
+        def made(*args: P.args, **kwargs: P.kwargs) -> R:
+            out = call(*args, **kwargs)
             with self.quietly():
                 self._catch_groups()
             return out
 
-        self._replace(c10d, "_new_process_group_helper", making)
-        self._catch_groups()
+        return made
 
     def _catch_groups(self) -> None:
         """Hook every group that is new."""
@@ -250,7 +274,7 @@ class Observer:
         """Watch the calls of one group."""
         import torch.distributed as dist
 
-        name, ranks = group.group_name, list[int]()
+        hooked, name, ranks = cast(Hooked, group), group.group_name, list[int]()
         asked: dict[int, tuple[int, int, int]] = {}
 
         def before(args: HookArgs) -> None:
@@ -283,9 +307,9 @@ class Observer:
 
                 args.work.get_future().add_done_callback(done)
 
-        group.register_pre_hook(HOOK, before)
-        group.register_post_hook(HOOK, after)
-        self._undo += [lambda: group.unregister_pre_hook(HOOK), lambda: group.unregister_post_hook(HOOK)]
+        hooked.register_pre_hook(HOOK, before)
+        hooked.register_post_hook(HOOK, after)
+        self._undo += [lambda: hooked.unregister_pre_hook(HOOK), lambda: hooked.unregister_post_hook(HOOK)]
 
     # -- calls: below torch 2.14 ------------------------------------------------------------------------------------------
 
@@ -312,7 +336,9 @@ class Observer:
                 with self.quietly():
                     for one in p2p_op_list:
                         sends = one.op.__name__ == "isend"
-                        self._gate("send" if sends else "recv", int(sends), begin, 0, (one.tensor, one.peer), {"group": one.group})
+                        self._gate(
+                            "send" if sends else "recv", int(sends), begin, 0, (one.tensor, one.peer), {"group": one.group}
+                        )
             return out
 
         return counted
@@ -336,12 +362,15 @@ class Observer:
     ) -> None:
         import torch.distributed as dist
 
-        group = kwargs.get("group") or next((one for one in args if isinstance(one, dist.ProcessGroup)), None) or dist.group.WORLD
+        given = (one for one in (kwargs.get("group"), *args) if isinstance(one, dist.ProcessGroup))
+        group = next(given, None) or dist.group.WORLD
+        if group is None:
+            return
         ranks = dist.get_process_group_ranks(group)
         peer = -1
         if hop is not None:
-            given = kwargs.get("dst" if hop else "src", args[1] if len(args) > 1 else -1)
-            peer = given if isinstance(given, int) else -1
+            other = kwargs.get("dst" if hop else "src", args[1] if len(args) > 1 else -1)
+            peer = other if isinstance(other, int) else -1
         place = self.place(name, group.group_name, peer, ranks)
         flags = 0 if hop is None else SEND if hop else RECEIVE
         self.ring.add(GATE, flags, place, self.number(place), begin, end, 0)

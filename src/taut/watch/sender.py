@@ -9,6 +9,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
+from collections.abc import Callable
 
 from taut.watch.observed import Observer
 from taut.watch.wire import (
@@ -41,7 +42,7 @@ LONGEST_PAUSE_S = 30.0
 class Sender(threading.Thread):
     """Sends the events of an observer until it is stopped."""
 
-    def __init__(self, observer: Observer, address: tuple[str, int], secret: bytes, hello: Json) -> None:
+    def __init__(self, observer: Observer, address: tuple[str, int], secret: bytes, hello: Callable[[], Json]) -> None:
         super().__init__(name="taut-watch", daemon=True)
         self.observer, self.address, self.secret, self.hello = observer, address, secret, hello
         self.sent_bytes, self.sent_events, self.refused = 0, 0, 0
@@ -81,13 +82,14 @@ class Sender(threading.Thread):
             self._line = None
 
     def _connect(self) -> None:
+        about = self.hello()  # asked when it connects: a job may be started before its ranks have numbers
         line = socket.create_connection(self.address, timeout=TIMEOUT_S)
         try:
             line.settimeout(TIMEOUT_S)
             greeting = _exactly(line, len(GREETING) + NONCE_BYTES)
             if not greeting.startswith(GREETING):
                 raise ValueError("not a collector of taut")
-            nonce, hello = greeting[len(GREETING) :], encoded(self.hello)
+            nonce, hello = greeting[len(GREETING) :], encoded(about)
             line.sendall(len(hello).to_bytes(4, "little") + hello_proof(self.secret, nonce, hello) + hello)
             self._key, self._number, self._named = session_key(self.secret, nonce, hello), 0, 0
         except BaseException:
