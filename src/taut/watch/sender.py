@@ -1,0 +1,154 @@
+"""The thread that sends what a rank saw to the collector: as often as it pays, never in the job's way.
+
+Without a collector, or with a slow one, events are dropped and counted; it is asked again after a while, at most once in half
+a minute.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable
+
+from taut.watch.observed import Observer
+from taut.watch.wire import (
+    BYE,
+    CLOCK,
+    EVENT,
+    EVENTS,
+    GREETING,
+    MOST_BYTES,
+    NAMES,
+    NONCE_BYTES,
+    Json,
+    encoded,
+    hello_proof,
+    packed,
+    runs,
+    session_key,
+)
+
+EVERY_S = 1.0
+"""How often it sends."""
+MOST_EVENTS = 4096
+"""Of one message."""
+NAMES_BYTES = 1 << 15
+"""Names are sent in messages of about so many bytes."""
+TIMEOUT_S = 2.0
+LONGEST_PAUSE_S = 30.0
+
+
+class Sender(threading.Thread):
+    """Sends the events of an observer until it is stopped."""
+
+    def __init__(self, observer: Observer, address: tuple[str, int], secret: bytes, hello: Callable[[], Json]) -> None:
+        super().__init__(name="taut-watch", daemon=True)
+        self.observer, self.address, self.secret, self.hello = observer, address, secret, hello
+        self.sent_bytes, self.sent_events, self.refused = 0, 0, 0
+        self._done = threading.Event()
+        self._pause_s = EVERY_S
+        self._line: socket.socket | None = None
+        self._key, self._number, self._named = b"", 0, 0
+
+    def run(self) -> None:
+        """Until it is stopped; whatever goes wrong is tried again later."""
+        while not self._done.wait(self._pause_s):
+            self._once()
+        self._once()
+        if self._line is not None:
+            try:
+                self._send(BYE, b"")
+                self._line.close()
+            except OSError:
+                pass
+
+    def stop(self) -> None:
+        """Send what is left, and end."""
+        self._done.set()
+        self.join(TIMEOUT_S)
+
+    def _once(self) -> None:
+        try:
+            if self._line is None:
+                self._connect()
+            self._tell()
+            self._pause_s = EVERY_S
+        except (OSError, ValueError):
+            self.refused += 1
+            self._pause_s = min(self._pause_s * 2, LONGEST_PAUSE_S)
+            if self._line is not None:
+                self._line.close()
+            self._line = None
+
+    def _connect(self) -> None:
+        about = self.hello()  # asked when it connects: a job may be started before its ranks have numbers
+        line = socket.create_connection(self.address, timeout=TIMEOUT_S)
+        try:
+            line.settimeout(TIMEOUT_S)
+            greeting = _exactly(line, len(GREETING) + NONCE_BYTES)
+            if not greeting.startswith(GREETING):
+                raise ValueError("not a collector of taut")
+            nonce, hello = greeting[len(GREETING) :], encoded(about)
+            line.sendall(len(hello).to_bytes(4, "little") + hello_proof(self.secret, nonce, hello) + hello)
+            self._key, self._number, self._named = session_key(self.secret, nonce, hello), 0, 0
+        except BaseException:
+            line.close()
+            raise
+        self._line = line
+
+    def _tell(self) -> None:
+        """Names that are new, the time, and the events."""
+        ring = self.observer.ring
+        self._tell_names()
+        clocks = {"monotonic_ns": time.monotonic_ns(), "time_ns": time.time_ns(), "dropped": ring.dropped,
+                  "faults": self.observer.faults, "sent": self.sent_events}  # fmt: skip
+        self._send(CLOCK, encoded({**clocks}))
+        while len(ring):
+            data = ring.take(MOST_EVENTS)
+            count = len(data) // EVENT.size
+            try:
+                self._tell_names()  # a place is named before its first event is in the ring
+                self._send(EVENTS, data)
+            except BaseException:
+                ring.lose(count)
+                raise
+            self.sent_events += count
+
+    def _tell_names(self) -> None:
+        """Places that the collector does not know yet."""
+        places = self.observer.places
+        while self._named < len(places):
+            first, some, size = self._named, list[bytes](), 0
+            while self._named < len(places) and size < NAMES_BYTES:
+                some.append(_place(places[self._named]))
+                size += len(some[-1])
+                self._named += 1
+            self._send(NAMES, b'{"first":%d,"places":[%s]}' % (first, b",".join(some)))
+
+    def _send(self, kind: int, body: bytes) -> None:
+        if self._line is None:
+            raise OSError("not connected")
+        if len(body) > MOST_BYTES:
+            raise ValueError("a message that is too long")
+        data = packed(self._key, self._number, kind, body)
+        self._number += 1
+        self._line.sendall(data)
+        self.sent_bytes += len(data)
+
+
+def _exactly(line: socket.socket, count: int) -> bytes:
+    data = b""
+    while len(data) < count:
+        more = line.recv(count - len(data))
+        if not more:
+            raise OSError("closed")
+        data += more
+    return data
+
+
+def _place(place: dict[str, str | int | list[int]]) -> bytes:
+    """What a code stands for; without its ranks where their list is longer than a message."""
+    ranks = place["ranks"]
+    data = encoded({**place, "ranks": runs(ranks) if isinstance(ranks, list) else []})
+    return data if len(data) < MOST_BYTES // 2 else encoded({**place, "ranks": []})

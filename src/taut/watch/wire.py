@@ -1,0 +1,116 @@
+"""Messages between ranks and collector: framed, numbered, and proved by a secret that both sides know.
+
+A collector greets with a nonce. A rank answers with its hello, proved by an HMAC over both; the session's key is an HMAC of
+the same under another label. Every later message carries its number and an HMAC of key, number, kind and body, so that a
+stranger's message, a changed one, a repeated one and one of another session are all refused before they are decoded.
+Nothing is encrypted: what is sent is timings and names of ops, to an address inside the cluster.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import struct
+from collections.abc import Sequence
+
+GREETING = b"taut watch 1\n"
+NONCE_BYTES = 16
+PROOF_BYTES = 16
+HEAD = struct.Struct("<IBQ")
+"""Length of the body, kind, number."""
+HELLO, NAMES, EVENTS, CLOCK, BYE = range(1, 6)
+"""Kinds of messages: who I am; what codes stand for; what happened; what time it is; the end."""
+MOST_BYTES = 1 << 18
+"""A longer body is refused unread."""
+EVENT = struct.Struct("<BBHIqqI")
+"""Kind, flags, place (code of what it is), number (of the step, or of the call in its group), begin and end by the host's
+clock (ns; 0: not known), bytes."""
+GATE, STAGE, STEP = range(3)
+"""Kinds of events: a call that meets others, a stage of a step, a step."""
+
+MOST_MEMBERS = 1 << 20
+"""Ranks of one group."""
+
+Json = dict[str, "str | int | float | list[int] | dict[str, str] | None"]
+
+
+class WireError(Exception):
+    """A message that is not what it says, or not from who it says."""
+
+
+def digest(secret: bytes, *parts: bytes) -> bytes:
+    """The proof of some parts, each with its length in front."""
+    whole = b"".join(struct.pack("<I", len(part)) + part for part in parts)
+    return hmac.digest(secret, whole, "sha256")
+
+
+def session_key(secret: bytes, nonce: bytes, hello: bytes) -> bytes:
+    """The key of one connection."""
+    return digest(secret, b"session", nonce, hello)
+
+
+def hello_proof(secret: bytes, nonce: bytes, hello: bytes) -> bytes:
+    """What shows that whoever says hello knows the secret."""
+    return digest(secret, b"hello", nonce, hello)
+
+
+def packed(key: bytes, number: int, kind: int, body: bytes) -> bytes:
+    """A message as bytes."""
+    head = HEAD.pack(len(body), kind, number)
+    return head + digest(key, head, body)[:PROOF_BYTES] + body
+
+
+def head_of(data: bytes) -> tuple[int, int, int]:
+    """(length of the body, kind, number) of a head; refuses lengths that no message has."""
+    length, kind, number = HEAD.unpack(data)
+    if length > MOST_BYTES:
+        raise WireError(f"a message of more than {MOST_BYTES:,} bytes")
+    if not HELLO <= kind <= BYE:
+        raise WireError("a message of no kind")
+    return length, kind, number
+
+
+def check(key: bytes, expected: int, head: bytes, proof: bytes, body: bytes) -> None:
+    """Refuse a message whose proof is wrong, or whose number is not the next one."""
+    if not hmac.compare_digest(digest(key, head, body)[:PROOF_BYTES], proof):
+        raise WireError("a message whose proof is wrong")
+    if HEAD.unpack(head)[2] != expected:
+        raise WireError("a message out of its order")
+
+
+def encoded(value: Json) -> bytes:
+    """A small object as bytes."""
+    return json.dumps(value, separators=(",", ":"), sort_keys=True).encode()
+
+
+def runs(ranks: Sequence[int]) -> list[int]:
+    """Ranks in their order as first, last and distance of each run: a group of thousands is three numbers."""
+    out: list[int] = []
+    at = 0
+    while at < len(ranks):
+        until = at + 1
+        apart = ranks[until] - ranks[at] if until < len(ranks) else 1
+        while until < len(ranks) and ranks[until] - ranks[until - 1] == apart:
+            until += 1
+        out += [ranks[at], ranks[until - 1], apart]
+        at = until
+    return out
+
+
+def ranks_of(some: Sequence[int]) -> list[int]:
+    """The ranks that runs stand for; refuses what no group is."""
+    if len(some) % 3:
+        raise WireError("ranks that are no runs")
+    out: list[int] = []
+    for first, last, apart in zip(some[::3], some[1::3], some[2::3], strict=True):
+        if (
+            apart == 0
+            or not (0 <= first < 1 << 31 and 0 <= last < 1 << 31)
+            or (last - first) % apart
+            or (last - first) // apart < 0
+        ):
+            raise WireError("ranks that are no runs")
+        if len(out) + (last - first) // apart >= MOST_MEMBERS:
+            raise WireError(f"a group of more than {MOST_MEMBERS:,} ranks")
+        out += range(first, last + (1 if apart > 0 else -1), apart)
+    return out
