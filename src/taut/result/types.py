@@ -2678,3 +2678,42 @@ RESULTS.update(
         "brief": BriefResult,
     }
 )
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# taut watch
+
+
+class LiveFinding(Part, frozen=True, kw_only=True):
+    """A finding while the job runs: a line when it opens, when it changes and when it closes."""
+
+    at_ns: int
+    """When this was told, ns since 1970, UTC."""
+    id: str
+    """The same from open to closed."""
+    job: str
+    """The job, as its ranks name it."""
+    mode: str
+    """One of the modes of docs/contract.md."""
+    state: Literal["open", "closed"]
+    ranks: list[Small]
+    hosts: list[str | None]
+    """Host of each of ``ranks``, in their order; null where it is not known."""
+    links: list[Link]
+    """``sender:receiver``."""
+    since_step: Small | None
+    """Step in which it began; null where steps are not seen."""
+    delay_steps: Small | None
+    """Steps from then to when it was first told."""
+    money_per_hour: Amount | None
+    """What it costs while it lasts; null without a price."""
+    currency: str | None = None
+    false_alarms_per_hour: float
+    """How often such a finding is told of a healthy job, at most."""
+    cannot_see: list[str]
+    """What this way of watching does not show, and might change the answer."""
+    text: str = ""
+    """For people: who, where, what to do."""
+
+
+RESULTS["watch collect"] = LiveFinding
