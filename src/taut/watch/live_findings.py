@@ -28,16 +28,20 @@ from taut.watch.stopped import LastCalls, Stopped, stopped
 
 STEPS, SPAN_S = 120, 60.0
 """An analysis sees the last steps: no more than this, and of slow steps so many that they fill this time, but FEWEST."""
-FEWEST = 48
+FEWEST = 36
+PAST = 3
+"""Of what is suspected since a while an analysis sees so many times as many steps."""
 MOST_OPS = 200_000
 """Ops that an analysis is given: of a large job fewer steps."""
-SHARE = 0.1
-"""Share of a core that analyses may take."""
+SHARE, MOST_TAKEN_S = 0.1, 5.0
+"""Share of a core that analyses may take; one that takes longer than this counts as this."""
 AGAIN = (6, 12, 24, 48)
 """Steps after which a suspicion that was not confirmed is looked at again; after the last it is a habit."""
 MINUTE_S, THRICE = 60.0, 3
 GONE = 0.4
 """A finding closes when its series rose by less than this part of what they rose by when it opened."""
+CALM = 48
+"""Steps without an outlier after which a series is calm."""
 HANG = "hang"
 
 
@@ -74,11 +78,12 @@ class Live:
         self._last = LastCalls()
         self._explained: set[int] = set()
         self._tries: list[int] = []
-        self._next_try, self._free_ns, self._minute_ns = 0, 0, 0
+        self._next_try, self._looked_ns, self._free_ns, self._minute_ns = 0, 0, 0, 0
         self._repeated: Counter[tuple[object, ...]] = Counter()
 
     def look(self, now_ns: int) -> list[LiveFinding]:
         """Findings that have opened or closed since it last looked."""
+        self._looked_ns = now_ns
         seen = self._new(now_ns)
         self._last.add(seen)
         self._keep(seen)
@@ -120,13 +125,14 @@ class Live:
         self._explained.clear()
         self._tries = []
 
-    def _window(self) -> Seen:
-        """The steps that an analysis is given."""
+    def _window(self, age: int) -> Seen:
+        """The steps that an analysis is given, of which the last ones, so many, are suspected."""
         assert self.series is not None and self.panel is not None
         kept, done = self._kept, self.series.done
         whole = max(len(np.unique(kept.steps.number)), 1)
         rows = (2.5 * len(kept.gates) + 4 * len(kept.steps)) / whole
-        count = min(STEPS, max(FEWEST, int(SPAN_S / max(self.panel.step_s, 1e-6))), max(int(MOST_OPS / max(rows, 1)), 24))
+        few = max(FEWEST, PAST * age if age else int(SPAN_S / max(self.panel.step_s, 1e-6)))
+        count = min(STEPS, few, max(int(MOST_OPS / max(rows, 1)), 24))
         return _upto(_since(kept, done - count), done)
 
     # -- naming ---------------------------------------------------------------------------------------------------------
@@ -165,20 +171,16 @@ class Live:
     def _analysed(self, suspects: list[Suspected]) -> Look | None:
         assert self.series is not None
         places = [self.series.place(one.series) for one in suspects]
-        slow = np.array([index for kind, index in places if kind == TRANSFER], np.int64)
+        ends = any(kind in (TRANSFER, STEP) for kind, _ in places)
+        age = max((one.age for one in suspects), default=0)
         began = time.process_time()
-        found = look(self._window(), self.series.meets, slow, self.job)
+        found = look(self._window(age), self.series.meets, transfers=ends, whole=not suspects)
         took = time.process_time() - began
         self.analysis_s += took
         self.counts["analyses"] += 1
-        self._free_ns = time.monotonic_ns() * 0 + self._now(took)
-        self.regime = found.regime if found is not None else self.regime
+        self._free_ns = self._looked_ns + int(min(took, MOST_TAKEN_S) / SHARE * 1e9)
+        self.regime = (found.regime if found is not None else None) or self.regime
         return found
-
-    def _now(self, took_s: float) -> int:
-        return self._looked_ns + int(min(took_s, 5.0) / SHARE * 1e9)
-
-    _looked_ns = 0
 
     def _fits(self, named: Named, suspects: list[Suspected]) -> bool:
         """Whether something named is what was suspected."""
@@ -255,11 +257,16 @@ class Live:
         for place, one in list(self.open.items()):
             opened = one.told.since_step or 0
             long_enough = self.series.done - opened - (one.told.delay_steps or 0) >= RECENT
-            if len(one.series) and long_enough and shift[one.series].max() < GONE * one.shift:
+            if len(one.series) and long_enough and shift[one.series].max() < GONE * one.shift and not self._still(one.series):
                 out.append(self._close(place))
                 self.panel.calm(one.series)
                 self._explained -= set(one.series.tolist())
         return out
+
+    def _still(self, series: Ints) -> bool:
+        """Whether some of the series still have outliers."""
+        assert self.panel is not None
+        return bool((self.panel.since_spike[series] < CALM).any())
 
     def _close(self, place: tuple[object, ...]) -> LiveFinding:
         told = self.open.pop(place).told
@@ -296,7 +303,6 @@ class Live:
     # -- hangs ----------------------------------------------------------------------------------------------------------
 
     def _stopped(self, now_ns: int) -> list[LiveFinding]:
-        self._looked_ns = now_ns
         meets = self.series.meets if self.series is not None else {}
         found = stopped(self._last, self._kept, meets, self.panel.step_s if self.panel is not None else 1.0, now_ns)
         place = (HANG,)

@@ -11,13 +11,18 @@ from msgspec import Struct
 
 from taut.core.array_types import Floats, Ints
 from taut.core.ids import numbered
-from taut.diagnose.finding import Finding
-from taut.diagnose.job_regime import regime
+from taut.core.tables import Trace
+from taut.diagnose.detectors import diagnose, most_recoverable
+from taut.diagnose.finding import Evidence, Finding
+from taut.diagnose.instability import instability
+from taut.diagnose.job_regime import PAYS, regime
+from taut.graph import link
+from taut.replay.blame import blame
+from taut.replay.timeline import batch, replay
 from taut.result.types import Regime
-from taut.run import Analysis, analyze_trace
 from taut.watch.seen import HOP, Seen
 from taut.watch.step_series import Turns, step_of
-from taut.watch.window_trace import Told, trace_of
+from taut.watch.window_trace import Told, backend_of, trace_of
 
 NOW = 8
 """A finding is of now if it was seen in one of so many last steps; of a long window in its last tenth."""
@@ -50,6 +55,13 @@ class Named(Struct, frozen=True):
         return self.mode, self.ranks, self.links
 
 
+class Diagnosis(Struct, frozen=True):
+    """What detectors found in a trace, and on what."""
+
+    evidence: Evidence
+    findings: list[Finding]
+
+
 class Look(Struct, frozen=True):
     """What one analysis of the window tells."""
 
@@ -59,23 +71,37 @@ class Look(Struct, frozen=True):
     ops: int
 
 
-def look(seen: Seen, meets: dict[int, bool], slow_classes: Ints, name: str = "job") -> Look | None:
-    """Analyse what was seen; ``slow_classes`` are gates whose transfers are suspected. None where there is too little."""
-    told = trace_of(seen, meets, name)
+def look(seen: Seen, meets: dict[int, bool], *, transfers: bool = False, whole: bool = False) -> Look | None:
+    """Analyse what was seen, ``transfers`` by the ends that were recorded of them. None where there is too little.
+
+    ``whole``: also what is nobody's, and how near the job is to losing at its gates what more ranks would bring.
+    """
+    told = trace_of(seen, meets)
     if told is None or len(np.unique(told.trace.ops.step)) < LEAST_STEPS:
         return None
-    analysis = analyze_trace(told.trace)
-    last = int(analysis.graph.steps[-1])
-    late = last - max(NOW, len(analysis.graph.steps) // 10)
-    found = [_named(analysis, one) for one in analysis.findings if one.steps[1] >= late]
-    if not told.exact:
-        slow = [_slow_transfer(seen, int(klass)) for klass in slow_classes]
-        found = [one for one in slow if one is not None] + found
-    return Look(tuple(found), tuple(_unseen(told, seen)), _regime(analysis), len(told.trace.ops))
+    diagnosis = _diagnosed(told.trace, whole)
+    steps = diagnosis.evidence.graph.steps
+    late = int(steps[-1]) - max(NOW, len(steps) // 10)
+    found = [_named(diagnosis.evidence, one) for one in diagnosis.findings if one.steps[1] >= late]
+    if transfers and not told.exact:
+        found = _with_transfers(seen, meets, found)
+    return Look(tuple(found), tuple(_unseen(told, seen)), _regime(diagnosis) if whole else None, len(told.trace.ops))
 
 
-def _named(analysis: Analysis, finding: Finding) -> Named:
-    graph, wall = analysis.graph, analysis.observed.window_ns
+def _diagnosed(trace: Trace, whole: bool) -> Diagnosis:
+    """As ``taut.analyze`` does it, without what it computes beside the findings."""
+    graph = link(trace)
+    observed, prepared = replay(graph), batch(graph)
+    gap_free = replay(graph, gaps=False) if graph.gap_ns.any() else observed
+    evidence = Evidence(graph, observed, blame(graph, observed, gap_free, None), prepared)
+    findings = diagnose(evidence)
+    if whole:
+        findings = most_recoverable(instability(evidence, findings, PAYS)[0])
+    return Diagnosis(evidence, findings)
+
+
+def _named(evidence: Evidence, finding: Finding) -> Named:
+    graph, wall = evidence.graph, evidence.observed.window_ns
     first, last = map(int, np.searchsorted(graph.steps, finding.steps))
     spent = max(int(wall[first : last + 1].sum()), 1)
     saved = finding.recoverable_wall_ns if finding.saved_ns is None else finding.saved_ns[first : last + 1].sum()
@@ -86,8 +112,8 @@ def _named(analysis: Analysis, finding: Finding) -> Named:
     )  # fmt: skip
 
 
-def _regime(analysis: Analysis) -> Regime | None:
-    found = regime(analysis.batch, analysis.blame, analysis.findings)
+def _regime(diagnosis: Diagnosis) -> Regime | None:
+    found = regime(diagnosis.evidence.batch, diagnosis.evidence.blame, diagnosis.findings)
     return found if found.kind is not None else None
 
 
@@ -103,6 +129,13 @@ def _unseen(told: Told, seen: Seen) -> list[str]:
     if not any(one.verb == "load" for one in seen.classes):
         out.append("no loader of torch is used: its time counts as forward")
     return out
+
+
+def _with_transfers(seen: Seen, meets: dict[int, bool], found: list[Named]) -> list[Named]:
+    """What was found, and transfers that grew; these are what work of all who meet there seemed to be."""
+    slow = [one for klass, gate in meets.items() if gate and (one := _slow_transfer(seen, klass)) is not None]
+    slow.sort(key=lambda one: -one.share)
+    return [*slow, *(one for one in found if one.ranks or one.links)] if slow else found
 
 
 def _slow_transfer(seen: Seen, klass: int) -> Named | None:
@@ -131,7 +164,7 @@ def _slow_transfer(seen: Seen, klass: int) -> Named | None:
         return None
     grew = took[cut:].mean(axis=0) - took[:cut].mean(axis=0)
     share = _share(seen, float(grew.mean()), int((seen.gates.klass == klass).sum()), members, int(step[cut]))
-    links = _link(took, cut, who, grew)
+    links = _link(took, cut, who, grew, backend_of(seen))
     words = f"transfers of {one.verb} in group {one.group or 'all'} take {1e3 * grew.mean():.1f} ms longer since step {step[cut]}"
     return Named("straggler cascade", tuple(who.tolist()) if not links else (), links, int(step[cut]), share, words, True)
 
@@ -148,7 +181,7 @@ def _rise(series: Floats) -> int | None:
     return at
 
 
-def _link(took: Floats, cut: int, who: Ints, grew: Floats) -> tuple[str, ...]:
+def _link(took: Floats, cut: int, who: Ints, grew: Floats, backend: str) -> tuple[str, ...]:
     """The link into the member whose ends moved most; none where all moved alike."""
     apart = took - np.median(took, axis=1, keepdims=True)
     moved = apart[cut:].mean(axis=0) - apart[:cut].mean(axis=0)
@@ -156,7 +189,7 @@ def _link(took: Floats, cut: int, who: Ints, grew: Floats) -> tuple[str, ...]:
     error = np.sqrt(apart[cut:, last].var(ddof=1) / (len(took) - cut) + apart[:cut, last].var(ddof=1) / cut) + 1e-6
     if len(who) < 3 or moved[last] < CLEAR * error or moved[last] < 0.02 * abs(grew.mean()):
         return ()
-    sender = who[(last + 1) % len(who)]  # gloo's rings send from a rank to the one before it
+    sender = who[(last + (1 if backend == "gloo" else -1)) % len(who)]  # gloo's rings send to the rank before
     return (f"{sender}:{who[last]}",)
 
 

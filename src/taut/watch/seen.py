@@ -42,6 +42,8 @@ class Seat(Struct, frozen=True):
     boot: str = ""
     sees: str = "calls"
     """``hooks`` or ``calls``."""
+    backend: str = ""
+    """``gloo``, ``nccl`` …; empty if unknown."""
 
 
 class Events(Struct, frozen=True):
@@ -107,7 +109,8 @@ class Feed:
             rows, self._next[name] = table.since(begin), table.end
             parts[name] = self._events(rows, attempt, now_ns)
         seats = {
-            rank: Seat(one.hello.host, one.hello.gpu, one.hello.boot, one.hello.sees) for rank, one in window.ranks.items()
+            rank: Seat(one.hello.host, one.hello.gpu, one.hello.boot, one.hello.sees, getattr(one.hello, "backend", ""))
+            for rank, one in window.ranks.items()
         }
         classes = [Meeting(one.verb, one.group, tuple(one.ranks), one.source, one.sink) for one in list(window.classes)]
         ended = frozenset(rank for rank, one in window.ranks.items() if one.ended)

@@ -45,6 +45,8 @@ SPIKE, SPIKE_SHARE = 5.0, 0.1
 """An outlier is this many spreads, and this share of a step, above its level …"""
 LEAST_SPIKES, MORE_SPIKES, SPIKES = 0.01, 4.0, 0.15
 """… as often as this at least; what is looked for is so many times as often, and this often at least."""
+KIN_STEPS = 64
+"""Steps that what is known of kindred series counts for, beside a series' own outliers."""
 RECENT = 16
 """Steps that tell how a series is now."""
 
@@ -57,6 +59,8 @@ class Suspected(Struct, frozen=True):
     """By how much, in its own unit."""
     spikes: bool
     """Whether in some steps only."""
+    age: int
+    """Steps since it was last as it should be."""
 
 
 class Panel:
@@ -76,6 +80,9 @@ class Panel:
         self._products = np.zeros((2, count))
         self._spikes = np.zeros((2, count))
         self._before, self._was_spike = np.zeros(count), np.zeros(count, np.bool_)
+        self._ages = np.zeros((2, count), np.int64)
+        self.since_spike = np.full(count, MEMORY)
+        """Steps since the last outlier that is not alone: one of a kind may come at any time."""
         self._k, self._clip, self._limit, self._limit_of_spikes = (np.zeros(count) for _ in range(4))
         self.recent: deque[Floats] = deque(maxlen=RECENT)
 
@@ -126,6 +133,9 @@ class Panel:
         was = np.concatenate([[(self.sum >= self._limit) | (self.spiking >= self._limit_of_spikes)], over[:-1]])
         self.sum, self.spiking = np.where(ready, sums[-1], 0.0), np.where(ready, ratios[-1], 0.0)
         self._before, self._was_spike = before, spike[-1]
+        again = begins & (ratios > 1.5 * self._ratios()[0])
+        self.since_spike = _age(self.since_spike, np.where(again, 0.0, 1.0))
+        self._ages = np.stack([_age(age, one) for age, one in zip(self._ages, (sums, ratios), strict=True)])
         crossed: Mask = over & ~was
         return crossed
 
@@ -150,7 +160,7 @@ class Panel:
         self.level = np.where(usable, np.nanmean(clipped, axis=0), 0.0)
         self.variance = np.where(usable, np.nanvar(clipped, axis=0, ddof=1), 0.0)
         self.n = np.where(usable, n, 0.0)
-        self._remember(clipped)
+        self._remember(clipped, some)
         self._set_limits()
 
     def _follow(self) -> None:
@@ -162,7 +172,7 @@ class Panel:
             self._begin_late(block, new)
         if held is None:
             return
-        calm = (self.sum < self._limit / 2) & (self.spiking < self._limit_of_spikes / 2) & (self.n > 0)
+        calm = (self.sum < self._limit / 2) & (self.spiking < self._limit_of_spikes / 3) & (self.n > 0)
         wide = CLIP * self.spread()
         clipped = np.clip(held, self.level - wide, self.level + wide)
         m = np.where(calm, np.isfinite(held).sum(axis=0), 0)
@@ -210,8 +220,8 @@ class Panel:
         for kind in np.unique(self.kind):
             mine = self.kind == kind
             kin = count[mine].sum() / max(steps[mine].sum(), 1.0)
-            own = (count[mine] + 2 * np.sqrt(count[mine])) / np.maximum(steps[mine], 1.0)
-            self.rate_of_spikes[mine] = np.clip(np.maximum(own, 2 * kin), LEAST_SPIKES, 0.5)
+            own = (count[mine] + KIN_STEPS * kin) / (steps[mine] + KIN_STEPS)
+            self.rate_of_spikes[mine] = np.clip(1.5 * own, LEAST_SPIKES, 0.5)
 
     def _set_limits(self) -> None:
         tests = 2 * max(int((self.n > 0).sum()), 1) * 3600 / max(self.step_s, 1e-6)
@@ -258,7 +268,9 @@ class Panel:
         far = np.where(self.n > 0, np.maximum(level, spikes), 0.0)
         shift = self.shift()
         return [
-            Suspected(int(one), float(shift[one]), bool(level[one] < 1)) for one in np.argsort(-far, kind="stable") if far[one] >= 1
+            Suspected(int(one), float(shift[one]), bool(level[one] < 1), int(self._ages[int(level[one] < 1), one]))
+            for one in np.argsort(-far, kind="stable")
+            if far[one] >= 1
         ]
 
     def shift(self) -> Floats:
@@ -289,6 +301,13 @@ def _reflected(begin: Floats, more: Floats) -> Floats:
     """Running sums that are never below zero (rows × series)."""
     free = begin + np.cumsum(more, axis=0)
     return free - np.minimum(np.minimum.accumulate(free, axis=0), 0.0)
+
+
+def _age(before: Ints, sums: Floats) -> Ints:
+    """Steps since a sum was last zero."""
+    zero = sums[::-1] <= 0
+    out: Ints = np.where(zero.any(axis=0), np.argmax(zero, axis=0), before + len(sums))
+    return out
 
 
 def exponent(k: Floats, clip: Floats) -> Floats:

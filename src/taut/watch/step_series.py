@@ -1,7 +1,8 @@
 """Events of a job → one row of series for every step that all ranks have done.
 
 Series: of every rank how late it came to its gates behind the middle member, what it was busy with outside of calls that wait,
-and its loader; of every host the mean lateness of its ranks; of every class of gates the time from its opening to its end;
+and its loader; of every host the mean lateness of its ranks; of every class of gates the time from opening to end, all
+calls of a step together;
 and the step itself. All in seconds. What is common to all ranks is taken out of theirs.
 """
 
@@ -147,7 +148,11 @@ class StepSeries:
         ended = counted & (gates.end > 0) & (gates.klass < MOST_CLASSES)
         np.add.at(transfer, (at[ended], gates.klass[ended]), np.maximum(gates.end - turn.opens[gate], 0)[ended] * S)
         np.add.at(turns, (at[ended], gates.klass[ended]), 1)
-        return late, wait, np.where(turns > 0, transfer / np.maximum(turns, 1), np.nan)
+        # Ends are recorded of some calls: what all of them take is as many times that.
+        calls = np.zeros((n, MOST_CLASSES))
+        near = gates.klass < MOST_CLASSES
+        np.add.at(calls, (at[near], gates.klass[near]), 1 / turn.members[gate][near])
+        return late, wait, np.where(turns > 0, calls * transfer / np.maximum(turns, 1), np.nan)
 
     def _is_verb(self, verb: str) -> Mask:
         return np.array([one.verb == verb for one in self.classes] or [False])

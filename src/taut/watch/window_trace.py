@@ -72,8 +72,14 @@ def _trace(seen: Seen, ops: Table, names: list[str], ranks: Ints, name: str) -> 
         group_ranks={_group(one, k): one.ranks or tuple(ranks.tolist()) for k, one in enumerate(seen.classes) if one.verb != HOP},
         members=Table(Member, {"rank": ranks, "host": hosts, "gpu": [seat.gpu for seat in seats]}),
         marks=Table(Mark, {"rank": steps.rank, "step": steps.number, "start_ns": steps.begin, "end_ns": steps.end}),
-        name=name, source="watch", world_size=len(ranks),
+        name=name, source="watch", world_size=len(ranks), backend=backend_of(seen),
     )  # fmt: skip
+
+
+def backend_of(seen: Seen) -> str:
+    """Of the job's groups; ranks that have no accelerator talk through gloo."""
+    told = {seat.backend for seat in seen.seats.values()} - {""}
+    return min(told) if told else "gloo" if all(seat.gpu < 0 for seat in seen.seats.values()) else ""
 
 
 def _group(one: Meeting, klass: int) -> str:
