@@ -151,7 +151,7 @@ class Live:
         named = [one for one in found.named if self._fits(one, suspects)] if found is not None else []
         if named:
             assert found is not None
-            return self._opened(named, suspects, found)
+            return self._opened([self._whole_host(one, suspects) for one in named], suspects, found)
         return self._not_confirmed(suspects)
 
     def _not_confirmed(self, suspects: list[Suspected]) -> list[LiveFinding]:
@@ -193,6 +193,16 @@ class Live:
         ends = {int(end) for link in named.links for end in link.split(":")}
         return bool((set(named.ranks) | ends) & ranks)
 
+    def _whole_host(self, named: Named, suspects: list[Suspected]) -> Named:
+        """The same, of all ranks of a host where most of them are named, nobody else is, and the host is suspected itself."""
+        assert self.series is not None
+        places = [self.series.place(one.series) for one in suspects]
+        for index in (index for kind, index in places if kind == HOST):
+            ranks = self.series.ranks[self.series.host == self.series.host_rows[index]].tolist()
+            if not named.links and set(named.ranks) < set(ranks) and 2 * len(named.ranks) > len(ranks):
+                return msgspec.structs.replace(named, ranks=tuple(ranks))
+        return named
+
     def _ranks(self, suspects: list[Suspected]) -> set[int]:
         assert self.series is not None
         out = set[int]()
@@ -201,7 +211,7 @@ class Live:
             if kind in (LATE, BUSY, LOADER):
                 out.add(int(self.series.ranks[index]))
             elif kind == HOST:
-                out |= set(self.series.ranks[self.series.host == self.series._host_rows[index]].tolist())
+                out |= set(self.series.ranks[self.series.host == self.series.host_rows[index]].tolist())
         return out
 
     # -- findings -------------------------------------------------------------------------------------------------------
@@ -214,13 +224,28 @@ class Live:
         out = []
         for one in named:
             if one.place not in self.open and not self._known(one):
+                part = self._part(one)
                 told = self._told(one, found.cannot_see)
+                if part is not None:  # the same thing, of more ranks than were seen first
+                    before = self.open.pop(part).told
+                    told = msgspec.structs.replace(told, id=before.id, delay_steps=before.delay_steps)
                 self.open[one.place] = Open(told, one, series, max(max(s.shift for s in suspects), 1e-9))
                 out.append(told)
         for known in self.open.values():
             if len(known.series):
                 known.series = np.unique(np.concatenate([known.series, series]))
         return out
+
+    def _part(self, named: Named) -> tuple[object, ...] | None:
+        """The open finding of the same mode about some of the same ranks."""
+        return next(
+            (
+                place for place, known in self.open.items()
+                if known.named is not None and known.named.mode == named.mode and known.named.ranks and not known.named.links
+                and not named.links and set(known.named.ranks) < set(named.ranks)
+            ),
+            None,
+        )  # fmt: skip
 
     def _known(self, named: Named) -> bool:
         """Whether an open finding is about the same ranks or links, in other words."""

@@ -20,6 +20,8 @@ LATE, BUSY, LOADER, HOST, TRANSFER, STEP = range(6)
 """Kinds of series."""
 TOGETHER, TIMER_NS = 0.9, 1_000_000
 """A place is a gate if in so many of its turns nobody left more than a timer before the last had come."""
+FIRST_LOOK = 8
+"""Steps that are looked at together when a job is new: they tell what is a gate."""
 MOST_CLASSES = 256
 """Classes of gates of which transfers are followed: the first ones."""
 SPAN = 1 << 42
@@ -48,7 +50,7 @@ class StepSeries:
         self.host = np.array([names.index(host) for host in hosts], np.int64)
         sizes = np.bincount(self.host, minlength=len(names))
         self.hosts = [name for name, size in zip(names, sizes, strict=True) if size > 1] if len(names) > 1 else []
-        self._host_rows = np.array([names.index(name) for name in self.hosts], np.int64)
+        self.host_rows = np.array([names.index(name) for name in self.hosts], np.int64)
         self.classes: list[Meeting] = []
         self.meets: dict[int, bool] = {}
         """Whether a class is known to be a gate of all who come to it."""
@@ -76,7 +78,7 @@ class StepSeries:
         self._stages = joined([self._stages, seen.stages.take(next(mine))])
         self._steps = joined([self._steps, seen.steps.take(next(mine))])
         upto = self._complete(seen.ended)
-        if upto <= self.done:
+        if upto <= self.done or (self.done < 0 and upto - int(self._steps.number.min()) < FIRST_LOOK):
             return None
         rows = self._rows(upto)
         self.done = upto
@@ -115,7 +117,7 @@ class StepSeries:
         # The last steps stay: gates that began before them are told by their ends.
         self._steps = self._steps.take(self._steps.number >= upto)
         busy = took - wait
-        hosts = np.stack([late[:, self.host == one].mean(axis=1) for one in self._host_rows], axis=1) if self.hosts else late[:, :0]
+        hosts = np.stack([late[:, self.host == one].mean(axis=1) for one in self.host_rows], axis=1) if self.hosts else late[:, :0]
         step_s = np.nanmedian(took, axis=1)
         parts = [late, _centred(busy), _centred(load), hosts, transfer, step_s[:, None]]
         return StepRows(first, np.concatenate(parts, axis=1), float(np.nanmedian(step_s)))
