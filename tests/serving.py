@@ -16,9 +16,10 @@ from build import analyze, job
 from taut.serve.app import make_app
 from taut.serve.catalogue import Catalogue
 from taut.serve.guard import Door
+from taut.serve.listening import bound
 from taut.serve.opened import OpenRuns
 from taut.serve.routes import House
-from taut.serve.server import bound, served
+from taut.serve.server import served
 
 T = TypeVar("T")
 TOKEN = "a-token-of-24-characters"

@@ -14,6 +14,7 @@ from serving import BEARER, TOKEN, App, listening, said
 from taut.core.errors import UsageError
 from taut.serve import server
 from taut.serve.guard import CSP, MOST_BODY
+from taut.serve.listening import bound, is_loopback
 
 HEAD = f"GET /api/runs HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {TOKEN}\r\n".encode()
 
@@ -133,11 +134,11 @@ def test_too_many_connections_are_closed(app: App, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_port_that_is_taken(runs: Path) -> None:
-    first = server.bound("127.0.0.1", 0)
+    first = bound("127.0.0.1", 0)
     port = first.getsockname()[1]
     with pytest.raises(UsageError, match="give another --port"):
-        server.bound("127.0.0.1", port)
-    second = server.bound("127.0.0.1", port, other=True)
+        bound("127.0.0.1", port)
+    second = bound("127.0.0.1", port, other=True)
     assert second.getsockname()[1] != port
     for one in (first, second):
         one.close()
@@ -156,4 +157,4 @@ def test_a_port_that_is_taken(runs: Path) -> None:
     ],
 )
 def test_loopback(host: str, only_here: bool) -> None:
-    assert server.is_loopback(host) == only_here
+    assert is_loopback(host) == only_here

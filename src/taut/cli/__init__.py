@@ -24,6 +24,7 @@ from taut.cli.options import MOST_STALENESS, Real, Target, delays, factors, fixe
 from taut.cli.project_verb import project
 from taut.cli.recording import audit_file, record_all
 from taut.cli.serve_verb import serve
+from taut.cli.watch_verb import watch
 from taut.core.errors import UsageError
 from taut.core.question_words import FIX_KEYS, Delay
 from taut.core.reporting import LISTED_SHARE
@@ -489,6 +490,7 @@ VERBS = (
     project,
     control,
     serve,
+    watch,
     audit,
     lab,
 )

@@ -50,9 +50,9 @@ def serve(folders: tuple[str, ...], port: int | None, host: str, token: str | No
     _check_installed()
     from taut.serve.app import make_app
     from taut.serve.catalogue import Catalogue
+    from taut.serve.listening import bound, is_loopback
     from taut.serve.opened import OpenRuns
     from taut.serve.routes import House
-    from taut.serve.server import bound, is_loopback
     from taut.serve.server import serve as answer
     from taut.serve.static_files import prepare
 
@@ -96,7 +96,7 @@ def _door(host: str, port: int, token: str | None) -> Door:
     import socket
 
     from taut.serve.guard import Door
-    from taut.serve.server import LOOPBACK, is_loopback
+    from taut.serve.listening import LOOPBACK, is_loopback
 
     everywhere = host in ("0.0.0.0", "::", "")
     own = () if is_loopback(host) else (socket.gethostname().lower(), socket.getfqdn().lower())

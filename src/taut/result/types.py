@@ -2696,6 +2696,7 @@ class LiveFinding(Part, frozen=True, kw_only=True):
     mode: str
     """One of the modes of docs/contract.md."""
     state: Literal["open", "closed"]
+    """Whether it goes on."""
     ranks: list[Small]
     hosts: list[str | None]
     """Host of each of ``ranks``, in their order; null where it is not known."""

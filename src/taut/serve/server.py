@@ -12,14 +12,12 @@ import signal
 import socket
 import threading
 from collections.abc import Iterator
-from ipaddress import ip_address
 from types import FrameType
 from typing import TYPE_CHECKING
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from taut.core.errors import UsageError
 from taut.serve.guard import MOST_HEAD, SAID
 
 if TYPE_CHECKING:
@@ -34,36 +32,7 @@ KEEP_ALIVE_S = 20
 GRACE_S = 1
 """Answers under way are waited for this long when the server ends."""
 MOST_CONNECTIONS = 1024
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches a host."""
-    try:
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def bound(host: str, port: int, other: bool = False) -> socket.socket:
-    """A socket that listens; with ``other`` at any port that is free, where that one is taken."""
-    try:
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    except (socket.gaierror, UnicodeError):
-        raise UsageError(f"--host {host}: no address of this machine") from None
-    made = socket.socket(family, socket.SOCK_STREAM)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        made.bind(address)
-        made.listen(256)
-    except OSError as error:
-        made.close()
-        if other:
-            return bound(host, 0)
-        raise UsageError(f"{host}:{port}: cannot be listened at ({error.strerror}); give another --port or --host") from None
-    made.setblocking(False)
-    return made
 
 
 def most_connections() -> int:

@@ -74,10 +74,13 @@ def _hello(sees: str) -> Json:
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         rank, world = str(torch.distributed.get_rank()), str(torch.distributed.get_world_size())
     local = os.environ.get("LOCAL_RANK", "")
-    job = next((os.environ[name] for name in ("SLURM_JOB_ID", "TORCHELASTIC_RUN_ID", "JOB_NAME") if os.environ.get(name)), "job")
+    job = next(
+        (os.environ[name] for name in ("SLURM_JOB_ID", "TORCHELASTIC_RUN_ID", "JOB_NAME") if os.environ.get(name)), "job"
+    )
     return {
         "rank": int(rank or -1), "world": int(world or -1), "host": socket.gethostname(), "gpu": int(local or -1), "job": job,
         "pid": os.getpid(), "torch": torch.__version__, "taut": __version__, "sees": sees, "boot": _boot(),
+        "process": os.urandom(8).hex(),
     }  # fmt: skip
 
 

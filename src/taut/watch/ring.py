@@ -41,5 +41,10 @@ class Ring:
             self._read += count
         return bytes(data)
 
+    def lose(self, count: int) -> None:
+        """Count events that were taken and did not arrive."""
+        with self._lock:
+            self.dropped += count
+
     def __len__(self) -> int:
         return self._wrote - self._read

@@ -14,6 +14,7 @@ from taut.watch.observed import Observer
 from taut.watch.wire import (
     BYE,
     CLOCK,
+    EVENT,
     EVENTS,
     GREETING,
     MOST_BYTES,
@@ -23,6 +24,7 @@ from taut.watch.wire import (
     encoded,
     hello_proof,
     packed,
+    runs,
     session_key,
 )
 
@@ -30,6 +32,8 @@ EVERY_S = 1.0
 """How often it sends."""
 MOST_EVENTS = 4096
 """Of one message."""
+NAMES_BYTES = 1 << 15
+"""Names are sent in messages of about so many bytes."""
 TIMEOUT_S = 2.0
 LONGEST_PAUSE_S = 30.0
 
@@ -40,7 +44,7 @@ class Sender(threading.Thread):
     def __init__(self, observer: Observer, address: tuple[str, int], secret: bytes, hello: Json) -> None:
         super().__init__(name="taut-watch", daemon=True)
         self.observer, self.address, self.secret, self.hello = observer, address, secret, hello
-        self.sent_bytes, self.refused = 0, 0
+        self.sent_bytes, self.sent_events, self.refused = 0, 0, 0
         self._done = threading.Event()
         self._pause_s = EVERY_S
         self._line: socket.socket | None = None
@@ -93,16 +97,32 @@ class Sender(threading.Thread):
 
     def _tell(self) -> None:
         """Names that are new, the time, and the events."""
-        places = self.observer.places
-        for first in range(self._named, len(places), 64):
-            some = places[first : first + 64]
-            self._send(NAMES, encoded({"first": first, "places": some}))  # type: ignore[dict-item]
-        self._named = len(places)
-        clocks = {"monotonic_ns": time.monotonic_ns(), "time_ns": time.time_ns(), "dropped": self.observer.ring.dropped,
-                  "faults": self.observer.faults}  # fmt: skip
+        ring = self.observer.ring
+        self._tell_names()
+        clocks = {"monotonic_ns": time.monotonic_ns(), "time_ns": time.time_ns(), "dropped": ring.dropped,
+                  "faults": self.observer.faults, "sent": self.sent_events}  # fmt: skip
         self._send(CLOCK, encoded({**clocks}))
-        while len(self.observer.ring):
-            self._send(EVENTS, self.observer.ring.take(MOST_EVENTS))
+        while len(ring):
+            data = ring.take(MOST_EVENTS)
+            count = len(data) // EVENT.size
+            try:
+                self._tell_names()  # a place is named before its first event is in the ring
+                self._send(EVENTS, data)
+            except BaseException:
+                ring.lose(count)
+                raise
+            self.sent_events += count
+
+    def _tell_names(self) -> None:
+        """Places that the collector does not know yet."""
+        places = self.observer.places
+        while self._named < len(places):
+            first, some, size = self._named, list[bytes](), 0
+            while self._named < len(places) and size < NAMES_BYTES:
+                some.append(_place(places[self._named]))
+                size += len(some[-1])
+                self._named += 1
+            self._send(NAMES, b'{"first":%d,"places":[%s]}' % (first, b",".join(some)))
 
     def _send(self, kind: int, body: bytes) -> None:
         if self._line is None:
@@ -123,3 +143,10 @@ def _exactly(line: socket.socket, count: int) -> bytes:
             raise OSError("closed")
         data += more
     return data
+
+
+def _place(place: dict[str, str | int | list[int]]) -> bytes:
+    """What a code stands for; without its ranks where their list is longer than a message."""
+    ranks = place["ranks"]
+    data = encoded({**place, "ranks": runs(ranks) if isinstance(ranks, list) else []})
+    return data if len(data) < MOST_BYTES // 2 else encoded({**place, "ranks": []})

@@ -8,10 +8,10 @@ Nothing is encrypted: what is sent is timings and names of ops, to an address in
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import json
 import struct
+from collections.abc import Sequence
 
 GREETING = b"taut watch 1\n"
 NONCE_BYTES = 16
@@ -28,6 +28,9 @@ clock (ns; 0: not known), bytes."""
 GATE, STAGE, STEP = range(3)
 """Kinds of events: a call that meets others, a stage of a step, a step."""
 
+MOST_MEMBERS = 1 << 20
+"""Ranks of one group."""
+
 Json = dict[str, "str | int | float | list[int] | dict[str, str] | None"]
 
 
@@ -38,7 +41,7 @@ class WireError(Exception):
 def digest(secret: bytes, *parts: bytes) -> bytes:
     """The proof of some parts, each with its length in front."""
     whole = b"".join(struct.pack("<I", len(part)) + part for part in parts)
-    return hmac.new(secret, whole, hashlib.sha256).digest()
+    return hmac.digest(secret, whole, "sha256")
 
 
 def session_key(secret: bytes, nonce: bytes, hello: bytes) -> bytes:
@@ -61,9 +64,9 @@ def head_of(data: bytes) -> tuple[int, int, int]:
     """(length of the body, kind, number) of a head; refuses lengths that no message has."""
     length, kind, number = HEAD.unpack(data)
     if length > MOST_BYTES:
-        raise WireError(f"a message of {length:,} bytes; at most {MOST_BYTES:,} are taken")
+        raise WireError(f"a message of more than {MOST_BYTES:,} bytes")
     if not HELLO <= kind <= BYE:
-        raise WireError(f"a message of kind {kind}")
+        raise WireError("a message of no kind")
     return length, kind, number
 
 
@@ -78,3 +81,36 @@ def check(key: bytes, expected: int, head: bytes, proof: bytes, body: bytes) -> 
 def encoded(value: Json) -> bytes:
     """A small object as bytes."""
     return json.dumps(value, separators=(",", ":"), sort_keys=True).encode()
+
+
+def runs(ranks: Sequence[int]) -> list[int]:
+    """Ranks in their order as first, last and distance of each run: a group of thousands is three numbers."""
+    out: list[int] = []
+    at = 0
+    while at < len(ranks):
+        until = at + 1
+        apart = ranks[until] - ranks[at] if until < len(ranks) else 1
+        while until < len(ranks) and ranks[until] - ranks[until - 1] == apart:
+            until += 1
+        out += [ranks[at], ranks[until - 1], apart]
+        at = until
+    return out
+
+
+def ranks_of(some: Sequence[int]) -> list[int]:
+    """The ranks that runs stand for; refuses what no group is."""
+    if len(some) % 3:
+        raise WireError("ranks that are no runs")
+    out: list[int] = []
+    for first, last, apart in zip(some[::3], some[1::3], some[2::3], strict=True):
+        if (
+            apart == 0
+            or not (0 <= first < 1 << 31 and 0 <= last < 1 << 31)
+            or (last - first) % apart
+            or (last - first) // apart < 0
+        ):
+            raise WireError("ranks that are no runs")
+        if len(out) + (last - first) // apart >= MOST_MEMBERS:
+            raise WireError(f"a group of more than {MOST_MEMBERS:,} ranks")
+        out += range(first, last + (1 if apart > 0 else -1), apart)
+    return out

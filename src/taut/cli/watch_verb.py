@@ -1,0 +1,108 @@
+"""``taut watch``: jobs while they run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from taut.cli.common import say, write_out
+from taut.cli.options import Target, price
+from taut.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from taut.result.types import LiveFinding
+
+PORT = 8322
+FOLDER = Path("taut-runs") / "watch"
+SECRET = "TAUT_WATCH_SECRET"
+
+
+@click.group(short_help="Watch jobs while they run.")
+def watch() -> None:
+    """Watch jobs while they run: who is late, where, since when, and what it costs an hour.
+
+    In the job: import taut.watch; taut.watch.start(). Both sides know the secret in TAUT_WATCH_SECRET.
+    """
+
+
+@watch.command(short_help="Hear the ranks of jobs, and tell what is found.")
+@click.option("--host", metavar="H", default="127.0.0.1", show_default=True, help="Address to listen at.")
+@click.option("--port", metavar="P", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="Port.")
+@click.option(
+    "--keep", metavar="FOLDER", type=Target(file_okay=False), default=str(FOLDER), show_default=True,
+    help="Where closed findings and a line a minute are kept, 256 MiB and 30 days at most.",
+)  # fmt: skip
+@click.option(
+    "--memory", metavar="MIB", type=click.IntRange(16, 1 << 20), default=512, show_default=True, help="Of all windows."
+)
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print every finding as a line of JSON, when it opens and when it closes."
+)
+@click.option(
+    "--gpu-hour", "price", metavar="PRICE", callback=price, help="Price of one rank for one hour, for example 2.50EUR."
+)
+def collect(host: str, port: int, keep: str, memory: int, as_json: bool, price: tuple[str, str] | None) -> None:
+    """Hear the ranks of jobs over TCP, keep a window of each, and tell what is found.
+
+    Ranks find it by TAUT_WATCH=HOST:PORT. Who does not know the secret in TAUT_WATCH_SECRET (at least 16 characters) is
+    refused. What is sent is proved, not encrypted: listen inside the cluster. A job never waits for it. Ctrl-C ends it.
+
+    \b
+      export TAUT_WATCH_SECRET=$(openssl rand -hex 16)
+      taut watch collect
+      taut watch collect --host 10.0.0.5 --json > findings.jsonl
+    """
+    secret = _secret()
+    from taut.serve.listening import bound, is_loopback
+    from taut.watch.collect import Collector, Limits, open_files, run
+    from taut.watch.kept import Kept
+
+    files = open_files(Limits().connections)
+    limits = Limits(window_bytes=memory << 20, connections=min(files, Limits().connections))
+    listening = bound(host, port, waiting=4096)
+    kept = Kept(Path(keep), say)
+    collector = Collector(secret, limits=limits, say=say, tell=_teller(as_json), kept=kept)
+    at = f"{host}:{listening.getsockname()[1]}"
+    who = "this machine only" if is_loopback(host) else "whoever reaches it and knows the secret; nothing is encrypted"
+    say(f"watching at {at}, for {who} (Ctrl-C ends it)")
+    if files < limits.ranks:
+        say(f"at most {files:,} ranks: this process may open no more files (ulimit -n)")
+    try:
+        run(collector, listening)
+    finally:
+        kept.close()
+
+
+def _secret() -> bytes:
+    from taut.watch.collect import LEAST_SECRET
+
+    given = os.environ.get(SECRET, "")
+    if len(given) < LEAST_SECRET:
+        lacks = f"has {len(given)} characters" if given else "is not set"
+        raise UsageError(
+            f"{SECRET} {lacks}: give at least {LEAST_SECRET}, the same in the job, for example: openssl rand -hex 16"
+        )
+    return given.encode()
+
+
+def _teller(as_json: bool) -> Callable[[LiveFinding], None]:
+    """Tells findings: a line for people on stderr, and where it is asked for one of JSON on stdout."""
+
+    def tell(finding: LiveFinding) -> None:
+        if as_json:
+            write_out(json_line(finding))
+        ranks = ", ".join(map(str, finding.ranks[:8])) or ", ".join(finding.links[:8]) or "all"
+        say(f"{finding.job}: {finding.state}: {finding.mode}, rank {ranks}: {finding.text}")
+
+    return tell
+
+
+def json_line(finding: LiveFinding) -> bytes:
+    """A finding as one line of JSON, safe to show."""
+    from taut.core.json_text import json_text
+
+    return ("".join(line.strip() for line in json_text(finding).split("\n")) + "\n").encode()

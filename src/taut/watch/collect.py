@@ -1,0 +1,368 @@
+"""The collector: hears the ranks of jobs over TCP, keeps a window of each job, and tells what is found in them.
+
+Everything it holds has a limit (``Limits``). Over one it refuses, or drops and counts: it never grows, and no job waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import resource
+import signal
+import socket
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from types import FrameType
+from typing import Protocol
+
+import msgspec
+
+from taut.core.rank_words import listed
+from taut.core.signals import GRACE_S
+from taut.result.types import LiveFinding
+from taut.watch.event_rows import Room
+from taut.watch.kept import Kept
+from taut.watch.session import Session
+from taut.watch.window import LOST_S, Hello, Member, Window
+from taut.watch.wire import EVENT, WireError
+
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+FOLD_S = 0.25
+"""Events are decoded this often, all that came together."""
+UPKEEP_S, LOOK_S, CLOCKS_S, MINUTE_S = 0.5, 1.0, 10.0, 60.0
+"""How often the slow are ended and the lost are said, windows looked at, clocks fitted, and a line of each job kept."""
+YOUNG_NS = 1_000_000_000
+"""A connection that is not proved yet is not pushed out by others for this long."""
+BUFFER = 1 << 18
+LEAST_SECRET = 16
+CATCH_UP = 2.0
+"""A rank that is over its limit of bytes by this many bursts is not read for a while."""
+REASONS = 32
+"""Reasons that are counted apart."""
+FILES = 64
+"""Open files that are no connections."""
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """What a collector holds at most."""
+
+    connections: int = 20_000
+    unproved: int = 2_048
+    """Connections that have not proved themselves."""
+    jobs: int = 64
+    ranks: int = 16_384
+    """Of all jobs."""
+    hello_bytes: int = 4_096
+    hello_s: float = 5.0
+    """Until a connection has proved itself."""
+    message_s: float = 10.0
+    """Until a message that has begun is complete."""
+    silent_s: float = 60.0
+    """Until a connection on which nothing comes is closed."""
+    bytes_per_s: int = 256 << 10
+    """Of one rank."""
+    burst_bytes: int = 1 << 20
+    flight_bytes: int = 64 << 20
+    """Of messages of all ranks that are not complete."""
+    window_bytes: int = 512 << 20
+    """Of the windows of all jobs."""
+    forget_job_s: float = 3600.0
+    """Until a job of which nothing is heard is forgotten."""
+    lost_s: float = LOST_S
+
+
+class Watcher(Protocol):
+    """Looks at the window of one job, in a thread of its own, once a second."""
+
+    def look(self, now_ns: int) -> Sequence[LiveFinding]:
+        """Findings that have opened, changed or closed since it last looked."""
+        ...
+
+
+class Collector:
+    """Sessions and windows; ``say`` gets a line for people, ``tell`` a finding."""
+
+    def __init__(
+        self,
+        secret: bytes,
+        *,
+        limits: Limits | None = None,
+        say: Callable[[str], None] = lambda line: None,
+        tell: Callable[[LiveFinding], None] = lambda finding: None,
+        kept: Kept | None = None,
+        watcher: Callable[[Window], Watcher] | None = None,
+    ) -> None:
+        self.secret, self.limits, self.kept = secret, limits or Limits(), kept
+        self.buffer = memoryview(bytearray(BUFFER))
+        """Every connection receives into it: what is not used at once is copied."""
+        self.room = Room(self.limits.window_bytes)
+        self.windows: dict[str, Window] = {}
+        self.counts: Counter[str] = Counter()
+        """Messages and bytes; and of what was refused, why."""
+        self.flight_bytes = 0
+        self._say, self._tell, self._watcher = say, tell, watcher
+        self._watchers: dict[str, Watcher] = {}
+        self._unproved: dict[Session, None] = {}
+        """In the order in which they came."""
+        self._sessions: dict[tuple[str, int], Session] = {}
+        self._refused: Counter[str] = Counter()
+        self._looking: asyncio.Task[None] | None = None
+        self._due = dict.fromkeys(("upkeep", "clocks", "look", "minute"), 0.0)
+
+    # -- what sessions ask ------------------------------------------------------------------------------------------------
+
+    def let_in(self, session: Session) -> bool:
+        """Whether a connection is greeted. Where too many are unproved, the oldest goes, unless it is young itself."""
+        self._unproved[session] = None
+        self.counts["connections"] += 1
+        if len(self._unproved) + len(self._sessions) > self.limits.connections:
+            self.refuse(session, "more connections than are taken")
+        elif len(self._unproved) > self.limits.unproved:
+            oldest = next(iter(self._unproved))
+            young = session.made_ns - oldest.made_ns < YOUNG_NS
+            self.refuse(session if young else oldest, "more connections without a hello than are taken")
+        return session.open
+
+    def welcome(self, session: Session, hello: Hello) -> tuple[Window, Member]:
+        """The window and the rank of a session that has proved itself; its earlier connection ends."""
+        now = time.monotonic_ns()
+        window = self._window(hello.job)
+        if hello.rank not in window.ranks and sum(len(one.ranks) for one in self.windows.values()) >= self.limits.ranks:
+            raise WireError("more ranks than are taken")
+        member, what = window.join(hello, now)
+        before = self._sessions.get((hello.job, hello.rank))
+        if before is not None:
+            before.close()
+        self._unproved.pop(session, None)
+        self._sessions[hello.job, hello.rank] = session
+        window.heard_ns = member.heard_ns = now
+        if what == "new":
+            member.tokens = self.limits.burst_bytes
+            self.counts["ranks"] += 1
+        elif what == "restarted":
+            self.counts["restarts"] += 1
+            self._say(f"{hello.job}: rank {hello.rank} was started anew ({hello.host}, process {hello.pid})")
+        if member.lost:
+            member.lost = False
+            self._say(f"{hello.job}: rank {hello.rank} is back")
+        return window, member
+
+    def _window(self, job: str) -> Window:
+        if job not in self.windows:
+            if len(self.windows) >= self.limits.jobs:
+                raise WireError("more jobs than are taken")
+            self.windows[job] = window = Window(job, self.room)
+            if self._watcher is not None:
+                self._watchers[job] = self._watcher(window)
+            self._say(f"{job}: a job begins to be heard")
+        return self.windows[job]
+
+    def within_rate(self, session: Session, member: Member, count: int) -> bool:
+        """Whether a rank may send so many bytes; if not they are dropped and counted, and soon it is not read for a while."""
+        limits = self.limits
+        gained = max(session.heard_ns - member.tokens_ns, 0) * 1e-9 * limits.bytes_per_s
+        member.tokens_ns = session.heard_ns
+        member.tokens = min(member.tokens + gained, limits.burst_bytes) - count
+        if member.tokens >= 0:
+            return True
+        member.over += count // EVENT.size
+        member.arrived(count // EVENT.size)
+        if not self.counts["over the rate"]:
+            self._say(f"{member.hello.job}: rank {member.rank} sends more than is taken; that is dropped and counted")
+        self.counts["over the rate"] += 1
+        if member.tokens < -CATCH_UP * limits.burst_bytes:
+            session.pause(-member.tokens / limits.bytes_per_s)
+        return False
+
+    def holds(self, session: Session, more: int) -> None:
+        """A session keeps so many bytes more of a message that is not complete."""
+        self.flight_bytes += more
+        if self.flight_bytes > self.limits.flight_bytes:
+            self.refuse(session, "more bytes of unfinished messages than are held")
+
+    def goodbye(self, session: Session, member: Member) -> None:
+        """A rank ends as it should."""
+        member.ended = True
+        session.close()
+
+    def left(self, session: Session) -> None:
+        """A connection is over."""
+        self.flight_bytes -= len(session.rest)
+        self._unproved.pop(session, None)
+        if session.window is not None and session.member is not None:
+            key = session.window.job, session.member.rank
+            if self._sessions.get(key) is session:
+                del self._sessions[key]
+
+    def refuse(self, session: Session, why: str) -> None:
+        """End a connection, and count why."""
+        self.counts["refused"] += 1
+        self._refused[why if len(self._refused) < REASONS else "other reasons"] += 1
+        session.close()
+
+    # -- upkeep -----------------------------------------------------------------------------------------------------------
+
+    def tick(self, now_ns: int | None = None) -> None:
+        """Decode what came, and do what is due."""
+        now = time.monotonic_ns() if now_ns is None else now_ns
+        for window in self.windows.values():
+            window.fold(now)
+        if self._is_due("upkeep", UPKEEP_S, now):
+            self._end_the_slow(now)
+            self._miss(now)
+            self._forget(now)
+        if self._is_due("clocks", CLOCKS_S, now):
+            for window in self.windows.values():
+                window.fit_clocks()
+
+    def _is_due(self, what: str, every_s: float, now_ns: int) -> bool:
+        if now_ns * 1e-9 < self._due[what]:
+            return False
+        self._due[what] = now_ns * 1e-9 + every_s
+        return True
+
+    def _end_the_slow(self, now: int) -> None:
+        limits = self.limits
+        while self._unproved:
+            oldest = next(iter(self._unproved))
+            if now - oldest.made_ns <= limits.hello_s * 1e9:
+                break
+            self.refuse(oldest, "no hello in time")
+        for session in list(self._sessions.values()):
+            if now - session.heard_ns > limits.silent_s * 1e9:
+                self.refuse(session, "nothing came for too long")
+            elif session.rest and now - session.rest_since_ns > limits.message_s * 1e9:
+                self.refuse(session, "a message that is not completed")
+
+    def _miss(self, now: int) -> None:
+        """Say which ranks are lost, or are heard again."""
+        for window in self.windows.values():
+            lost = [one for one in window.quiet(now, self.limits.lost_s) if not one.lost]
+            for member in lost:
+                member.lost = True
+            if lost:
+                ranks = listed([str(one.rank) for one in lost])
+                self._say(f"{window.job}: nothing was heard of rank {ranks} for {self.limits.lost_s:g} s")
+
+    def _forget(self, now: int) -> None:
+        """Give back what is old; and jobs that are over."""
+        for job, window in list(self.windows.items()):
+            window.forget(now)
+            if now - window.heard_ns > self.limits.forget_job_s * 1e9:
+                window.close()
+                self._watchers.pop(job, None)
+                del self.windows[job]
+                self._say(f"{job}: not heard of for {self.limits.forget_job_s / 60:g} min, forgotten")
+
+    def _say_refused(self) -> None:
+        """One line a minute about whoever was refused."""
+        if self._refused:
+            self._say("refused: " + ", ".join(f"{count:,} × {why}" for why, count in self._refused.most_common()))
+            self._refused.clear()
+
+    async def _look(self) -> None:
+        """Have every window looked at, in a thread; and the disk written to in one."""
+        for job, watcher in list(self._watchers.items()):
+            try:
+                found = await asyncio.to_thread(watcher.look, time.monotonic_ns())
+            except Exception as error:  # what looks is not what hears
+                self.counts["failed looks"] += 1
+                if self.counts["failed looks"] == 1:
+                    self._say(f"{job}: could not be looked at: {type(error).__name__}: {error}")
+                continue
+            for finding in found:
+                self._tell(finding)
+                if self.kept is not None:
+                    self.kept.add_finding(finding)
+        if self._is_due("minute", MINUTE_S, time.monotonic_ns()):
+            self._say_refused()
+            if self.kept is not None:
+                for window in self.windows.values():
+                    self.kept.add_steps(window)
+        if self.kept is not None:
+            await asyncio.to_thread(self.kept.write)
+
+    def _failed(self, _: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
+        """A fault of ours ends one connection, and is said once."""
+        self.counts["faults"] += 1
+        if self.counts["faults"] == 1:
+            error = context.get("exception")
+            self._say(f"a fault of the collector: {type(error).__name__ if error else context.get('message')}: {error or ''}")
+
+    # -- running ------------------------------------------------------------------------------------------------------------
+
+    async def serve(self, listening: socket.socket, done: asyncio.Event) -> None:
+        """Hear ranks until it is done."""
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(self._failed)
+        server = await loop.create_server(lambda: Session(self), sock=listening, backlog=1024)
+        self._due["minute"] = time.monotonic() + MINUTE_S
+        try:
+            while not done.is_set():
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(done.wait(), FOLD_S)
+                self.tick()
+                idle = self._looking is None or self._looking.done()
+                if idle and self._is_due("look", LOOK_S, time.monotonic_ns()):
+                    self._looking = loop.create_task(self._look())
+        finally:
+            server.close()
+            for session in [*self._unproved, *self._sessions.values()]:
+                session.close()
+            if self._looking is not None:
+                await self._looking
+            if self.kept is not None:
+                self._last_lines(self.kept)
+
+    def _last_lines(self, kept: Kept) -> None:
+        for window in self.windows.values():
+            window.fold(time.monotonic_ns())
+            kept.add_steps(window)
+        kept.write()
+
+
+def run(collector: Collector, listening: socket.socket) -> None:
+    """Hear ranks until the process is asked to end; then what is held is written, and it ends in its own way."""
+    asked = asyncio.run(_run(collector, listening))
+    if asked is not None:
+        signal.raise_signal(asked)
+
+
+async def _run(collector: Collector, listening: socket.socket) -> int | None:
+    """The signal that asked the process to end."""
+    done = asyncio.Event()
+    with _asked(done) as asked:
+        await collector.serve(listening, done)
+    return asked[0] if asked else None
+
+
+@contextlib.contextmanager
+def _asked(done: asyncio.Event) -> Iterator[list[int]]:
+    """Signals that ask the process to end; at the first it is done, one that comes later ends it at once."""
+    loop, asked, first_s = asyncio.get_running_loop(), list[int](), list[float]()
+
+    def stop(number: int, _: FrameType | None) -> None:
+        if asked and time.monotonic() - first_s[0] > GRACE_S:
+            os._exit(128 + number)
+        asked.append(number)
+        first_s.append(time.monotonic())
+        loop.call_soon_threadsafe(done.set)
+
+    heard = [number for number in ENDING if signal.getsignal(number) != signal.SIG_IGN]  # nohup, and jobs of a script
+    before = {number: signal.signal(number, stop) for number in heard}
+    try:
+        yield asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def open_files(wanted: int) -> int:
+    """Have the process open so many connections; returns how many it may."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = wanted + FILES if hard == resource.RLIM_INFINITY else min(wanted + FILES, hard)
+    if most > soft:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    return max(most, soft) - FILES

@@ -1,0 +1,194 @@
+"""One connection to the collector: greeted, proved, then read message by message; whatever is wrong ends it.
+
+Before its proof was checked nothing of a message is decoded but its length. All connections receive into one buffer; only what
+is left of a message that is not complete is kept for each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import os
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from taut.watch.window import Clock, Hello, Names
+from taut.watch.wire import (
+    BYE,
+    CLOCK,
+    EVENTS,
+    GREETING,
+    HEAD,
+    HELLO,
+    NAMES,
+    NONCE_BYTES,
+    PROOF_BYTES,
+    WireError,
+    check,
+    head_of,
+    hello_proof,
+    session_key,
+)
+
+if TYPE_CHECKING:
+    from taut.watch.collect import Collector
+    from taut.watch.window import Member, Window
+
+HELLO_PROOF_BYTES = 32
+_hello = msgspec.json.Decoder(Hello)
+_names = msgspec.json.Decoder(Names)
+_clock = msgspec.json.Decoder(Clock)
+
+
+class Session(asyncio.BufferedProtocol):
+    """A connection."""
+
+    def __init__(self, house: Collector) -> None:
+        self.house = house
+        self.window: Window | None = None
+        self.member: Member | None = None
+        self.made_ns = self.heard_ns = 0
+        self.rest = bytearray()
+        """What came of a message that is not complete."""
+        self.rest_since_ns = 0
+        self._need = 0
+        """Bytes that make it complete, where that is known."""
+        self._line: asyncio.Transport | None = None
+        self._nonce, self._key, self._number = b"", b"", 0
+        self._greeted_ns: int | None = None
+        self.open = False
+
+    # -- what asyncio calls ---------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Greet, if there is room."""
+        assert isinstance(transport, asyncio.Transport)
+        self._line, self.open = transport, True
+        self.made_ns = self.heard_ns = time.monotonic_ns()
+        if not self.house.let_in(self):
+            return
+        self._nonce = os.urandom(NONCE_BYTES)
+        transport.write(GREETING + self._nonce)
+        self._greeted_ns = time.monotonic_ns()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget it."""
+        self.close()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where bytes go."""
+        return self.house.buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Bytes came."""
+        if not self.open:
+            return
+        self.heard_ns = time.monotonic_ns()
+        try:
+            self._read(self.house.buffer[:nbytes])
+        except (WireError, msgspec.DecodeError, ValueError, OverflowError) as error:
+            self.house.refuse(self, _why(error))
+
+    # -- messages ---------------------------------------------------------------------------------------------------------
+
+    def _read(self, new: memoryview) -> None:
+        if self.rest:
+            self.rest += new
+            self.house.holds(self, len(new))
+            if len(self.rest) < self._need:
+                return
+        data, at = bytes(self.rest) if self.rest else bytes(new), 0
+        self._need = 0
+        while self.open:
+            used = self._message(data, at) if self._key else self._say_hello(data)
+            if not used:
+                break
+            at += used
+        if self.open:
+            self._keep(data[at:], at > 0)
+
+    def _keep(self, left: bytes, begins: bool) -> None:
+        """Keep what is left of the bytes that came: the beginning of a message, perhaps."""
+        if begins or not self.rest:
+            self.rest_since_ns = self.heard_ns
+        more = len(left) - len(self.rest)
+        self.rest = bytearray(left)
+        self.house.holds(self, more)
+
+    def _say_hello(self, data: bytes) -> int:
+        """Bytes of a hello; 0 if it is not complete."""
+        length = int.from_bytes(data[:4], "little")
+        if len(data) >= 4 and length > self.house.limits.hello_bytes:
+            raise WireError("a hello that is too long")
+        begin = 4 + HELLO_PROOF_BYTES
+        if len(data) < begin or len(data) < begin + length:
+            return 0
+        body = data[begin : begin + length]
+        if not hmac.compare_digest(hello_proof(self.house.secret, self._nonce, body), data[4:begin]):
+            raise WireError("a hello whose proof is wrong")
+        self._key = session_key(self.house.secret, self._nonce, body)
+        self.window, self.member = self.house.welcome(self, _hello.decode(body))
+        return begin + length
+
+    def _message(self, data: bytes, at: int) -> int:
+        """Bytes of the message that begins there; 0 if it is not complete."""
+        begin = at + HEAD.size + PROOF_BYTES
+        if len(data) < at + HEAD.size:
+            return 0
+        head = data[at : at + HEAD.size]
+        length, kind, _ = head_of(head)
+        if len(data) < begin + length:
+            self._need = begin + length - at
+            return 0
+        body = data[begin : begin + length]
+        check(self._key, self._number, head, data[at + HEAD.size : begin], body)
+        self._number += 1
+        self._take(kind, body)
+        return begin + length - at
+
+    def _take(self, kind: int, body: bytes) -> None:
+        """Do what a proved message says."""
+        window, member = self.window, self.member
+        if window is None or member is None or kind == HELLO:
+            raise WireError("a hello after the hello")
+        member.heard_ns = window.heard_ns = self.heard_ns
+        count = self.house.counts
+        count["messages"] += 1
+        count["bytes"] += len(body)
+        if kind == EVENTS:
+            if self.house.within_rate(self, member, len(body)):
+                window.add(member, body, self.heard_ns)
+        elif kind == CLOCK:
+            window.tell_time(member, _clock.decode(body), self.heard_ns, self._greeted_ns)
+            self._greeted_ns = None
+        elif kind == NAMES:
+            window.name(member, _names.decode(body))
+        elif kind == BYE:
+            self.house.goodbye(self, member)
+
+    # -- its end ----------------------------------------------------------------------------------------------------------
+
+    def pause(self, seconds: float) -> None:
+        """Read nothing for a while."""
+        if self._line is not None and self.open:
+            self._line.pause_reading()
+            asyncio.get_running_loop().call_later(seconds, self._resume)
+
+    def _resume(self) -> None:
+        if self._line is not None and self.open:
+            self._line.resume_reading()
+
+    def close(self) -> None:
+        """End it, at once."""
+        if self.open:
+            self.open = False
+            self.house.left(self)
+            self.rest = bytearray()
+            if self._line is not None:
+                self._line.abort()
+
+
+def _why(error: Exception) -> str:
+    return str(error) if isinstance(error, WireError) else "a message that says nothing sensible"
