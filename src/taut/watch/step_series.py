@@ -145,7 +145,8 @@ class StepSeries:
         behind = np.where(hop, _behind_receiver(gates, turn, gate), (gates.begin - turn.middle[gate])) * S
         counted = (meets | hop) & (turn.members[gate] > 1)
         np.add.at(late, (at[counted], rank[counted]), behind[counted])
-        waits = (meets | hop) & (gates.end > 0) & self._calls[rank]
+        # After its last callback a backward pass does nothing but wait, whoever it is for.
+        waits = (meets | hop | self._is_verb(BACKWARD)[gates.klass]) & (gates.end > 0) & self._calls[rank]
         np.add.at(wait, (at[waits], rank[waits]), (gates.end - gates.begin)[waits] * S)
         ended = counted & (gates.end > 0) & (gates.klass < MOST_CLASSES)
         np.add.at(transfer, (at[ended], gates.klass[ended]), np.maximum(gates.end - turn.opens[gate], 0)[ended] * S)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import msgspec
 import numpy as np
 from msgspec import Struct
 
@@ -17,13 +18,18 @@ from taut.core.ids import numbered, occurrence
 from taut.core.tables import NULL, Call, Kind, Mark, Member, Op, Table, Trace, Verb, concat
 from taut.read.flight.arrivals import LANES, lay_out
 from taut.read.verb_words import verb_of
-from taut.watch.seen import BACKWARD, HOP, LOAD, OPTIMIZER, Events, Meeting, Seat, Seen
+from taut.watch.seen import BACKWARD, HOP, LOAD, OPTIMIZER, Events, Meeting, Seat, Seen, joined
 from taut.watch.step_series import step_of
 
 WORK = ("forward", "data_load", "optimizer", "backward", "other")
 """Names of what a rank does outside of its calls; the loader's is one that analysis knows."""
 REST, LOADS, OPTIMIZES, GOES_BACK, AFTER = range(len(WORK))
 OWN, ASIDE = 0, 1
+MANY_TURNS, MOST_TURNS = 6, 0.95
+"""Backward passes from which their end is told to be a gate, and the share of them that are looked at."""
+SOME, WAITED_NS, SOME_WAIT, HALF = 0.02, 1_000_000, 0.05, 0.5
+"""It is one if ranks wait there, by this share of a step and this time, in so many turns; and nobody leaves by more than this part
+of a step before the last came."""
 SENT = 1
 """Flag of a hop that sends."""
 
@@ -43,8 +49,8 @@ def trace_of(seen: Seen, meets: Mapping[int, bool], name: str = "job") -> Told |
     if len(ranks) < 2 or not len(seen.gates):
         return None
     zero = int(seen.steps.begin.min())
-    is_gate = np.array([one.verb == HOP or meets.get(k, False) for k, one in enumerate(seen.classes)])
-    gates = seen.gates.take(is_gate[seen.gates.klass] & np.isin(seen.gates.rank, ranks))
+    is_gate = np.array([one.verb == HOP or (meets.get(k, False) and one.verb != BACKWARD) for k, one in enumerate(seen.classes)])
+    gates = joined([seen.gates.take(is_gate[seen.gates.klass] & np.isin(seen.gates.rank, ranks)), _reduced(seen, ranks, zero)])
     gates = gates.take(np.lexsort((gates.begin, gates.rank)))
     at = step_of(gates, seen.steps, ranks, zero)
     inside = at < np.iinfo(np.int64).max
@@ -58,6 +64,41 @@ def trace_of(seen: Seen, meets: Mapping[int, bool], name: str = "job") -> Told |
         return None
     ops, names, inferred = made
     return Told(_trace(seen, ops, names, ranks, name), exact, inferred)
+
+
+def _reduced(seen: Seen, ranks: Ints, zero: int) -> Events:
+    """The end of backward passes as a gate, if it is one: of some the last of each step.
+
+    Reductions begin before a pass ends, so a rank may leave before the last has come, but never by more than what all have to
+    do after they gave their last gradients away. That is taken off their arrival.
+    """
+    is_back = np.array([one.verb == BACKWARD for one in seen.classes])
+    rows = seen.gates.take(is_back[seen.gates.klass] & np.isin(seen.gates.rank, ranks) & (seen.gates.end > 0))
+    at = step_of(rows, seen.steps, ranks, zero)
+    order = np.lexsort((rows.begin, rows.rank, at))
+    cell, _ = numbered(at[order], rows.rank[order])
+    last = order[np.flatnonzero(np.diff(cell, append=-1))]
+    steps, turn = np.unique(at[last], return_inverse=True)
+    whole = (np.bincount(turn, minlength=len(steps)) == len(ranks)) & (steps < np.iinfo(np.int64).max)
+    last = last[whole[turn]]
+    if len(last) < MANY_TURNS * len(ranks):
+        return rows.take(last[:0])
+    came, left = (side[last].reshape(-1, len(ranks)) for side in (rows.begin, rows.end))
+    usual = float(np.median(seen.steps.end - seen.steps.begin))
+    ahead = np.quantile(np.maximum(came.max(axis=1) - left.min(axis=1), 0), MOST_TURNS)
+    if (left - came > max(SOME * usual, WAITED_NS)).mean() < SOME_WAIT or ahead > HALF * usual:
+        return rows.take(last[:0])
+    found = rows.take(last)
+    begun = _begun(seen, is_back, found)
+    return msgspec.structs.replace(found, number=at[last], begin=np.maximum(found.begin - int(ahead), begun))
+
+
+def _begun(seen: Seen, is_back: Mask, found: Events) -> Ints:
+    """When the backward pass of each of these rows began."""
+    stages = seen.stages.take(is_back[seen.stages.klass]) if len(seen.stages) else seen.stages
+    known = dict(zip(zip(stages.rank.tolist(), stages.end.tolist(), strict=True), stages.begin.tolist(), strict=True))
+    pairs = zip(found.rank.tolist(), found.begin.tolist(), strict=True)
+    return np.array([known.get(pair, pair[1]) for pair in pairs], np.int64)
 
 
 def _trace(seen: Seen, ops: Table, names: list[str], ranks: Ints, name: str) -> Trace:
