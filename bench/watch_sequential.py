@@ -18,7 +18,7 @@ import numpy as np
 
 from taut.lab.live_jobs import LiveJob, Played
 from taut.result.types import LiveFinding
-from taut.watch.live_findings import Live
+from taut.watch.live_findings import MINUTE_S, Live
 
 RANKS = (8, 32, 128, 512, 1024)
 HOURS = (0.45, 0.3, 0.17, 0.05, 0.03)
@@ -43,7 +43,7 @@ def drawn(ranks: int, seed: int, fault: str = "none", strength: float = 0.0) -> 
     )  # fmt: skip
 
 
-def size(hours: float, seed: int) -> None:
+def size(hours: float, seed: int, minute_s: float) -> None:
     """Healthy jobs: what is suspected and told."""
     print("| ranks | hours | steps | suspicions | not confirmed | findings | an hour | CPU s | of it analyses |")
     print("|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
@@ -54,7 +54,7 @@ def size(hours: float, seed: int) -> None:
         while left > 0:
             job = drawn(ranks, seed * 100_000 + number)
             played, number, of_job = Played(job, 32), number + 1, min(left, 4 * 3600.0)
-            live = Live(played.new)
+            live = Live(played.new, minute_s=minute_s)
             first = 0
             while not played.now_ns or (played.now_ns - first) / 1e9 < of_job:
                 out = live.look(played.now_ns)
@@ -95,7 +95,7 @@ def _one(ranks: int, seed: int, fault: str, strength: float) -> tuple[bool, bool
     """(worth it, right place first, delay in steps, something told before)."""
     job, healthy = drawn(ranks, seed, fault, strength), drawn(ranks, seed)
     played = Played(job, max(round(1 / job.step_s), 1))
-    live = Live(played.new)
+    live = Live(played.new, minute_s=float("inf"))
     first: LiveFinding | None = None
     early, delay, walls = False, float("inf"), list[float]()
     while job.step < job.since + AFTER:
@@ -134,13 +134,14 @@ def main() -> None:
     """Ask what is asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--size", type=float, help="hours")
+    parser.add_argument("--minutes", action="store_true", help="have them looked at once a minute as well, which takes long")
     parser.add_argument("--power", type=int, help="jobs of each kind")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--ranks", type=int, nargs="+", default=[8, 32, 128])
     parser.add_argument("--faults", nargs="+", default=list(FAULTS))
     asked = parser.parse_args()
     if asked.size:
-        size(asked.size, asked.seed)
+        size(asked.size, asked.seed, MINUTE_S if asked.minutes else float("inf"))
     if asked.power:
         print("| fault | jobs | worth 3 % | right place first | told | delay, median | p90 | told before |")
         print("|---|---:|---:|---:|---:|---:|---:|---:|")

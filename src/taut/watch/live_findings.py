@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 from decimal import Decimal
 
@@ -33,6 +33,8 @@ PAST = 3
 """Of what is suspected since a while an analysis sees so many times as many steps."""
 MOST_OPS = 200_000
 """Ops that an analysis is given: of a large job fewer steps."""
+MOST_ROWS = 600_000
+"""Rows of events that are kept for it."""
 SHARE, MOST_TAKEN_S = 0.1, 5.0
 """Share of a core that analyses may take; one that takes longer than this counts as this."""
 AGAIN = (6, 12, 24, 48)
@@ -62,9 +64,9 @@ class Live:
 
     def __init__(
         self, new: Callable[[int], Seen], job: str = "job", *, gpu_hour: Decimal | None = None, currency: str | None = None,
-        rate: float = RATE, clock: Callable[[], int] = time.time_ns,
+        rate: float = RATE, minute_s: float = MINUTE_S, clock: Callable[[], int] = time.time_ns,
     ) -> None:  # fmt: skip
-        self.job, self.rate = job, rate
+        self.job, self.rate, self.minute_s = job, rate, minute_s
         self._new, self._price, self._currency, self._clock = new, gpu_hour, currency, clock
         self.series: StepSeries | None = None
         self.panel: Panel | None = None
@@ -74,7 +76,9 @@ class Live:
         self.counts: Counter[str] = Counter()
         """Steps, suspicions, analyses, and suspicions that no analysis confirmed."""
         self.analysis_s = 0.0
-        self._kept = Seen(no_events(), no_events(), no_events(), [], {})
+        self._kept: deque[Seen] = deque()
+        self._kept_rows = 0
+        self._newest = Seen(no_events(), no_events(), no_events(), [], {})
         self._last = LastCalls()
         self._explained: set[int] = set()
         self._tries: list[int] = []
@@ -104,16 +108,13 @@ class Live:
     # -- what is kept ---------------------------------------------------------------------------------------------------
 
     def _keep(self, seen: Seen) -> None:
-        """Add events to the window, and forget old ones now and then."""
-        kept = self._kept
-        self._kept = Seen(
-            *(joined([getattr(kept, name), getattr(seen, name)]) for name in ("gates", "stages", "steps")),
-            seen.classes, seen.seats, seen.ended,
-        )  # fmt: skip
+        """Keep the newest events: as many steps as an analysis may see, and no more rows than it is given."""
+        self._newest = seen
+        self._kept.append(seen)
+        self._kept_rows += _rows(seen)
         done = self.series.done if self.series is not None else 0
-        oldest = int(self._kept.steps.number.min()) if len(self._kept.steps) else 0
-        if done - oldest > 2 * STEPS:
-            self._kept = _since(self._kept, done - STEPS)
+        while len(self._kept) > 1 and (self._kept_rows > MOST_ROWS or _last_step(self._kept[0]) < done - STEPS - 1):
+            self._kept_rows -= _rows(self._kept.popleft())
 
     def _seat(self, seen: Seen) -> None:
         """Begin anew where the ranks of the job have changed."""
@@ -128,7 +129,9 @@ class Live:
     def _window(self, age: int) -> Seen:
         """The steps that an analysis is given, of which the last ones, so many, are suspected."""
         assert self.series is not None and self.panel is not None
-        kept, done = self._kept, self.series.done
+        parts, done, new = self._kept, self.series.done, self._newest
+        events = (joined([getattr(one, name) for one in parts]) for name in ("gates", "stages", "steps"))
+        kept = Seen(*events, new.classes, new.seats, new.ended)
         whole = max(len(np.unique(kept.steps.number)), 1)
         rows = (2.5 * len(kept.gates) + 4 * len(kept.steps)) / whole
         few = max(FEWEST, PAST * age if age else int(SPAN_S / max(self.panel.step_s, 1e-6)))
@@ -258,7 +261,8 @@ class Live:
     def _told(self, named: Named, cannot_see: tuple[str, ...], state: str = "open") -> LiveFinding:
         assert self.series is not None
         ranks = named.ranks or tuple(sorted({int(link.split(":")[1]) for link in named.links}))
-        hosts = [self._kept.seats[rank].host or None if rank in self._kept.seats else None for rank in ranks]
+        seats = self._newest.seats
+        hosts = [seats[rank].host or None if rank in seats else None for rank in ranks]
         money = None
         if self._price is not None:
             money = str((Decimal(repr(round(named.share, 6))) * len(self.series.ranks) * self._price).quantize(Decimal("0.01")))
@@ -304,7 +308,7 @@ class Live:
         assert self.series is not None and self.panel is not None
         if not self._minute_ns:
             self._minute_ns = now_ns
-        if now_ns < max(self._minute_ns + MINUTE_S * 1e9, self._free_ns) or not self.panel.learned:
+        if now_ns < max(self._minute_ns + self.minute_s * 1e9, self._free_ns) or not self.panel.learned:
             return []
         self._minute_ns = now_ns
         found = self._analysed([])
@@ -329,7 +333,7 @@ class Live:
 
     def _stopped(self, now_ns: int) -> list[LiveFinding]:
         meets = self.series.meets if self.series is not None else {}
-        found = stopped(self._last, self._kept, meets, self.panel.step_s if self.panel is not None else 1.0, now_ns)
+        found = stopped(self._last, self._newest, meets, self.panel.step_s if self.panel is not None else 1.0, now_ns)
         place = (HANG,)
         if found is None:
             return [self._close(place)] if place in self.open else []
@@ -340,7 +344,7 @@ class Live:
         return [told]
 
     def _hang(self, found: Stopped, now_ns: int) -> LiveFinding:
-        ranks, seats = list(found.ranks), self._kept.seats
+        ranks, seats = list(found.ranks), self._newest.seats
         unseen = [] if ranks else ["calls are seen when they end: who waits, and for whom, is not known; dump the flight recorders"]
         done = self.series.done if self.series is not None else None
         money = None if self._price is None else str((self._price * len(seats)).quantize(Decimal("0.01")))
@@ -365,6 +369,15 @@ def _sentence(named: Named, hosts: list[str | None]) -> str:
         "structural instability": "nobody is to blame: see taut whatif --advice for policies",
     }.get(named.mode, "test the link" if named.links else "let no new job start there, and test it")
     return f"{named.because}; it costs {100 * named.share:.0f} % of the time{place}: {todo}"
+
+
+def _rows(seen: Seen) -> int:
+    return len(seen.gates) + len(seen.stages) + len(seen.steps)
+
+
+def _last_step(seen: Seen) -> int:
+    """The last step that ended in a part of the window; -1 if none did."""
+    return int(seen.steps.number.max(initial=-1))
 
 
 def _since(seen: Seen, step: int) -> Seen:
