@@ -59,7 +59,11 @@ def size(hours: float, seed: int, minute_s: float) -> None:
             while not played.now_ns or (played.now_ns - first) / 1e9 < of_job:
                 out = live.look(played.now_ns)
                 first = first or int(1e12)
-                found += [f"{one.mode} {one.ranks[:4]} {one.links[:2]} job {number - 1} step {job.step}" for one in out if one.state == "open"]
+                found += [
+                    f"{one.mode} {one.ranks[:4]} {one.links[:2]} job {number - 1} step {job.step}"
+                    for one in out
+                    if one.state == "open"
+                ]
             left -= of_job
             analyses += live.analysis_s
             for key, value in live.counts.items():
@@ -67,7 +71,8 @@ def size(hours: float, seed: int, minute_s: float) -> None:
         span = hours * share
         total, told = total + span, told + len(found)
         print(
-            f"| {ranks} | {span:.1f} | {counts['steps']:,} | {counts['suspicions']} | {counts['not confirmed']} | {len(found)} | "
+            f"| {ranks} | {span:.1f} | {counts['steps']:,} | {counts['suspicions']} | {counts['not confirmed']} | "
+            f"{len(found)} | "
             f"{len(found) / span:.3f} | {time.process_time() - began:.0f} | {analyses:.0f} |", flush=True
         )  # fmt: skip
         for line in found[:12]:

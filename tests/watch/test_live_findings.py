@@ -9,6 +9,7 @@ import pytest
 from taut.lab.live_jobs import LiveJob, Played
 from taut.result.types import LiveFinding
 from taut.watch.live_findings import Live
+from taut.watch.seen import Seen
 
 SINCE = 90
 
@@ -89,9 +90,7 @@ def test_a_rank_that_falls_silent_does_not_stop_the_others_from_being_looked_at(
     gone = (job.rank + 3) % 8
     played = Played(job, 4)
 
-    def new(now: int):  # noqa: ANN202
-        from taut.watch.seen import Seen
-
+    def new(now: int) -> Seen:
         seen = played.new(now)
         if job.step < 20:
             return seen
@@ -102,7 +101,8 @@ def test_a_rank_that_falls_silent_does_not_stop_the_others_from_being_looked_at(
     told: list[LiveFinding] = []
     while job.step < 220:
         told += live.look(played.now_ns)
-    assert live.series is not None and live.series.done > 180
+    assert live.series is not None
+    assert live.series.done > 180
     assert [tuple(one.ranks) for one in told if one.mode != "hang"] == [job.place]
 
 
@@ -114,4 +114,5 @@ def test_what_is_there_from_the_first_step_on_is_told_by_the_looks_of_every_minu
     while job.step < 260:
         told += live.look(played.now_ns)
     assert [(one.mode, tuple(one.ranks)) for one in told] == [("straggler cascade", job.place)]
-    assert live.regime is not None and live.regime.reserve is not None
+    assert live.regime is not None
+    assert live.regime.reserve is not None

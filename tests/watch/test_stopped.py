@@ -47,7 +47,14 @@ def test_a_pause_that_is_not_long_enough_is_none() -> None:
 
 def test_whoever_is_missing_but_waits_elsewhere_has_not_stopped() -> None:
     tp = Meeting("allgather", "tp", (2, 3))
-    rows = [(0, 0, 7, 5.0, 0.0), (1, 0, 7, 5.0, 0.0), (2, 0, 6, 4.0, 0.0), (3, 0, 6, 4.0, 0.0), (2, 1, 9, 4.5, 0.0), (3, 1, 8, 3.0, 0.0)]
+    rows = [
+        (0, 0, 7, 5.0, 0.0),
+        (1, 0, 7, 5.0, 0.0),
+        (2, 0, 6, 4.0, 0.0),
+        (3, 0, 6, 4.0, 0.0),
+        (2, 1, 9, 4.5, 0.0),
+        (3, 1, 8, 3.0, 0.0),
+    ]
     job = seen(*rows, classes=(DP, tp))
     found = stopped(last(job), job, {0: True, 1: True}, 1.0, 40 * S)
     assert found is not None

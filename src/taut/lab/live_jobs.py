@@ -69,7 +69,11 @@ class LiveJob:
         return () if self.fault in ("none", "all") else (self.rank,)
 
     def _noise(self, n: int) -> Floats:
-        white = self.rng.standard_t(4, (n, self.ranks)).clip(-8, 8) / np.sqrt(2) if self.tails else self.rng.standard_normal((n, self.ranks))
+        white = (
+            self.rng.standard_t(4, (n, self.ranks)).clip(-8, 8) / np.sqrt(2)
+            if self.tails
+            else self.rng.standard_normal((n, self.ranks))
+        )
         if not self.memory:
             return white
         out = np.empty_like(white)

@@ -197,7 +197,10 @@ def main() -> None:
     delays = [one.delay if one.delay is not None else 10**6 for one in judged]
     if judged:
         middle, most = np.quantile(delays, (0.5, 0.9), method="higher")
-        print(f"place first right {sum(bool(one.right) for one in judged)} of {len(judged)}, delay {middle} and {most} (p90) steps")
+        print(
+            f"place first right {sum(bool(one.right) for one in judged)} of {len(judged)}, "
+            f"delay {middle} and {most} (p90) steps"
+        )
     print(f"alarms {sum(one.alarms for one in done)} in {sum(one.hours for one in done):.2f} h; load {os.getloadavg()}")
 
 

@@ -1,4 +1,4 @@
-"""What is wrong with a job now: suspected by the panel of sequential tests, confirmed and named by an analysis of the last steps.
+"""What is wrong with a job now: suspected by a panel of sequential tests, confirmed and named by an analysis of the last steps.
 
 A suspicion that the analysis does not confirm is not told: it is counted, looked at again after ever more steps, and at last
 taken for the new habit. A finding is told when it opens and when it closes; its id stays the same. What the panel cannot
@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 
 import msgspec
@@ -128,7 +128,8 @@ class Live:
 
     def _window(self, age: int) -> Seen:
         """The steps that an analysis is given, of which the last ones, so many, are suspected."""
-        assert self.series is not None and self.panel is not None
+        assert self.series is not None
+        assert self.panel is not None
         parts, done, new = self._kept, self.series.done, self._newest
         events = (joined([getattr(one, name) for one in parts]) for name in ("gates", "stages", "steps"))
         kept = Seen(*events, new.classes, new.seats, new.ended)
@@ -142,7 +143,8 @@ class Live:
 
     def _suspected(self, now_ns: int) -> list[LiveFinding]:
         """Look into what is newly suspected, or was not confirmed yet."""
-        assert self.series is not None and self.panel is not None
+        assert self.series is not None
+        assert self.panel is not None
         suspects = [one for one in self.panel.suspects() if one.series not in self._explained]
         if not suspects:
             self._tries = []
@@ -158,7 +160,8 @@ class Live:
         return self._not_confirmed(suspects)
 
     def _not_confirmed(self, suspects: list[Suspected]) -> list[LiveFinding]:
-        assert self.series is not None and self.panel is not None
+        assert self.series is not None
+        assert self.panel is not None
         series = [one.series for one in suspects]
         before = sum(one in self._tries for one in series)
         turn = self.counts["tries"] if before else 0
@@ -254,24 +257,30 @@ class Live:
         """Whether an open finding is about the same ranks or links, in other words."""
         return any(
             known.named is not None
-            and ((named.ranks and set(named.ranks) <= set(known.named.ranks)) or (named.links and named.links == known.named.links))
+            and (
+                (named.ranks and set(named.ranks) <= set(known.named.ranks))
+                or (named.links and named.links == known.named.links)
+            )
             for known in self.open.values()
         )
 
-    def _told(self, named: Named, cannot_see: tuple[str, ...], state: str = "open") -> LiveFinding:
+    def _told(self, named: Named, cannot_see: tuple[str, ...]) -> LiveFinding:
         assert self.series is not None
         ranks = named.ranks or tuple(sorted({int(link.split(":")[1]) for link in named.links}))
-        seats = self._newest.seats
-        hosts = [seats[rank].host or None if rank in seats else None for rank in ranks]
         money = None
         if self._price is not None:
             money = str((Decimal(repr(round(named.share, 6))) * len(self.series.ranks) * self._price).quantize(Decimal("0.01")))
         return LiveFinding(
-            at_ns=self._clock(), id=self._id(named), job=self.job, mode=named.mode, state="open", ranks=list(ranks), hosts=hosts,
+            at_ns=self._clock(), id=self._id(named), job=self.job, mode=named.mode, state="open", ranks=list(ranks),
+            hosts=self._hosts(ranks),
             links=list(named.links), since_step=named.since_step, delay_steps=max(self.series.done - named.since_step + 1, 0),
             money_per_hour=money, currency=self._currency if money is not None else None,
-            false_alarms_per_hour=self.rate, cannot_see=list(cannot_see), text=_sentence(named, hosts),
+            false_alarms_per_hour=self.rate, cannot_see=list(cannot_see), text=_sentence(named, self._hosts(ranks)),
         )  # fmt: skip
+
+    def _hosts(self, ranks: Sequence[int]) -> list[str | None]:
+        seats = self._newest.seats
+        return [seats[rank].host or None if rank in seats else None for rank in ranks]
 
     def _id(self, named: Named) -> str:
         text = f"{self.job}|{named.mode}|{named.ranks}|{named.links}|{named.since_step}"
@@ -279,7 +288,8 @@ class Live:
 
     def _closed(self) -> list[LiveFinding]:
         """Findings whose series are back where they were."""
-        assert self.panel is not None and self.series is not None
+        assert self.panel is not None
+        assert self.series is not None
         if not self.open or len(self.panel.recent) < RECENT:
             return []
         shift, out = self.panel.shift(), []
@@ -305,7 +315,8 @@ class Live:
 
     def _minutely(self, now_ns: int) -> list[LiveFinding]:
         """What no series can show: findings of the last steps that are there minute after minute."""
-        assert self.series is not None and self.panel is not None
+        assert self.series is not None
+        assert self.panel is not None
         if not self._minute_ns:
             self._minute_ns = now_ns
         if now_ns < max(self._minute_ns + self.minute_s * 1e9, self._free_ns) or not self.panel.learned:
@@ -344,15 +355,17 @@ class Live:
         return [told]
 
     def _hang(self, found: Stopped, now_ns: int) -> LiveFinding:
-        ranks, seats = list(found.ranks), self._newest.seats
-        unseen = [] if ranks else ["calls are seen when they end: who waits, and for whom, is not known; dump the flight recorders"]
+        ranks = list(found.ranks)
+        unseen = (
+            [] if ranks else ["calls are seen when they end: who waits, and for whom, is not known; dump the flight recorders"]
+        )
         done = self.series.done if self.series is not None else None
-        money = None if self._price is None else str((self._price * len(seats)).quantize(Decimal("0.01")))
+        money = None if self._price is None else str((self._price * len(self._newest.seats)).quantize(Decimal("0.01")))
         who = f"rank {listed([str(rank) for rank in ranks])} stopped" if ranks else "nothing is done any more"
         waiting = f"; {len(found.waiting)} ranks wait at {found.at}" if found.waiting else ""
         return LiveFinding(
             at_ns=self._clock(), id="w-" + hashlib.sha256(f"{self.job}|{HANG}|{ranks}|{done}".encode()).hexdigest()[:10],
-            job=self.job, mode=HANG, state="open", ranks=ranks, hosts=[seats[r].host or None if r in seats else None for r in ranks],
+            job=self.job, mode=HANG, state="open", ranks=ranks, hosts=self._hosts(ranks),
             links=[], since_step=done, delay_steps=None, money_per_hour=money,
             currency=self._currency if money is not None else None, false_alarms_per_hour=0.0, cannot_see=unseen,
             text=f"{who} {(now_ns - found.since_ns) / 1e9:.0f} s ago{waiting}; take the stacks of its processes (py-spy dump)",
@@ -400,6 +413,3 @@ def _upto(seen: Seen, step: int) -> Seen:
     """What was seen up to the end of a step."""
     steps = seen.steps.take(seen.steps.number <= step)
     return Seen(seen.gates, seen.stages, steps, seen.classes, seen.seats, seen.ended)
-
-
-__all__ = ["LATE", "STEP", "Live"]

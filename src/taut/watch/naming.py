@@ -165,7 +165,9 @@ def _slow_transfer(seen: Seen, klass: int) -> Named | None:
     grew = took[cut:].mean(axis=0) - took[:cut].mean(axis=0)
     share = _share(seen, float(grew.mean()), int((seen.gates.klass == klass).sum()), members, int(step[cut]))
     links = _link(took, cut, who, grew, backend_of(seen))
-    words = f"transfers of {one.verb} in group {one.group or 'all'} take {1e3 * grew.mean():.1f} ms longer since step {step[cut]}"
+    words = (
+        f"transfers of {one.verb} in group {one.group or 'all'} take {1e3 * grew.mean():.1f} ms longer since step {step[cut]}"
+    )
     return Named("straggler cascade", tuple(who.tolist()) if not links else (), links, int(step[cut]), share, words, True)
 
 

@@ -72,7 +72,9 @@ class StepSeries:
     def add(self, seen: Seen) -> StepRows | None:
         """Take events in; the rows of the steps that are complete now."""
         self.classes = list(seen.classes)
-        self._calls = np.array([seen.seats[int(rank)].sees == "calls" if int(rank) in seen.seats else True for rank in self.ranks])
+        self._calls = np.array(
+            [seen.seats[int(rank)].sees == "calls" if int(rank) in seen.seats else True for rank in self.ranks]
+        )
         mine = (np.isin(part.rank, self.ranks) for part in (seen.gates, seen.stages, seen.steps))
         self._gates = joined([self._gates, seen.gates.take(next(mine))])
         self._stages = joined([self._stages, seen.stages.take(next(mine))])
@@ -117,7 +119,9 @@ class StepSeries:
         # The last steps stay: gates that began before them are told by their ends.
         self._steps = self._steps.take(self._steps.number >= upto)
         busy = took - wait
-        hosts = np.stack([late[:, self.host == one].mean(axis=1) for one in self.host_rows], axis=1) if self.hosts else late[:, :0]
+        hosts = (
+            np.stack([late[:, self.host == one].mean(axis=1) for one in self.host_rows], axis=1) if self.hosts else late[:, :0]
+        )
         step_s = np.nanmedian(took, axis=1)
         parts = [late, _centred(busy), _centred(load), hosts, transfer, step_s[:, None]]
         return StepRows(first, np.concatenate(parts, axis=1), float(np.nanmedian(step_s)))

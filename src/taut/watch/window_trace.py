@@ -28,8 +28,8 @@ OWN, ASIDE = 0, 1
 MANY_TURNS, MOST_TURNS = 6, 0.95
 """Backward passes from which their end is told to be a gate, and the share of them that are looked at."""
 SOME, WAITED_NS, SOME_WAIT, HALF = 0.02, 1_000_000, 0.05, 0.5
-"""It is one if ranks wait there, by this share of a step and this time, in so many turns; and nobody leaves by more than this part
-of a step before the last came."""
+"""It is one if ranks wait there, by this share of a step and this time, in so many turns; and nobody leaves by more than this
+part of a step before the last came."""
 SENT = 1
 """Flag of a hop that sends."""
 
@@ -49,7 +49,9 @@ def trace_of(seen: Seen, meets: Mapping[int, bool], name: str = "job") -> Told |
     if len(ranks) < 2 or not len(seen.gates):
         return None
     zero = int(seen.steps.begin.min())
-    is_gate = np.array([one.verb == HOP or (meets.get(k, False) and one.verb != BACKWARD) for k, one in enumerate(seen.classes)])
+    is_gate = np.array(
+        [one.verb == HOP or (meets.get(k, False) and one.verb != BACKWARD) for k, one in enumerate(seen.classes)]
+    )
     gates = joined([seen.gates.take(is_gate[seen.gates.klass] & np.isin(seen.gates.rank, ranks)), _reduced(seen, ranks, zero)])
     gates = gates.take(np.lexsort((gates.begin, gates.rank)))
     at = step_of(gates, seen.steps, ranks, zero)
@@ -110,7 +112,9 @@ def _trace(seen: Seen, ops: Table, names: list[str], ranks: Ints, name: str) -> 
     return Trace(
         ops=ops.take(np.lexsort((ops.start_ns, ops.lane, ops.rank))), names=names, lanes=LANES,
         groups=[_group(one, k) for k, one in enumerate(seen.classes)],
-        group_ranks={_group(one, k): one.ranks or tuple(ranks.tolist()) for k, one in enumerate(seen.classes) if one.verb != HOP},
+        group_ranks={
+            _group(one, k): one.ranks or tuple(ranks.tolist()) for k, one in enumerate(seen.classes) if one.verb != HOP
+        },
         members=Table(Member, {"rank": ranks, "host": hosts, "gpu": [seat.gpu for seat in seats]}),
         marks=Table(Mark, {"rank": steps.rank, "step": steps.number, "start_ns": steps.begin, "end_ns": steps.end}),
         name=name, source="watch", world_size=len(ranks), backend=backend_of(seen),
@@ -155,7 +159,8 @@ def _exact(seen: Seen, gates: Events, at: Ints, hop: Mask, ranks: Ints, zero: in
     word = np.array([words.index("recv" if one.verb == HOP else one.verb) for one in seen.classes], np.int64)
     calls = {
         **_calls(seen, gates), "rank": gates.rank, "step": at, "lane": np.where(sends, ASIDE, OWN),
-        "kind": np.full(len(gates), Kind.COMMUNICATE), "name": len(WORK) + np.where(sends, words.index("send"), word[gates.klass]),
+        "kind": np.full(len(gates), Kind.COMMUNICATE),
+        "name": len(WORK) + np.where(sends, words.index("send"), word[gates.klass]),
         "start_ns": gates.begin, "end_ns": np.where(gates.end > 0, gates.end, gates.begin),
     }  # fmt: skip
     tables = [Table(Op, calls), _work(seen, gates.take(~sends), ranks, zero)]
@@ -195,7 +200,9 @@ def _work(seen: Seen, gates: Events, ranks: Ints, zero: int) -> Table:
     begin, end = time[:-1], time[1:]
     kept = (rank[:-1] == rank[1:]) & (end > begin) & (inside[:-1, 0] <= 0)
     rank, begin, end, inside = rank[:-1][kept], begin[kept], end[kept], inside[:-1][kept]
-    what = np.select([inside[:, LOADS] > 0, inside[:, OPTIMIZES] > 0, inside[:, GOES_BACK] > 0], [LOADS, OPTIMIZES, GOES_BACK], REST)
+    what = np.select(
+        [inside[:, LOADS] > 0, inside[:, OPTIMIZES] > 0, inside[:, GOES_BACK] > 0], [LOADS, OPTIMIZES, GOES_BACK], REST
+    )
     empty = np.zeros(len(rank), np.int64)
     at = step_of(Events(rank, empty, empty, empty, begin, end), seen.steps, ranks, zero)
     what = np.where((what == REST) & _after_last(rank, at, begin, what == GOES_BACK), AFTER, what)
@@ -309,14 +316,20 @@ def _laid(seen: Seen, gates: Events, at: Ints, ranks: Ints, zero: int) -> tuple[
 def _with_loader(seen: Seen, ops: Table, names: list[str], ranks: Ints) -> tuple[Table, list[str]]:
     """The same ops, work that was the loader's under its name."""
     is_load = np.array([one.verb == LOAD for one in seen.classes])
-    loads = seen.stages.take(is_load[seen.stages.klass]) if len(seen.stages) and is_load.any() else seen.stages.take(np.zeros(0, np.int64))
+    loads = (
+        seen.stages.take(is_load[seen.stages.klass])
+        if len(seen.stages) and is_load.any()
+        else seen.stages.take(np.zeros(0, np.int64))
+    )
     if not len(loads):
         return ops, names
     work = np.flatnonzero((ops.kind == Kind.COMPUTE) & (ops.lane == OWN))
     work = work[np.lexsort((ops.start_ns[work], ops.rank[work]))]
     zero, span = int(ops.start_ns.min()), 1 << 42
     keys = np.searchsorted(ranks, ops.rank[work]) * span + np.clip(ops.start_ns[work] - zero, 0, span - 1)
-    found = np.searchsorted(keys, np.searchsorted(ranks, loads.rank) * span + np.clip(loads.begin - zero, 0, span - 1), "right") - 1
+    found = (
+        np.searchsorted(keys, np.searchsorted(ranks, loads.rank) * span + np.clip(loads.begin - zero, 0, span - 1), "right") - 1
+    )
     index = work[np.maximum(found, 0)]
     begin, end = np.maximum(loads.begin, ops.start_ns[index]), np.minimum(loads.end, ops.end_ns[index])
     fits = (found >= 0) & (ops.rank[index] == loads.rank) & (end > begin)
