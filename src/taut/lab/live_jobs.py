@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from taut.core.array_types import Floats, Ints
-from taut.watch.seen import BACKWARD, LOAD, OPTIMIZER, Events, Meeting, Seat, Seen, no_events
+from taut.core.array_types import Floats, Ints, Mask
+from taut.watch.seen import BACKWARD, LOAD, OPTIMIZER, Events, Meeting, Seat, Seen
 
 S = 1e9
 FAULTS = ("none", "slow", "host", "link", "loader", "drift", "stall", "all")
@@ -107,7 +107,7 @@ class LiveJob:
         return self._played(n, load, work, after, transfer, apart)
 
     def _disturb(
-        self, on: Ints, steps: Ints, more: Floats, load: Floats, work: Floats, transfer: Floats, apart: Floats
+        self, on: Mask, steps: Ints, more: Floats, load: Floats, work: Floats, transfer: Floats, apart: Floats
     ) -> None:
         amount, at = self.strength * self.step_s, self.rank
         match self.fault:
@@ -204,14 +204,9 @@ class Played:
     def __init__(self, job: LiveJob, steps_at_once: int = 4) -> None:
         self.job, self.at_once = job, steps_at_once
         self.now_ns = 0
-        self.silent = False
 
     def new(self, _: int) -> Seen:
-        """The next events; none once the job is silent."""
-        if self.silent:
-            seen = self.last
-            return Seen(no_events(), no_events(), no_events(), seen.classes, seen.seats)
+        """The next events."""
         block = self.job.block(self.at_once)
         self.now_ns = int(block.done.max())
-        self.last = block.seen()
-        return self.last
+        return block.seen()

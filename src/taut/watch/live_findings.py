@@ -21,10 +21,11 @@ from taut.core.array_types import Ints
 from taut.core.rank_words import listed
 from taut.result.types import LiveFinding, Regime
 from taut.watch.naming import NAMED_MODES, Look, Named, look
-from taut.watch.seen import Events, Seen, joined, no_events
+from taut.watch.seen import Events, Feed, Seen, joined, no_events
 from taut.watch.sequential import RATE, RECENT, Panel, Suspected
 from taut.watch.step_series import BUSY, HOST, LATE, LOADER, STEP, TRANSFER, StepSeries
 from taut.watch.stopped import LastCalls, Stopped, stopped
+from taut.watch.window import Window
 
 STEPS, SPAN_S = 120, 60.0
 """An analysis sees the last steps: no more than this, and of slow steps so many that they fill this time, but FEWEST."""
@@ -131,8 +132,8 @@ class Live:
         assert self.series is not None
         assert self.panel is not None
         parts, done, new = self._kept, self.series.done, self._newest
-        events = (joined([getattr(one, name) for one in parts]) for name in ("gates", "stages", "steps"))
-        kept = Seen(*events, new.classes, new.seats, new.ended)
+        gates, stages, steps = (joined([getattr(one, name) for one in parts]) for name in ("gates", "stages", "steps"))
+        kept = Seen(gates, stages, steps, new.classes, new.seats, new.ended)
         whole = max(len(np.unique(kept.steps.number)), 1)
         rows = (2.5 * len(kept.gates) + 4 * len(kept.steps)) / whole
         few = max(FEWEST, PAST * age if age else int(SPAN_S / max(self.panel.step_s, 1e-6)))
@@ -333,11 +334,11 @@ class Live:
                 told = self._told(named, found.cannot_see)
                 self.open[place] = Open(told, named, np.zeros(0, np.int64), 0.0)
                 out.append(told)
-        for place, one in list(self.open.items()):
+        for known, one in list(self.open.items()):
             if one.named is not None and not len(one.series):
-                one.missed = 0 if place in places else one.missed + 1
+                one.missed = 0 if known in places else one.missed + 1
                 if one.missed >= THRICE:
-                    out.append(self._close(place))
+                    out.append(self._close(known))
         return out
 
     # -- hangs ----------------------------------------------------------------------------------------------------------
@@ -413,3 +414,8 @@ def _upto(seen: Seen, step: int) -> Seen:
     """What was seen up to the end of a step."""
     steps = seen.steps.take(seen.steps.number <= step)
     return Seen(seen.gates, seen.stages, steps, seen.classes, seen.seats, seen.ended)
+
+
+def watcher(window: Window) -> Live:
+    """Looks at the window of one job of a collector."""
+    return Live(Feed(window).new, window.job)

@@ -122,5 +122,5 @@ class Feed:
         newest = np.array([attempt.get(rank, 0) for rank in range(int(rows["rank"].max()) + 1)])
         rows = rows[rows["attempt"] == newest[rows["rank"]]]
         begin, end = self.window.aligned(rows, now_ns)
-        columns = (rows[name].astype(np.int64) for name in ("rank", "klass", "number", "flags"))
-        return Events(*columns, begin, end)
+        rank, klass, number, flags = (rows[name].astype(np.int64) for name in ("rank", "klass", "number", "flags"))
+        return Events(rank, klass, number, flags, begin, end)

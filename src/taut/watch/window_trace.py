@@ -24,7 +24,7 @@ from taut.watch.step_series import step_of
 WORK = ("forward", "data_load", "optimizer", "backward", "other")
 """Names of what a rank does outside of its calls; the loader's is one that analysis knows."""
 REST, LOADS, OPTIMIZES, GOES_BACK, AFTER = range(len(WORK))
-OWN, ASIDE = 0, 1
+OWN = 0
 MANY_TURNS, MOST_TURNS = 6, 0.95
 """Backward passes from which their end is told to be a gate, and the share of them that are looked at."""
 SOME, WAITED_NS, SOME_WAIT, HALF = 0.02, 1_000_000, 0.05, 0.5
@@ -110,7 +110,7 @@ def _trace(seen: Seen, ops: Table, names: list[str], ranks: Ints, name: str) -> 
     hosts = [named.setdefault(seat.boot, seat.host) if seat.boot else seat.host for seat in seats]
     steps = seen.steps
     return Trace(
-        ops=ops.take(np.lexsort((ops.start_ns, ops.lane, ops.rank))), names=names, lanes=LANES,
+        ops=ops.take(np.lexsort((ops.end_ns, ops.start_ns, ops.lane, ops.rank))), names=names, lanes=LANES,
         groups=[_group(one, k) for k, one in enumerate(seen.classes)],
         group_ranks={
             _group(one, k): one.ranks or tuple(ranks.tolist()) for k, one in enumerate(seen.classes) if one.verb != HOP
@@ -158,7 +158,7 @@ def _exact(seen: Seen, gates: Events, at: Ints, hop: Mask, ranks: Ints, zero: in
     words = sorted({one.verb if one.verb != HOP else "recv" for one in seen.classes} | {"send"})
     word = np.array([words.index("recv" if one.verb == HOP else one.verb) for one in seen.classes], np.int64)
     calls = {
-        **_calls(seen, gates), "rank": gates.rank, "step": at, "lane": np.where(sends, ASIDE, OWN),
+        **_calls(seen, gates), "rank": gates.rank, "step": at, "lane": np.full(len(gates), OWN),
         "kind": np.full(len(gates), Kind.COMMUNICATE),
         "name": len(WORK) + np.where(sends, words.index("send"), word[gates.klass]),
         "start_ns": gates.begin, "end_ns": np.where(gates.end > 0, gates.end, gates.begin),
@@ -247,8 +247,8 @@ def _sent(seen: Seen, receives: Events, at: Ints, ranks: Ints, zero: int, name: 
     known = time > 0
     sink = receives.rank
     columns = {
-        "rank": source, "step": at, "lane": np.full(len(at), ASIDE), "kind": np.full(len(at), Kind.COMMUNICATE),
-        "name": np.full(len(at), name), "start_ns": time, "end_ns": time + 1, "verb": np.full(len(at), Verb.SEND),
+        "rank": source, "step": at, "lane": np.full(len(at), OWN), "kind": np.full(len(at), Kind.COMMUNICATE),
+        "name": np.full(len(at), name), "start_ns": time, "end_ns": time, "verb": np.full(len(at), Verb.SEND),
         "group": receives.klass, "peer": sink, "seq": receives.number,
     }  # fmt: skip
     return Table(Op, {key: value[known] for key, value in columns.items()})
