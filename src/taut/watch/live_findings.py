@@ -45,6 +45,8 @@ GONE = 0.4
 """A finding closes when its series rose by less than this part of what they rose by when it opened."""
 CALM = 48
 """Steps without an outlier after which a series is calm."""
+SAME = 8
+"""Steps within which two findings began together."""
 HANG = "hang"
 
 
@@ -190,15 +192,14 @@ class Live:
         return found
 
     def _fits(self, named: Named, suspects: list[Suspected]) -> bool:
-        """Whether something named is what was suspected."""
+        """Whether something named is what was suspected: its ranks are, or it began when the suspicion did."""
         assert self.series is not None
         if named.mode not in NAMED_MODES:
             return False
-        if named.past:
-            return True
-        ranks = self._ranks(suspects)
         ends = {int(end) for link in named.links for end in link.split(":")}
-        return bool((set(named.ranks) | ends) & ranks)
+        if (set(named.ranks) | ends) & self._ranks(suspects):
+            return True
+        return named.past and named.since_step >= self.series.done - max(one.age for one in suspects) - SAME
 
     def _whole_host(self, named: Named, suspects: list[Suspected]) -> Named:
         """The same, of all ranks of a host where most of them are named, nobody else is, and the host is suspected itself."""
@@ -255,11 +256,12 @@ class Live:
         )  # fmt: skip
 
     def _known(self, named: Named) -> bool:
-        """Whether an open finding is about the same ranks or links, in other words."""
+        """Whether an open finding is about the same ranks or links, or began when something without a place did."""
         return any(
             known.named is not None
             and (
-                (named.ranks and set(named.ranks) <= set(known.named.ranks))
+                (not named.ranks and not named.links and abs(named.since_step - known.named.since_step) <= SAME)
+                or (named.ranks and set(named.ranks) <= set(known.named.ranks))
                 or (named.links and named.links == known.named.links)
             )
             for known in self.open.values()

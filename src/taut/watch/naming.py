@@ -83,8 +83,9 @@ def look(seen: Seen, meets: dict[int, bool], *, transfers: bool = False, whole: 
     steps = diagnosis.evidence.graph.steps
     late = int(steps[-1]) - max(NOW, len(steps) // 10)
     found = [_named(diagnosis.evidence, one) for one in diagnosis.findings if one.steps[1] >= late]
-    if transfers and not told.exact:
-        found = _with_transfers(seen, meets, found)
+    if not told.exact:
+        found = _with_transfers(seen, meets, found) if transfers else found
+        found = [one for one in found if one.ranks or one.links or _ended_since(seen, meets, one.since_step)]
     return Look(tuple(found), tuple(_unseen(told, seen)), _regime(diagnosis) if whole else None, len(told.trace.ops))
 
 
@@ -136,6 +137,17 @@ def _with_transfers(seen: Seen, meets: dict[int, bool], found: list[Named]) -> l
     slow = [one for klass, gate in meets.items() if gate and (one := _slow_transfer(seen, klass)) is not None]
     slow.sort(key=lambda one: -one.share)
     return [*slow, *(one for one in found if one.ranks or one.links)] if slow else found
+
+
+def _ended_since(seen: Seen, meets: dict[int, bool], step: int) -> bool:
+    """Whether enough transfers since a step have their end: before, what all do more slowly may be a link."""
+    gates, begins = seen.gates, seen.steps.take(seen.steps.number == step).begin
+    gate = np.array([meets.get(k, False) for k in range(len(seen.classes))])[gates.klass]
+    ended = gates.take(gate & (gates.end > 0))
+    since = int(begins.min()) if len(begins) else 0
+    after = ended.begin >= since
+    both = [numbered(some.klass, some.number)[1] for some in (ended.take(after), ended.take(~after))]
+    return both[1] < LEAST_GATES or both[0] > LEAST_GATES
 
 
 def _slow_transfer(seen: Seen, klass: int) -> Named | None:
