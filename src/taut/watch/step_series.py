@@ -58,6 +58,7 @@ class StepSeries:
         self._gates, self._stages, self._steps = no_events(), no_events(), no_events()
         self.done = -1
         """The last step that was counted."""
+        self._last = np.full(len(ranks), -1)
         count = len(ranks)
         self.kind = np.concatenate(
             [np.full(count, LATE), np.full(count, BUSY), np.full(count, LOADER), np.full(len(self.hosts), HOST),
@@ -90,7 +91,7 @@ class StepSeries:
         """The last step that all have done who are still waited for."""
         if not len(self._steps):
             return -1
-        last = np.full(len(self.ranks), self.done)
+        last = self._last
         np.maximum.at(last, np.searchsorted(self.ranks, self._steps.rank), self._steps.number)
         waited = (last >= last.max() - PATIENCE) & ~np.isin(self.ranks, list(ended))
         return int(last[waited].min()) if waited.any() else self.done
