@@ -34,7 +34,7 @@ PAST = 3
 """Of what is suspected since a while an analysis sees so many times as many steps."""
 MOST_OPS = 200_000
 """Ops that an analysis is given: of a large job fewer steps."""
-MOST_ROWS = 600_000
+MOST_ROWS = 2_500_000
 """Rows of events that are kept for it."""
 SHARE, MOST_TAKEN_S = 0.1, 5.0
 """Share of a core that analyses may take; one that takes longer than this counts as this."""
@@ -139,8 +139,22 @@ class Live:
         whole = max(len(np.unique(kept.steps.number)), 1)
         rows = (2.5 * len(kept.gates) + 4 * len(kept.steps)) / whole
         few = max(FEWEST, PAST * age if age else int(SPAN_S / max(self.panel.step_s, 1e-6)))
-        count = min(STEPS, few, max(int(MOST_OPS / max(rows, 1)), 24))
-        return _upto(_since(kept, done - count), done)
+        count = min(STEPS, few, max(int(MOST_OPS / max(rows, 1)), FEWEST))
+        window = _upto(_since(kept, done - count), done)
+        most = int(MOST_OPS / max(count * rows / len(self.series.ranks), 1))
+        return window if most >= len(self.series.ranks) else _of(window, self._some_ranks(max(most, 32)))
+
+    def _some_ranks(self, most: int) -> Ints:
+        """Ranks of a job that is too large to be analysed whole: the latest half, hosts and all, and some of the others."""
+        assert self.series is not None
+        assert self.panel is not None
+        ranks = self.series.ranks
+        late = (self.panel.level + self.panel.shift())[self.panel.kind == LATE]
+        first = np.argsort(-late, kind="stable")[: most // 2]
+        hosts = self.series.host[first[: max(most // 32, 1)]]
+        mates = np.flatnonzero(np.isin(self.series.host, hosts))[: most // 2]
+        spread = np.linspace(0, len(ranks) - 1, max(most - len(first), 1)).astype(np.int64)
+        return ranks[np.unique(np.concatenate([first, mates, spread]))]
 
     # -- naming ---------------------------------------------------------------------------------------------------------
 
@@ -410,6 +424,14 @@ def _after(events: Events, begins: dict[int, int]) -> Events:
         return events
     least = np.array([begins.get(rank, 0) for rank in range(int(events.rank.max()) + 1)], np.int64)
     return events.take(events.begin >= least[events.rank])
+
+
+def _of(seen: Seen, ranks: Ints) -> Seen:
+    """What was seen of some ranks."""
+    gates, stages, steps = (part.take(np.isin(part.rank, ranks)) for part in (seen.gates, seen.stages, seen.steps))
+    some = set(ranks.tolist())
+    classes = [msgspec.structs.replace(one, ranks=tuple(rank for rank in one.ranks if rank in some)) for one in seen.classes]
+    return Seen(gates, stages, steps, classes, seen.seats, seen.ended)
 
 
 def _upto(seen: Seen, step: int) -> Seen:

@@ -86,6 +86,7 @@ def look(seen: Seen, meets: dict[int, bool], *, transfers: bool = False, whole: 
     if not told.exact:
         found = _with_transfers(seen, meets, found) if transfers else found
         found = [one for one in found if one.ranks or one.links or _ended_since(seen, meets, one.since_step)]
+    found = _on_their_account(found)
     return Look(tuple(found), tuple(_unseen(told, seen)), _regime(diagnosis) if whole else None, len(told.trace.ops))
 
 
@@ -121,6 +122,9 @@ def _regime(diagnosis: Diagnosis) -> Regime | None:
 def _unseen(told: Told, seen: Seen) -> list[str]:
     """What this window cannot show."""
     out = []
+    ranks, known = len(np.unique(seen.steps.rank)), len(seen.seats)
+    if ranks < known:
+        out.append(f"{ranks} of {known} ranks were analysed, the latest among them: a link among the others is not seen")
     if not told.exact:
         out.append("most transfers have no recorded end: a slow link may show as work of all who meet there")
     if told.inferred_sends:
@@ -130,6 +134,16 @@ def _unseen(told: Told, seen: Seen) -> list[str]:
     if not any(one.verb == "load" for one in seen.classes):
         out.append("no loader of torch is used: its time counts as forward")
     return out
+
+
+def _on_their_account(found: list[Named]) -> list[Named]:
+    """Without links of a rank that is slow itself: throttled hosts move bytes slowly too."""
+    slow = {one.ranks[0] for one in found if len(one.ranks) == 1 and not one.links}
+    return [
+        one
+        for one in found
+        if not any(all(str(rank) in link.split(":") for link in one.links) for rank in slow) or not one.links
+    ]
 
 
 def _with_transfers(seen: Seen, meets: dict[int, bool], found: list[Named]) -> list[Named]:
