@@ -270,16 +270,8 @@ class Live:
         )  # fmt: skip
 
     def _known(self, named: Named) -> bool:
-        """Whether an open finding is about the same ranks or links, or began when something without a place did."""
-        return any(
-            known.named is not None
-            and (
-                (not named.ranks and not named.links and abs(named.since_step - known.named.since_step) <= SAME)
-                or (named.ranks and set(named.ranks) <= set(known.named.ranks))
-                or (named.links and named.links == known.named.links)
-            )
-            for known in self.open.values()
-        )
+        """Whether something open is about the same place in other words, or began when something without a place did."""
+        return any(known.named is not None and _same(named, known.named) for known in self.open.values())
 
     def _told(self, named: Named, cannot_see: tuple[str, ...]) -> LiveFinding:
         assert self.series is not None
@@ -399,6 +391,17 @@ def _sentence(named: Named, hosts: list[str | None]) -> str:
         "structural instability": "nobody is to blame: see taut whatif --advice for policies",
     }.get(named.mode, "test the link" if named.links else "let no new job start there, and test it")
     return f"{named.because}; it costs {100 * named.share:.0f} % of the time{place}: {todo}"
+
+
+def _same(named: Named, known: Named) -> bool:
+    """Whether what is named is known already: nobody's, begun together; some of its ranks; its links, or links of its rank."""
+    if not named.ranks and not named.links:
+        return abs(named.since_step - known.since_step) <= SAME
+    if named.links:
+        ends = [set(link.split(":")) for link in named.links]
+        of_rank = not known.links and any(all(str(rank) in end for end in ends) for rank in known.ranks)
+        return named.links == known.links or of_rank
+    return set(named.ranks) <= set(known.ranks) and not known.links
 
 
 def _rows(seen: Seen) -> int:
