@@ -102,9 +102,10 @@ class Live:
         if rows is None:
             return out
         self.counts["steps"] += len(rows.rows)
-        self.counts["suspicions"] += len(self.panel.feed(rows.rows, rows.step_s))
+        crossed = self.panel.feed(rows.rows, rows.step_s)
+        self.counts["suspicions"] += len(crossed)
         out += self._closed()
-        out += self._suspected(now_ns)
+        out += self._suspected(now_ns, {series for _, series in crossed})
         out += self._minutely(now_ns)
         return out
 
@@ -154,15 +155,16 @@ class Live:
         hosts = self.series.host[first[: max(most // 32, 1)]]
         mates = np.flatnonzero(np.isin(self.series.host, hosts))[: most // 2]
         spread = np.linspace(0, len(ranks) - 1, max(most - len(first), 1)).astype(np.int64)
-        return ranks[np.unique(np.concatenate([first, mates, spread]))]
+        some: Ints = ranks[np.unique(np.concatenate([first, mates, spread]))]
+        return some
 
     # -- naming ---------------------------------------------------------------------------------------------------------
 
-    def _suspected(self, now_ns: int) -> list[LiveFinding]:
+    def _suspected(self, now_ns: int, crossed: set[int]) -> list[LiveFinding]:
         """Look into what is newly suspected, or was not confirmed yet."""
         assert self.series is not None
         assert self.panel is not None
-        suspects = [one for one in self.panel.suspects() if one.series not in self._explained]
+        suspects = [one for one in self.panel.suspects(crossed) if one.series not in self._explained]
         if not suspects:
             self._tries = []
             return []

@@ -18,6 +18,7 @@ Null hypothesis: a series has one level, that may wander no faster than it is fo
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Set
 from math import log
 
 import numpy as np
@@ -262,15 +263,15 @@ class Panel:
         """Whether there are levels."""
         return bool((self.n > 0).any())
 
-    def suspects(self) -> list[Suspected]:
-        """Series that are above their limit now, the farthest first."""
+    def suspects(self, crossed: Set[int] = frozenset()) -> list[Suspected]:
+        """Series that are above their limit now, or crossed it a moment ago, the farthest first."""
         level, spikes = self.sum / np.maximum(self._limit, 1e-300), self.spiking / np.maximum(self._limit_of_spikes, 1e-300)
         far = np.where(self.n > 0, np.maximum(level, spikes), 0.0)
         shift = self.shift()
         return [
             Suspected(int(one), float(shift[one]), bool(level[one] < 1), int(self._ages[int(level[one] < 1), one]))
             for one in np.argsort(-far, kind="stable")
-            if far[one] >= 1
+            if far[one] >= 1 or int(one) in crossed
         ]
 
     def shift(self) -> Floats:
