@@ -90,7 +90,7 @@ def growth(strays: Strays, found: Units, ranks: int, scales: Sequence[float] = S
     rng, count = np.random.default_rng(seed), len(found.stray_ns)
     ideal, own = float((strays.wall_ns - strays.cost_ns).sum()), float(strays.mean_ns.sum())
     through = _passed_on(strays, found)
-    pool = np.sort(found.stray_ns[~found.late])
+    pool = _pool(found)
     seen = (found.stray_ns - found.slack_ns[:, None]).max(axis=0)
     out = []
     for scale in scales:
@@ -113,7 +113,7 @@ def regime_of_strays(strays: Strays, found: Units, pays: float, seed: int = 0) -
     """
     rng, count = np.random.default_rng(seed), len(found.stray_ns)
     delay, through = strays.cost_ns + strays.mean_ns, _passed_on(strays, found)
-    pool, seen = np.sort(found.stray_ns[~found.late]), (found.stray_ns - found.slack_ns[:, None]).max(axis=0)
+    pool, seen = _pool(found), (found.stray_ns - found.slack_ns[:, None]).max(axis=0)
     drawn = [_latest(found, pool, count, rng) for _ in range(DRAWS // 4)]
     later = np.mean([np.maximum(np.maximum(seen, came) - max(most, 0.0), 0.0) for came, most in drawn], axis=0)
     ideal, factors = (strays.wall_ns - delay)[:, None], np.array(FACTORS)
@@ -138,6 +138,12 @@ def _passed_on(strays: Strays, found: Units) -> float:
     """The part of a stray that reaches the wall: slack may absorb some of it."""
     latest = np.maximum((found.stray_ns - found.slack_ns[:, None]).max(axis=0), 0.0).sum()
     return float(np.clip((strays.cost_ns + strays.mean_ns).sum() / max(latest, 1.0), 0.0, 1.0))
+
+
+def _pool(found: Units) -> Floats:
+    """What units stray between episodes, in order; where everything counts as one, all that they stray."""
+    between = found.stray_ns[~found.late]
+    return np.sort(between if len(between) else found.stray_ns.ravel())
 
 
 def _latest(found: Units, pool: Floats, units: int, rng: np.random.Generator) -> tuple[Floats, float]:

@@ -26,6 +26,7 @@ from taut.lab.case import FATAL, PLAIN, Spec, clocks
 from taut.lab.net import Loopback, Socket
 from taut.lab.torch_jobs import HOPS, Job, Loss, Pace, event_now
 from taut.lab.truth import BASELINE, TRACES, Injected
+from taut.lab.watched_rank import Watched
 
 PORT = 29500
 TIMEOUT_S, FATAL_TIMEOUT_S = 25, 6
@@ -80,6 +81,7 @@ def _rank(spec: Spec, rank: int, injected: tuple[Injected, ...], host: Connectio
     pace = Pace(spec, rank, injected)
     job = Job(spec, rank, pace)
     scratch = str(folder)
+    watched = Watched(folder, rank, spec.hosts[rank]) if spec.watch else None
     if spec.fault in FATAL:
         threading.Thread(target=_watch, args=(folder / "faulted", job, progress), daemon=True).start()
     host.send(_steps(job, pace, "plain", range(PLAIN), progress, scratch))
@@ -88,11 +90,13 @@ def _rank(spec: Spec, rank: int, injected: tuple[Injected, ...], host: Connectio
         (folder / part).mkdir(exist_ok=True)
         _set_clock(spec, rank, part)
         dist.barrier()
-        if part == "unprofiled":
+        if part == "unprofiled" or spec.watch:
             host.send(_steps(job, pace, part, range(spec.steps), progress, scratch))
         else:
             host.send(_recorded(spec, job, pace, part, progress, folder / part))
     dist.barrier()
+    if watched is not None:
+        watched.stop()
 
 
 def _recorded(spec: Spec, job: Job, pace: Pace, part: str, progress: Ints, folder: Path) -> Part:

@@ -18,6 +18,7 @@ import torch.distributed as dist
 from torch import nn
 from torch._C._profiler import _RecordFunctionFast
 from torch.profiler import record_function
+from torch.utils.data import DataLoader, IterableDataset
 
 from taut.lab.case import FAULTED, LOCAL, MICRO, ON_DEVICE, PIECES, SAVE_EVERY, TAU, Spec, longer
 from taut.lab.on_all import load
@@ -160,6 +161,23 @@ class Block(nn.Module):
         return out
 
 
+def waited(pace: Pace) -> Iterator[int]:
+    """Nothing, after as long as reading a batch takes."""
+    while True:
+        time.sleep((LOAD_MS + pace.extra_ms("loader")) / 1e3)
+        yield 0
+
+
+class Input(IterableDataset[int]):
+    """What a rank reads."""
+
+    def __init__(self, pace: Pace) -> None:
+        self.pace = pace
+
+    def __iter__(self) -> Iterator[int]:
+        return waited(self.pace)
+
+
 Loss = float | torch.Tensor
 """On a GPU it stays there: reading it would let the host wait for the device in every step."""
 Step = Callable[[torch.Tensor, torch.Tensor], Loss]
@@ -177,13 +195,15 @@ class Job:
         self.generator = torch.Generator().manual_seed(spec.seed + 1 + (0 if spec.job == "pipeline" else rank))
         self.forward_backward, self.model = JOBS[spec.job](self)
         self.optimiser = torch.optim.SGD(self.model.parameters(), lr=RATE)
+        self.input = iter(DataLoader(Input(pace), batch_size=None)) if spec.watch else waited(pace)
+        """A loader of torch where ranks are watched, who know it; profiles name what is read under a name of their own."""
         self.met: list[torch.Tensor] = []
         """With local steps, the parameters as they were when all ranks last met."""
 
     def step(self, number: int, scratch: str) -> Loss:
         """One step of the outer loop; returns the loss."""
         with record_function("data_load"):
-            time.sleep((LOAD_MS + self.pace.extra_ms("loader")) / 1e3)
+            next(self.input)
         x = self._placed(torch.randn(self.batch, self.width, generator=self.generator))
         y = self._placed(torch.randint(0, CLASSES, (self.batch,), generator=self.generator))
         loss = self.forward_backward(x.requires_grad_(), y)  # so that every block has a backward

@@ -60,10 +60,17 @@ class Laid(Struct, frozen=True):
     """Rank → ns by which its clock was off, where that was set right."""
 
 
-def lay_out(calls: Table, names: Sequence[str]) -> Laid | None:
-    """The ops of a job of which all calls completed, rows in the order of ranks and time; None if nothing recurs in them."""
+def lay_out(calls: Table, names: Sequence[str], steps: Ints | None = None) -> Laid | None:
+    """The ops of a job of which all calls completed, rows in the order of ranks and time; None if nothing recurs in them.
+
+    ``steps`` are those of the calls where they are known: numbers from 1 on, 0 for the first, which is only what came before.
+    """
     if not len(calls) or int(calls.created_ns.max()) - int(calls.created_ns.min()) > SPAN_NS:
         return None
+    if steps is not None:
+        seen = Calls(calls, sized=True)
+        seen.step = steps
+        return _laid(Waits(seen), names) if (steps > 0).any() else None
     for sized in (True, False):  # sizes may differ from step to step
         seen = Calls(calls, sized)
         if seen.find_steps():

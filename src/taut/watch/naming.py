@@ -1,0 +1,230 @@
+"""The last steps of a job → failure mode, place, since when and what it costs: the analysis of recorded runs, on what was seen.
+
+A slow link shows in when members of a gate end. Where ends are recorded for every call, the analysis names it; where they are
+recorded for some, transfers before and after are compared here, and the link is the one into the member that ends last.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from msgspec import Struct
+
+from taut.core.array_types import Floats, Ints
+from taut.core.ids import numbered
+from taut.core.tables import Trace
+from taut.diagnose.detectors import diagnose, most_recoverable
+from taut.diagnose.finding import Evidence, Finding
+from taut.diagnose.instability import instability
+from taut.diagnose.job_regime import PAYS, regime
+from taut.graph import link
+from taut.replay.blame import blame
+from taut.replay.timeline import batch, replay
+from taut.result.types import Regime
+from taut.watch.seen import HOP, Seen
+from taut.watch.step_series import Turns, step_of
+from taut.watch.window_trace import Told, backend_of, trace_of
+
+NOW = 8
+"""A finding is of now if it was seen in one of so many last steps; of a long window in its last tenth."""
+LEAST_STEPS = 12
+"""Fewer steps are not analysed."""
+LEAST_GATES = 4
+"""Recorded ends before and after, from which a transfer is called longer."""
+CLEAR = 4.0
+"""Standard errors by which transfers, or the end of one member, must differ."""
+NAMED_MODES = ("straggler cascade", "silent degradation", "input stall", "checkpoint stall", "partial synchronisation loss")
+"""Modes with a place, which may be told as soon as they are found; others after several looks."""
+
+
+class Named(Struct, frozen=True):
+    """What is wrong, and where."""
+
+    mode: str
+    ranks: tuple[int, ...]
+    links: tuple[str, ...]
+    since_step: int
+    share: float
+    """Share of the wall that mending it gives back while it lasts."""
+    because: str
+    past: bool
+    """Whether it was not there before, as the window itself shows."""
+
+    @property
+    def place(self) -> tuple[str, tuple[int, ...], tuple[str, ...]]:
+        """The same as long as it is the same thing at the same place."""
+        return self.mode, self.ranks, self.links
+
+
+class Diagnosis(Struct, frozen=True):
+    """What detectors found in a trace, and on what."""
+
+    evidence: Evidence
+    findings: list[Finding]
+
+
+class Look(Struct, frozen=True):
+    """What one analysis of the window tells."""
+
+    named: tuple[Named, ...]
+    cannot_see: tuple[str, ...]
+    regime: Regime | None
+    ops: int
+
+
+def look(seen: Seen, meets: dict[int, bool], *, transfers: bool = False, whole: bool = False) -> Look | None:
+    """Analyse what was seen, ``transfers`` by the ends that were recorded of them. None where there is too little.
+
+    ``whole``: also what is nobody's, and how near the job is to losing at its gates what more ranks would bring.
+    """
+    told = trace_of(seen, meets)
+    if told is None or len(np.unique(told.trace.ops.step)) < LEAST_STEPS:
+        return None
+    diagnosis = _diagnosed(told.trace, whole)
+    steps = diagnosis.evidence.graph.steps
+    late = int(steps[-1]) - max(NOW, len(steps) // 10)
+    found = [_named(diagnosis.evidence, one) for one in diagnosis.findings if one.steps[1] >= late]
+    if not told.exact:
+        found = _with_transfers(seen, meets, found) if transfers else found
+        found = [one for one in found if one.ranks or one.links or _ended_since(seen, meets, one.since_step)]
+    found = _on_their_account(found)
+    return Look(tuple(found), tuple(_unseen(told, seen)), _regime(diagnosis) if whole else None, len(told.trace.ops))
+
+
+def _diagnosed(trace: Trace, whole: bool) -> Diagnosis:
+    """As ``taut.analyze`` does it, without what it computes beside the findings."""
+    graph = link(trace)
+    observed, prepared = replay(graph), batch(graph)
+    gap_free = replay(graph, gaps=False) if graph.gap_ns.any() else observed
+    evidence = Evidence(graph, observed, blame(graph, observed, gap_free, None), prepared)
+    findings = diagnose(evidence)
+    if whole:
+        findings = most_recoverable(instability(evidence, findings, PAYS)[0])
+    return Diagnosis(evidence, findings)
+
+
+def _named(evidence: Evidence, finding: Finding) -> Named:
+    graph, wall = evidence.graph, evidence.observed.window_ns
+    first, last = map(int, np.searchsorted(graph.steps, finding.steps))
+    spent = max(int(wall[first : last + 1].sum()), 1)
+    saved = finding.recoverable_wall_ns if finding.saved_ns is None else finding.saved_ns[first : last + 1].sum()
+    past = finding.reference == "past" and first > 1
+    return Named(
+        finding.mode, finding.ranks, finding.links, finding.steps[0], float(min(max(saved / spent, 0.0), 1.0)),
+        finding.because, past,
+    )  # fmt: skip
+
+
+def _regime(diagnosis: Diagnosis) -> Regime | None:
+    found = regime(diagnosis.evidence.batch, diagnosis.evidence.blame, diagnosis.findings)
+    return found if found.kind is not None else None
+
+
+def _unseen(told: Told, seen: Seen) -> list[str]:
+    """What this window cannot show."""
+    out = []
+    ranks, known = len(np.unique(seen.steps.rank)), len(seen.seats)
+    if ranks < known:
+        out.append(f"{ranks} of {known} ranks were analysed, the latest among them: a link among the others is not seen")
+    if not told.exact:
+        out.append("most transfers have no recorded end: a slow link may show as work of all who meet there")
+    if told.inferred_sends:
+        out.append("sends are not seen: they are taken to be made where their sender's work ends")
+    if any(seat.sees == "calls" for seat in seen.seats.values()):
+        out.append("functional and compiled collectives are not seen: ranks that meet only there are named together")
+    if any(seat.gpu >= 0 for seat in seen.seats.values()):
+        out.append("times are those of hosts: a late device shows where its host waits for it")
+    if not any(one.verb == "load" for one in seen.classes):
+        out.append("no loader of torch is used: its time counts as forward")
+    return out
+
+
+def _on_their_account(found: list[Named]) -> list[Named]:
+    """Without links of a rank that is slow itself: throttled hosts move bytes slowly too."""
+    slow = {one.ranks[0] for one in found if len(one.ranks) == 1 and not one.links}
+    return [
+        one
+        for one in found
+        if not any(all(str(rank) in link.split(":") for link in one.links) for rank in slow) or not one.links
+    ]
+
+
+def _with_transfers(seen: Seen, meets: dict[int, bool], found: list[Named]) -> list[Named]:
+    """What was found, and transfers that grew; these are what work of all who meet there seemed to be."""
+    slow = [one for klass, gate in meets.items() if gate and (one := _slow_transfer(seen, klass)) is not None]
+    slow.sort(key=lambda one: -one.share)
+    return [*slow, *(one for one in found if one.ranks or one.links)] if slow else found
+
+
+def _ended_since(seen: Seen, meets: dict[int, bool], step: int) -> bool:
+    """Whether enough transfers since a step have their end: before, what all do more slowly may be a link."""
+    gates, begins = seen.gates, seen.steps.take(seen.steps.number == step).begin
+    gate = np.array([meets.get(k, False) for k in range(len(seen.classes))])[gates.klass]
+    ended = gates.take(gate & (gates.end > 0))
+    since = int(begins.min()) if len(begins) else 0
+    after = ended.begin >= since
+    both = [numbered(some.klass, some.number)[1] for some in (ended.take(after), ended.take(~after))]
+    return both[1] < LEAST_GATES or both[0] > LEAST_GATES
+
+
+def _slow_transfer(seen: Seen, klass: int) -> Named | None:
+    """A class of gates whose recorded transfers became longer, from the ends of some of its calls."""
+    one = seen.classes[klass]
+    mine = seen.gates.take(seen.gates.klass == klass)
+    ranks = np.array(sorted(set(seen.steps.rank.tolist())), np.int64)
+    gate, gates = numbered(mine.number)
+    if one.verb == HOP or not gates:
+        return None
+    turn = Turns(mine, gate)
+    at = np.full(gates, -1)
+    np.maximum.at(at, gate, step_of(mine, seen.steps, ranks, int(seen.steps.begin.min())))
+    whole = (turn.members == (len(one.ranks) or len(ranks))) & (np.bincount(gate, mine.end > 0, gates) == turn.members)
+    rows = np.flatnonzero(whole[gate])
+    rows = rows[np.lexsort((mine.rank[rows], gate[rows]))]
+    members = int(turn.members[whole][0]) if whole.any() else 0
+    if members < 2 or whole.sum() < 2 * LEAST_GATES:
+        return None
+    took = (mine.end[rows] - turn.opens[gate[rows]]).reshape(-1, members) / 1e9
+    step = at[gate[rows]].reshape(-1, members)[:, 0]
+    order = np.argsort(step, kind="stable")
+    took, step, who = took[order], step[order], mine.rank[rows].reshape(-1, members)[0]
+    cut = _rise(np.median(took, axis=1))
+    if cut is None:
+        return None
+    grew = took[cut:].mean(axis=0) - took[:cut].mean(axis=0)
+    share = _share(seen, float(grew.mean()), int((seen.gates.klass == klass).sum()), members, int(step[cut]))
+    links = _link(took, cut, who, grew, backend_of(seen))
+    words = (
+        f"transfers of {one.verb} in group {one.group or 'all'} take {1e3 * grew.mean():.1f} ms longer since step {step[cut]}"
+    )
+    return Named("straggler cascade", tuple(who.tolist()) if not links else (), links, int(step[cut]), share, words, True)
+
+
+def _rise(series: Floats) -> int | None:
+    """Where a series steps up most clearly; None if nowhere."""
+    best, at = CLEAR, None
+    for cut in range(LEAST_GATES, len(series) - LEAST_GATES + 1):
+        low, high = series[:cut], series[cut:]
+        error = np.sqrt(low.var(ddof=1) / len(low) + high.var(ddof=1) / len(high)) + 1e-6
+        score = (high.mean() - low.mean()) / error
+        if score > best:
+            best, at = float(score), cut
+    return at
+
+
+def _link(took: Floats, cut: int, who: Ints, grew: Floats, backend: str) -> tuple[str, ...]:
+    """The link into the member whose ends moved most; none where all moved alike."""
+    apart = took - np.median(took, axis=1, keepdims=True)
+    moved = apart[cut:].mean(axis=0) - apart[:cut].mean(axis=0)
+    last = int(np.argmax(moved))
+    error = np.sqrt(apart[cut:, last].var(ddof=1) / (len(took) - cut) + apart[:cut, last].var(ddof=1) / cut) + 1e-6
+    if len(who) < 3 or moved[last] < CLEAR * error or moved[last] < 0.02 * abs(grew.mean()):
+        return ()
+    sender = who[(last + (1 if backend == "gloo" else -1)) % len(who)]  # gloo's rings send to the rank before
+    return (f"{sender}:{who[last]}",)
+
+
+def _share(seen: Seen, grew_s: float, rows: int, members: int, since: int) -> float:
+    steps = seen.steps.take(seen.steps.number >= since)
+    usual = float(np.median(steps.end - steps.begin)) / 1e9 if len(steps) else 1.0
+    turns = rows / members / max(len(np.unique(seen.steps.number)), 1)
+    return float(min(max(grew_s * turns / max(usual, 1e-9), 0.0), 0.9))

@@ -1,0 +1,126 @@
+"""What was seen of a job, as columns: calls at gates, stages and steps of all ranks, on one clock.
+
+The collector's window gives it, and so do modelled jobs. Codes of classes of gates mean the same at all ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from msgspec import Struct
+
+from taut.core.array_types import Ints, Mask
+
+if TYPE_CHECKING:
+    from taut.watch.event_rows import EventRows
+    from taut.watch.window import Window
+
+HOP = "hop"
+"""Verb of the class in which a send and its receive meet."""
+FORWARD, LOAD, BACKWARD, OPTIMIZER = "forward", "load", "backward", "optimizer"
+
+
+class Meeting(Struct, frozen=True):
+    """A class of gates: those of one group that call the same, or the two ends of a hop."""
+
+    verb: str
+    group: str = ""
+    ranks: tuple[int, ...] = ()
+    """Who meets there; empty where that is not known."""
+    source: int = -1
+    sink: int = -1
+    """Of a hop, sender and receiver."""
+
+
+class Seat(Struct, frozen=True):
+    """Where a rank is."""
+
+    host: str = ""
+    gpu: int = -1
+    boot: str = ""
+    sees: str = "calls"
+    """``hooks`` or ``calls``."""
+    backend: str = ""
+    """``gloo``, ``nccl`` …; empty if unknown."""
+
+
+class Events(Struct, frozen=True):
+    """Rows of one kind, ns by one clock; an end that was not recorded is 0."""
+
+    rank: Ints
+    klass: Ints
+    """Index into the classes; of steps -1."""
+    number: Ints
+    """Of a gate the number of the call, else of the step."""
+    flags: Ints
+    begin: Ints
+    end: Ints
+
+    def __len__(self) -> int:
+        return len(self.rank)
+
+    def take(self, index: Ints | Mask) -> Events:
+        """Some rows."""
+        return Events(*(getattr(self, name)[index] for name in self.__struct_fields__))
+
+
+class Seen(Struct, frozen=True):
+    """What was seen of a job since some time."""
+
+    gates: Events
+    stages: Events
+    steps: Events
+    classes: Sequence[Meeting]
+    seats: dict[int, Seat]
+    ended: frozenset[int] = frozenset()
+    """Ranks that said goodbye."""
+
+
+def no_events() -> Events:
+    """None at all."""
+    return Events(*(np.zeros(0, np.int64) for _ in range(6)))
+
+
+def joined(parts: Sequence[Events]) -> Events:
+    """Rows of several tables, one after the other."""
+    if len(parts) == 1:
+        return parts[0]
+    return Events(*(np.concatenate([getattr(one, name) for one in parts]) for name in Events.__struct_fields__))
+
+
+class Feed:
+    """What a collector's window received since it was last asked."""
+
+    def __init__(self, window: Window) -> None:
+        self.window = window
+        self._next = {"gates": 0, "stages": 0, "steps": 0}
+        self.lost = 0
+        """Rows that were gone before they were asked for."""
+
+    def new(self, now_ns: int | None = None) -> Seen:
+        """What is new, of processes that were not replaced."""
+        window, parts = self.window, {}
+        attempt = {rank: one.attempt & 255 for rank, one in window.ranks.items()}
+        for name, begin in self._next.items():
+            table = getattr(window, name)
+            self.lost += max(table.first - begin, 0)
+            rows, self._next[name] = table.since(begin), table.end
+            parts[name] = self._events(rows, attempt, now_ns)
+        seats = {
+            rank: Seat(one.hello.host, one.hello.gpu, one.hello.boot, one.hello.sees, getattr(one.hello, "backend", ""))
+            for rank, one in window.ranks.items()
+        }
+        classes = [Meeting(one.verb, one.group, tuple(one.ranks), one.source, one.sink) for one in list(window.classes)]
+        ended = frozenset(rank for rank, one in window.ranks.items() if one.ended)
+        return Seen(parts["gates"], parts["stages"], parts["steps"], classes, seats, ended)
+
+    def _events(self, rows: EventRows, attempt: dict[int, int], now_ns: int | None) -> Events:
+        if not len(rows):
+            return no_events()
+        newest = np.array([attempt.get(rank, 0) for rank in range(int(rows["rank"].max()) + 1)])
+        rows = rows[rows["attempt"] == newest[rows["rank"]]]
+        begin, end = self.window.aligned(rows, now_ns)
+        rank, klass, number, flags = (rows[name].astype(np.int64) for name in ("rank", "klass", "number", "flags"))
+        return Events(rank, klass, number, flags, begin, end)

@@ -1,0 +1,322 @@
+"""Sequential tests of many series at once: which of them stands higher than it used to, since a moment ago.
+
+Every series has a level and a spread, learned from its first steps and then slowly followed while nothing is suspected. Two
+statistics run over what comes in, each a sum that is never below zero (CUSUM):
+
+- *Level*: w - k, where w is the standardised value with its memory taken out (AR(1), one coefficient for kindred series),
+  clipped at c so that a hiccup is no level. For independent w of mean 0, variance at most 1 and at most c, Bennett's bound of
+  their exponential moment and Lundberg's inequality give P(sum ≥ h) ≤ exp(-θ h) at any step, with θ the root of
+  log(1 + (exp(θc) - 1 - θc) / c²) = θk, whatever the tails. So h = log(series × steps an hour ÷ rate) ÷ θ keeps the false
+  alarms of the whole panel below the rate. k is at least half of what would matter (a share of the step), and grows by what
+  is not known of the level.
+- *Spikes*: the log likelihood ratio of far more frequent outliers against as many as there were: a rank that stalls now and
+  then has no level. Its θ is 1.
+
+Null hypothesis: a series has one level, that may wander no faster than it is followed; outliers come at one rate.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Set
+from math import log
+
+import numpy as np
+from msgspec import Struct
+
+from taut.core.array_types import Floats, Ints, Mask
+
+RATE = 0.02
+"""False alarms an hour, of all series together."""
+SKIPPED, FIRST = 3, 24
+"""Steps that are not learned from (a job warms up), and steps after which a series has a level."""
+BLOCK = 32
+"""Steps after which levels are looked at again: what is newer does not count yet."""
+MEMORY = 512
+"""Steps that a level remembers."""
+CLIP, LEAST_K = 4.0, 0.75
+UNSURE = 3.0
+"""Standard errors of a level that k grows by."""
+MATTERS = 0.04
+"""Share of a step: a series that rises by less is left alone."""
+FLOOR = 0.002
+"""Least spread, as a share of a step: clocks and timers tell no better."""
+MOST_MEMORY = 0.9
+SPIKE, SPIKE_SHARE = 5.0, 0.1
+"""An outlier is this many spreads, and this share of a step, above its level …"""
+LEAST_SPIKES, MORE_SPIKES, SPIKES = 0.01, 4.0, 0.15
+"""… as often as this at least; what is looked for is so many times as often, and this often at least."""
+KIN_STEPS = 64
+"""Steps that what is known of kindred series counts for, beside a series' own outliers."""
+RECENT = 16
+"""Steps that tell how a series is now."""
+
+
+class Suspected(Struct, frozen=True):
+    """A series that stands higher than it did."""
+
+    series: int
+    shift: float
+    """By how much, in its own unit."""
+    spikes: bool
+    """Whether in some steps only."""
+    age: int
+    """Steps since it was last as it should be."""
+
+
+class Panel:
+    """The tests of all series of a job; rows are steps, columns series, NaN where a series has no value."""
+
+    def __init__(self, kind: Ints, rate: float = RATE) -> None:
+        self.kind, self.rate = kind, rate
+        count = len(kind)
+        self.n, self.level, self.variance = np.zeros(count), np.zeros(count), np.zeros(count)
+        self.rho = np.zeros(count)
+        self.sum, self.spiking = np.zeros(count), np.zeros(count)
+        self.rate_of_spikes = np.full(count, LEAST_SPIKES)
+        self.steps, self.step_s = 0, 1.0
+        self._first: list[Floats] = []
+        self._block: list[Floats] = []
+        self._held: Floats | None = None
+        self._products = np.zeros((2, count))
+        self._spikes = np.zeros((2, count))
+        self._before, self._was_spike = np.zeros(count), np.zeros(count, np.bool_)
+        self._ages = np.zeros((2, count), np.int64)
+        self.since_spike = np.full(count, MEMORY)
+        """Steps since the last outlier that is not alone: one of a kind may come at any time."""
+        self._k, self._clip, self._limit, self._limit_of_spikes = (np.zeros(count) for _ in range(4))
+        self.recent: deque[Floats] = deque(maxlen=RECENT)
+
+    # -- what comes in --------------------------------------------------------------------------------------------------
+
+    def feed(self, rows: Floats, step_s: float) -> list[tuple[int, int]]:
+        """Take steps in; returns (row, series) of all sums that crossed their limit, in order."""
+        crossed: list[tuple[int, int]] = []
+        done = 0
+        while done < len(rows):
+            # Levels change at fixed steps only, whatever pieces steps come in.
+            room = FIRST + SKIPPED - self.steps if self.steps < FIRST + SKIPPED else BLOCK - len(self._block)
+            part = rows[done : done + room]
+            self.step_s = step_s if self.steps < FIRST + SKIPPED else self.step_s + (step_s - self.step_s) * 0.01
+            self.recent.extend(part[-RECENT:])
+            crossed += [(done + row, one) for row, one in self._piece(part)]
+            done += len(part)
+        return crossed
+
+    def _piece(self, rows: Floats) -> list[tuple[int, int]]:
+        learning = self.steps < FIRST + SKIPPED
+        skipped = max(SKIPPED - self.steps, 0)
+        self.steps += len(rows)
+        if learning:
+            self._first += list(rows[skipped:])
+            if self.steps >= FIRST + SKIPPED:
+                self._begin(np.array(self._first))
+                self._first = []
+            return []
+        over = self._advance(rows)
+        self._block += list(rows)
+        if len(self._block) == BLOCK:
+            self._follow()
+        return list(zip(*map(np.ndarray.tolist, np.nonzero(over)), strict=True))
+
+    def _advance(self, rows: Floats) -> Mask:
+        """Add steps to the sums; returns which sums crossed their limit when (rows × series)."""
+        unit = self.scaled(rows)
+        valid = np.isfinite(unit)
+        plain, before = self._without_memory(unit, valid)
+        more = np.where(valid, np.clip(plain, -self._clip, self._clip) - self._k, 0.0)
+        sums = _reflected(self.sum, more)
+        spike = unit > self._as_spike()
+        begins = spike & ~np.concatenate([self._was_spike[None], spike[:-1]])
+        ratios = _reflected(self.spiking, np.where(valid, np.where(begins, *self._ratios()), 0.0))
+        ready = self.n > 0
+        over = ready & ((sums >= self._limit) | (ratios >= self._limit_of_spikes))
+        was = np.concatenate([[(self.sum >= self._limit) | (self.spiking >= self._limit_of_spikes)], over[:-1]])
+        self.sum, self.spiking = np.where(ready, sums[-1], 0.0), np.where(ready, ratios[-1], 0.0)
+        self._before, self._was_spike = before, spike[-1]
+        again = begins & (ratios > 1.5 * self._ratios()[0])
+        self.since_spike = _age(self.since_spike, np.where(again, 0.0, 1.0))
+        self._ages = np.stack([_age(age, one) for age, one in zip(self._ages, (sums, ratios), strict=True)])
+        crossed: Mask = over & ~was
+        return crossed
+
+    def _without_memory(self, unit: Floats, valid: Mask) -> tuple[Floats, Floats]:
+        """(values less what their own past explains, the last value of every series)."""
+        wide = self._clip * np.sqrt((1 + self.rho) / (1 - self.rho))
+        clipped = np.where(valid, np.clip(unit, -wide, wide), 0.0)
+        past = np.concatenate([self._before[None], clipped[:-1]])
+        return (clipped - self.rho * past) / np.sqrt(1 - self.rho**2), clipped[-1]
+
+    # -- levels ---------------------------------------------------------------------------------------------------------
+
+    def _begin(self, rows: Floats) -> None:
+        """Learn levels from the first steps."""
+        n = np.isfinite(rows).sum(axis=0)
+        usable = n >= FIRST // 2
+        some = np.where(usable, rows, 0.0)
+        middle = np.nanmedian(some, axis=0)
+        apart = 1.4826 * np.nanmedian(np.abs(some - middle), axis=0)
+        wide = CLIP * np.maximum(apart, FLOOR * self.step_s)
+        clipped = np.clip(some, middle - wide, middle + wide)
+        self.level = np.where(usable, np.nanmean(clipped, axis=0), 0.0)
+        self.variance = np.where(usable, np.nanvar(clipped, axis=0, ddof=1), 0.0)
+        self.n = np.where(usable, n, 0.0)
+        self._remember(clipped, some)
+        self._set_limits()
+
+    def _follow(self) -> None:
+        """A block is full: learn from the one before it, of series that are not suspected."""
+        block, self._block = np.array(self._block), []
+        held, self._held = self._held, block
+        new = (self.n == 0) & (np.isfinite(block).sum(axis=0) >= FIRST // 2)
+        if new.any():
+            self._begin_late(block, new)
+        if held is None:
+            return
+        calm = (self.sum < self._limit / 2) & (self.spiking < self._limit_of_spikes / 3) & (self.n > 0)
+        wide = CLIP * self.spread()
+        clipped = np.clip(held, self.level - wide, self.level + wide)
+        m = np.where(calm, np.isfinite(held).sum(axis=0), 0)
+        seen = np.where(m > 0, held, 0.0)
+        clipped = np.where(m > 0, clipped, 0.0)
+        mean = np.nanmean(clipped, axis=0)
+        square = np.nanmean((clipped - self.level) ** 2, axis=0)
+        part = m / np.maximum(self.n + m, 1)
+        self.variance += part * np.where(m > 0, square - self.variance, 0.0)
+        self.level += part * np.where(m > 0, mean - self.level, 0.0)
+        self.n = np.minimum(self.n + m, MEMORY)
+        self._remember(np.where(m > 0, clipped, np.nan), seen)
+        self._set_limits()
+
+    def _begin_late(self, block: Floats, new: Mask) -> None:
+        """Series that came later than the others."""
+        kept = self.level, self.variance, self.n
+        self._begin(block)
+        self.level, self.variance, self.n = (
+            np.where(new, now, before) for now, before in zip((self.level, self.variance, self.n), kept, strict=True)
+        )
+        self._set_limits()
+
+    def _remember(self, clipped: Floats, seen: Floats | None = None) -> None:
+        """How alike neighbouring steps are, over kindred series; how often outliers come."""
+        apart = np.where(np.isfinite(clipped), clipped - self.level, 0.0)
+        fade = 1 - len(clipped) / MEMORY
+        self._products = fade * self._products + [(apart[1:] * apart[:-1]).sum(axis=0), (apart[1:] ** 2).sum(axis=0)]
+        scale = np.maximum(self.variance, 1e-300)
+        for kind in np.unique(self.kind):
+            mine = np.flatnonzero((self.kind == kind) & (self.n > 0))
+            if len(mine):
+                product, square = (self._products[:, mine] / scale[mine]).sum(axis=1)
+                sure = np.sqrt(square / max(np.mean(self._products[1, mine] / scale[mine]), 1e-9) * len(clipped))
+                found = product / max(square, 1e-9) + 1 / max(sure, 1.0)
+                self.rho[mine] = min(max(found, 0.0), MOST_MEMORY)
+        if seen is not None:
+            spikes = (self.scaled(seen) > self._as_spike()).sum(axis=0)
+            self._spikes = fade * self._spikes + [spikes, np.full(len(self.n), len(seen))]
+            self._set_rate_of_spikes()
+
+    def _set_rate_of_spikes(self) -> None:
+        """A series has outliers as often as it had, and no more seldom than its kin."""
+        count, steps = self._spikes
+        for kind in np.unique(self.kind):
+            mine = self.kind == kind
+            kin = count[mine].sum() / max(steps[mine].sum(), 1.0)
+            own = (count[mine] + KIN_STEPS * kin) / (steps[mine] + KIN_STEPS)
+            self.rate_of_spikes[mine] = np.clip(1.5 * own, LEAST_SPIKES, 0.5)
+
+    def _set_limits(self) -> None:
+        tests = 2 * max(int((self.n > 0).sum()), 1) * 3600 / max(self.step_s, 1e-6)
+        far = log(max(tests / self.rate, 2.0))
+        spread = np.maximum(self.spread(), 1e-300)
+        matters = MATTERS / 2 * self.step_s * np.sqrt((1 - self.rho) / (1 + self.rho)) / spread
+        self._k = np.maximum(LEAST_K + UNSURE / np.sqrt(np.maximum(self.n, 1)), matters)
+        self._clip = np.maximum(CLIP, 3 * self._k)
+        self._limit = far / exponent(self._k, self._clip)
+        self._limit_of_spikes = np.full(len(self.n), far)
+
+    def _as_spike(self) -> Floats:
+        return np.maximum(SPIKE, SPIKE_SHARE * self.step_s / np.maximum(self.spread(), 1e-300))
+
+    def _ratios(self) -> tuple[Floats, Floats]:
+        usual = self.rate_of_spikes
+        often = np.minimum(np.maximum(MORE_SPIKES * usual, SPIKES), 0.9)
+        return np.log(often / usual), np.log((1 - often) / (1 - usual))
+
+    # -- what is known ---------------------------------------------------------------------------------------------------
+
+    def spread(self) -> Floats:
+        """Of every series, widened by what is not known of it, and no less than half that of its kin."""
+        own = np.sqrt(self.variance)
+        out = np.maximum(own, FLOOR * self.step_s)
+        for kind in np.unique(self.kind):
+            mine = (self.kind == kind) & (self.n > 0)
+            if mine.any():
+                out[mine] = np.maximum(out[mine], np.median(own[mine]) / 2)
+        return np.asarray(out * (1 + 2 / np.sqrt(2 * np.maximum(self.n, 1))))
+
+    def scaled(self, rows: Floats) -> Floats:
+        """Values in spreads above their level; NaN of series without one."""
+        return np.where(self.n > 0, (rows - self.level) / np.maximum(self.spread(), 1e-300), np.nan)
+
+    @property
+    def learned(self) -> bool:
+        """Whether there are levels."""
+        return bool((self.n > 0).any())
+
+    def suspects(self, crossed: Set[int] = frozenset()) -> list[Suspected]:
+        """Series that are above their limit now, or crossed it a moment ago, the farthest first."""
+        level, spikes = self.sum / np.maximum(self._limit, 1e-300), self.spiking / np.maximum(self._limit_of_spikes, 1e-300)
+        far = np.where(self.n > 0, np.maximum(level, spikes), 0.0)
+        shift = self.shift()
+        return [
+            Suspected(int(one), float(shift[one]), bool(level[one] < 1), int(self._ages[int(level[one] < 1), one]))
+            for one in np.argsort(-far, kind="stable")
+            if far[one] >= 1 or int(one) in crossed
+        ]
+
+    def shift(self) -> Floats:
+        """How far the last steps lie above the level, on average, in the unit of the series."""
+        if not self.recent:
+            return np.zeros(len(self.n))
+        rows = np.array(self.recent)
+        valid = np.isfinite(rows)
+        total = np.where(valid, rows - self.level, 0.0).sum(axis=0)
+        return np.asarray(total / np.maximum(valid.sum(axis=0), 1))
+
+    def accept(self, series: Ints) -> None:
+        """Take how some series are now for their level: what they rose by was looked into."""
+        rows = np.array(self.recent)[:, series]
+        rows = rows[:, np.isfinite(rows).any(axis=0)] if rows.size else rows
+        if rows.shape[1:] == (len(series),):
+            self.level[series] = np.nanmedian(rows, axis=0)
+        self.n[series] = np.minimum(self.n[series], FIRST)
+        self.calm(series)
+        self._set_limits()
+
+    def calm(self, series: Ints) -> None:
+        """Begin sums anew."""
+        self.sum[series] = self.spiking[series] = 0.0
+
+
+def _reflected(begin: Floats, more: Floats) -> Floats:
+    """Running sums that are never below zero (rows × series)."""
+    free = begin + np.cumsum(more, axis=0)
+    return free - np.minimum(np.minimum.accumulate(free, axis=0), 0.0)
+
+
+def _age(before: Ints, sums: Floats) -> Ints:
+    """Steps since a sum was last zero."""
+    zero = sums[::-1] <= 0
+    out: Ints = np.where(zero.any(axis=0), np.argmax(zero, axis=0), before + len(sums))
+    return out
+
+
+def exponent(k: Floats, clip: Floats) -> Floats:
+    """θ > 0 with log(1 + (exp(θc) - 1 - θc) / c²) = θk, by bisection."""
+    low, high = np.zeros_like(k), np.full_like(k, 2.0) * np.maximum(k, 1.0)
+    for _ in range(48):
+        middle = (low + high) / 2
+        exponential = np.minimum(middle * clip, 500.0)
+        above = np.log1p((np.expm1(exponential) - exponential) / clip**2) > middle * k
+        low, high = np.where(above, low, middle), np.where(above, middle, high)
+    return low

@@ -1,0 +1,118 @@
+"""Modelled jobs, watched: a fault from some step on is told with its place, a healthy job is not accused of anything."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+
+from taut.lab.live_jobs import LiveJob, Played
+from taut.result.types import LiveFinding
+from taut.watch.live_findings import Live
+from taut.watch.seen import Seen
+
+SINCE = 90
+
+
+def watched(job: LiveJob, steps: int = 150, gpu_hour: Decimal | None = None) -> tuple[Live, list[LiveFinding]]:
+    """What is told of a job."""
+    played = Played(job, 4)
+    live = Live(played.new, gpu_hour=gpu_hour, currency="EUR", minute_s=float("inf"), clock=lambda: 7)
+    told = []
+    while job.step < steps:
+        told += live.look(played.now_ns)
+    return live, told
+
+
+@pytest.mark.parametrize("sees", ["calls", "hooks"])
+@pytest.mark.parametrize(
+    ("fault", "mode"), [("slow", "straggler cascade"), ("loader", "input stall"), ("host", "straggler cascade")]
+)
+def test_a_fault_is_told_with_its_place(sees: str, fault: str, mode: str) -> None:
+    job = LiveJob(16, 3, sees=sees, gates=4, hiccups=0.0, fault=fault, since=SINCE, strength=0.3, a_host=4)
+    _, told = watched(job)
+    assert [(one.mode, tuple(one.ranks), one.links, one.state) for one in told] == [(mode, job.place, [], "open")]
+    assert abs((told[0].since_step or 0) - SINCE) <= 2
+    assert (told[0].delay_steps or 99) <= 20
+    assert set(told[0].hosts) == {f"node{job.rank // 4}"}
+
+
+def test_a_slow_link_is_told_by_who_ends_last() -> None:
+    job = LiveJob(16, 4, hiccups=0.0, fault="link", since=SINCE, strength=0.3)
+    _, told = watched(job)
+    assert told[0].links == [f"{(job.rank - 1) % 16}:{job.rank}"]
+
+
+def test_where_few_ends_are_recorded_a_slow_link_is_told_later_and_what_is_missing_is_said() -> None:
+    job = LiveJob(16, 4, sees="hooks", gates=8, hiccups=0.0, fault="link", since=SINCE, strength=0.4)
+    _, told = watched(job, steps=170)
+    assert told[0].links == [f"{(job.rank - 1) % 16}:{job.rank}"]
+    assert any("no recorded end" in line for line in told[0].cannot_see)
+
+
+def test_a_job_of_two_ranks() -> None:
+    job = LiveJob(2, 5, hiccups=0.0, fault="slow", since=SINCE, strength=0.4)
+    _, told = watched(job)
+    assert [(one.mode, tuple(one.ranks)) for one in told] == [("straggler cascade", job.place)]
+
+
+@pytest.mark.parametrize("sees", ["calls", "hooks"])
+def test_a_healthy_job_is_not_accused(sees: str) -> None:
+    job = LiveJob(8, 6, sees=sees, gates=3, memory=0.6, unequal=0.04, tails=True, save_every=50, evaluate_every=100)
+    live, told = watched(job, steps=600)
+    assert told == []
+    assert live.counts["steps"] >= 590
+
+
+def test_a_finding_closes_when_it_is_gone_and_keeps_its_id() -> None:
+    job = LiveJob(8, 7, hiccups=0.0, fault="slow", since=SINCE, strength=0.4)
+    played = Played(job, 4)
+    live = Live(played.new, minute_s=float("inf"))
+    told: list[LiveFinding] = []
+    while job.step < 240:
+        if job.step >= 140:
+            job.fault = "none"
+        told += live.look(played.now_ns)
+    assert [one.state for one in told] == ["open", "closed"]
+    assert len({one.id for one in told}) == 1
+
+
+def test_what_it_costs_an_hour_is_at_most_the_job() -> None:
+    job = LiveJob(8, 7, hiccups=0.0, fault="slow", since=SINCE, strength=0.4)
+    _, told = watched(job, gpu_hour=Decimal("2.50"))
+    assert 0 < Decimal(told[0].money_per_hour or 0) < 8 * Decimal("2.50")
+    assert told[0].currency == "EUR"
+    assert 0 < told[0].false_alarms_per_hour < 1
+
+
+def test_a_rank_that_falls_silent_does_not_stop_the_others_from_being_looked_at() -> None:
+    job = LiveJob(8, 8, hiccups=0.0, fault="slow", since=SINCE, strength=0.4)
+    gone = (job.rank + 3) % 8
+    played = Played(job, 4)
+
+    def new(now: int) -> Seen:
+        seen = played.new(now)
+        if job.step < 20:
+            return seen
+        parts = (part.take(part.rank != gone) for part in (seen.gates, seen.stages, seen.steps))
+        return Seen(*parts, seen.classes, seen.seats)
+
+    live = Live(new, minute_s=float("inf"))
+    told: list[LiveFinding] = []
+    while job.step < 220:
+        told += live.look(played.now_ns)
+    assert live.series is not None
+    assert live.series.done > 180
+    assert [tuple(one.ranks) for one in told if one.mode != "hang"] == [job.place]
+
+
+def test_what_is_there_from_the_first_step_on_is_told_by_the_looks_of_every_minute() -> None:
+    job = LiveJob(8, 9, hiccups=0.0, fault="slow", since=0, strength=0.5)
+    played = Played(job, 4)
+    live = Live(played.new, minute_s=20.0)
+    told: list[LiveFinding] = []
+    while job.step < 260:
+        told += live.look(played.now_ns)
+    assert [(one.mode, tuple(one.ranks)) for one in told] == [("straggler cascade", job.place)]
+    assert live.regime is not None
+    assert live.regime.reserve is not None

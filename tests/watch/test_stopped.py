@@ -1,0 +1,91 @@
+"""Jobs that stand still: who stopped, who only waits, and what cannot be told."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from taut.watch.live_findings import Live
+from taut.watch.seen import Events, Meeting, Seat, Seen, no_events
+from taut.watch.stopped import LastCalls, stopped
+
+S = 1_000_000_000
+DP = Meeting("allreduce", "dp", (0, 1, 2, 3))
+
+
+def events(*rows: tuple[int, int, int, float, float]) -> Events:
+    """Rank, class, number, begin and end in seconds."""
+    table = np.array(rows, np.float64)
+    rank, klass, number = table[:, :3].T.astype(np.int64)
+    begin, end = (table[:, 3:] * S).T.astype(np.int64)
+    return Events(rank, klass, number, np.zeros(len(table), np.int64), begin, end)
+
+
+def seen(*rows: tuple[int, int, int, float, float], classes: tuple[Meeting, ...] = (DP,)) -> Seen:
+    steps = [(rank, -1, step, float(step), step + 1.0) for rank in range(4) for step in range(5)]
+    seats = {rank: Seat(f"node{rank}", sees="hooks") for rank in range(4)}
+    return Seen(events(*rows) if rows else no_events(), no_events(), events(*steps), list(classes), seats)
+
+
+def last(what: Seen) -> LastCalls:
+    out = LastCalls()
+    out.add(what)
+    return out
+
+
+def test_the_rank_that_the_others_wait_for_has_stopped() -> None:
+    job = seen(*((rank, 0, 7, 5.0, 0.0) for rank in (0, 1, 3)), (2, 0, 6, 4.0, 0.0))
+    found = stopped(last(job), job, {0: True}, 1.0, 40 * S)
+    assert found is not None
+    assert (found.ranks, found.waiting) == ((2,), (0, 1, 3))
+
+
+def test_a_pause_that_is_not_long_enough_is_none() -> None:
+    job = seen(*((rank, 0, 7, 5.0, 0.0) for rank in (0, 1, 3)), (2, 0, 6, 4.0, 0.0))
+    assert stopped(last(job), job, {0: True}, 1.0, 30 * S) is None
+    assert stopped(last(job), job, {0: True}, 5.0, 60 * S) is None
+
+
+def test_whoever_is_missing_but_waits_elsewhere_has_not_stopped() -> None:
+    tp = Meeting("allgather", "tp", (2, 3))
+    rows = [
+        (0, 0, 7, 5.0, 0.0),
+        (1, 0, 7, 5.0, 0.0),
+        (2, 0, 6, 4.0, 0.0),
+        (3, 0, 6, 4.0, 0.0),
+        (2, 1, 9, 4.5, 0.0),
+        (3, 1, 8, 3.0, 0.0),
+    ]
+    job = seen(*rows, classes=(DP, tp))
+    found = stopped(last(job), job, {0: True, 1: True}, 1.0, 40 * S)
+    assert found is not None
+    assert found.ranks == (3,)
+
+
+def test_where_calls_are_seen_only_when_they_end_nobody_is_named_and_it_takes_longer() -> None:
+    job = seen()
+    assert stopped(last(job), job, {}, 1.0, 60 * S) is None
+    found = stopped(last(job), job, {}, 1.0, 400 * S)
+    assert found is not None
+    assert found.ranks == ()
+
+
+def test_a_job_that_said_goodbye_has_not_stopped() -> None:
+    job = seen()
+    over = Seen(job.gates, job.stages, job.steps, job.classes, job.seats, frozenset(range(4)))
+    assert stopped(last(over), over, {}, 1.0, 4000 * S) is None
+
+
+def test_a_hang_is_told_once_and_closes_when_the_job_goes_on() -> None:
+    rows = [(rank, 0, 7, 5.0, 0.0) for rank in (0, 1, 3)]
+    rest = seen()
+    empty = Seen(no_events(), no_events(), no_events(), rest.classes, rest.seats)
+    more = Seen(events((2, 0, 7, 60.0, 0.0)), no_events(), no_events(), rest.classes, rest.seats)
+    feed = iter([seen(*rows, (2, 0, 6, 4.0, 0.0)), empty, empty, more])
+    live = Live(lambda now: next(feed))
+    live.look(6 * S)
+    assert live.series is not None
+    live.series.meets[0] = True
+    told = [live.look(at * S) for at in (45, 50, 61)]
+    assert [[(one.mode, one.ranks, one.state) for one in some] for some in told] == [
+        [("hang", [2], "open")], [], [("hang", [2], "closed")],
+    ]  # fmt: skip
