@@ -91,9 +91,15 @@ def _secret() -> bytes:
     return given.encode()
 
 
-def _watcher(price: tuple[str, str] | None) -> Callable[[Window], Watcher] | None:
-    """What looks at the window of each job, with the price of an hour of a rank; nothing does yet."""
-    return None
+def _watcher(price: tuple[str, str] | None) -> Callable[[Window], Watcher]:
+    """What looks at the window of each job, with the price of an hour of a rank."""
+    from decimal import Decimal
+
+    from taut.watch.live_findings import Live
+    from taut.watch.seen import Feed
+
+    amount, currency = (Decimal(price[0]), price[1]) if price else (None, None)
+    return lambda window: Live(Feed(window).new, window.job, gpu_hour=amount, currency=currency)
 
 
 def _teller(as_json: bool) -> Callable[[LiveFinding], None]:

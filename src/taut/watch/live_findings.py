@@ -21,11 +21,10 @@ from taut.core.array_types import Ints
 from taut.core.rank_words import listed
 from taut.result.types import LiveFinding, Regime
 from taut.watch.naming import NAMED_MODES, Look, Named, look
-from taut.watch.seen import Events, Feed, Seen, joined, no_events
+from taut.watch.seen import Events, Seen, joined, no_events
 from taut.watch.sequential import RATE, RECENT, Panel, Suspected
 from taut.watch.step_series import BUSY, HOST, LATE, LOADER, STEP, TRANSFER, StepSeries
 from taut.watch.stopped import LastCalls, Stopped, stopped
-from taut.watch.window import Window
 
 STEPS, SPAN_S = 120, 60.0
 """An analysis sees the last steps: no more than this, and of slow steps so many that they fill this time, but FEWEST."""
@@ -443,8 +442,3 @@ def _upto(seen: Seen, step: int) -> Seen:
     """What was seen up to the end of a step."""
     steps = seen.steps.take(seen.steps.number <= step)
     return Seen(seen.gates, seen.stages, steps, seen.classes, seen.seats, seen.ended)
-
-
-def watcher(window: Window) -> Live:
-    """Looks at the window of one job of a collector."""
-    return Live(Feed(window).new, window.job)
