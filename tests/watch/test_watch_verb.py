@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -44,7 +45,7 @@ def test_from_start_to_end(tmp_path: Path, number: signal.Signals, code: int, sa
         assert found is not None
         line = Line(int(found[1])).hello()
         line.name()
-        line.events(event())
+        line.events(event(begin=time.monotonic_ns()))
         assert collector.stderr.readline() == "job: a job begins to be heard\n"
         collector.send_signal(number)
         out, err = collector.communicate(timeout=20)
