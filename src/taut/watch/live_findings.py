@@ -17,10 +17,10 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
-from taut.core.array_types import Ints
+from taut.core.array_types import Floats, Ints
 from taut.core.rank_words import listed
 from taut.result.types import LiveFinding, Regime
-from taut.watch.naming import NAMED_MODES, Look, Named, look
+from taut.watch.naming import NAMED_MODES, Look, Named, Waits, look
 from taut.watch.seen import Events, Seen, joined, no_events
 from taut.watch.sequential import RATE, RECENT, Panel, Suspected
 from taut.watch.step_series import BUSY, HOST, LATE, LOADER, STEP, TRANSFER, StepSeries
@@ -46,6 +46,8 @@ CALM = 48
 """Steps without an outlier after which a series is calm."""
 SAME = 8
 """Steps within which two findings began together."""
+EXCUSED = 0.5
+"""Who waits for a core by this part of what a finding costs, more than usually, is not named: its host is busy."""
 HANG = "hang"
 
 
@@ -80,6 +82,8 @@ class Live:
         self.analysis_s = 0.0
         self._kept: deque[Seen] = deque()
         self._kept_rows = 0
+        self._waits: deque[Floats] = deque(maxlen=STEPS)
+        """What every rank waited for a core in the last steps, s."""
         self._newest = Seen(no_events(), no_events(), no_events(), [], {})
         self._last = LastCalls()
         self._explained: set[int] = set()
@@ -101,7 +105,8 @@ class Live:
         if rows is None:
             return out
         self.counts["steps"] += len(rows.rows)
-        crossed = self.panel.feed(rows.rows, rows.step_s)
+        self._waits.extend(rows.rank_waits)
+        crossed = self.panel.feed(rows.rows, rows.step_s, rows.waits)
         self.counts["suspicions"] += len(crossed)
         out += self._closed()
         out += self._suspected(now_ns, {series for _, series in crossed})
@@ -127,6 +132,7 @@ class Live:
         self.series = StepSeries(ranks, [seen.seats[rank].host for rank in ranks])
         self.panel = Panel(self.series.kind, self.rate)
         self._explained.clear()
+        self._waits.clear()
         self._tries = []
 
     def _window(self, age: int) -> Seen:
@@ -171,7 +177,7 @@ class Live:
         if now_ns < self._free_ns or not (new or self.series.done >= self._next_try):
             return []
         found = self._analysed(suspects)
-        named = [one for one in found.named if self._fits(one, suspects)] if found is not None else []
+        named = [one for one in found.named if self._fits(one, suspects) and not self._excused(one)] if found else []
         if named:
             assert found is not None
             return self._opened([self._whole_host(one, suspects) for one in named], suspects, found)
@@ -198,13 +204,25 @@ class Live:
         ends = any(kind in (TRANSFER, STEP) for kind, _ in places)
         age = max((one.age for one in suspects), default=0)
         began = time.process_time()
-        found = look(self._window(age), self.series.meets, transfers=ends, whole=not suspects)
+        window = self._window(age)
+        found = look(window, self.series.meets, transfers=ends, whole=not suspects, waits=self._lost(window))
         took = time.process_time() - began
         self.analysis_s += took
         self.counts["analyses"] += 1
         self._free_ns = self._looked_ns + int(min(took, MOST_TAKEN_S) / SHARE * 1e9)
         self.regime = (found.regime if found is not None else None) or self.regime
         return found
+
+    def _lost(self, window: Seen) -> Waits | None:
+        """What the ranks of a window waited for a core."""
+        assert self.series is not None
+        assert self.panel is not None
+        if not self._waits:
+            return None
+        slope = {kind: float(self.panel.slope[self.panel.kind == kind][0]) for kind in (BUSY, LATE, TRANSFER)}
+        ranks = np.searchsorted(self.series.ranks, np.unique(window.steps.rank))
+        by_rank = np.array(self._waits)[:, ranks]
+        return Waits(self.series.done - len(by_rank) + 1, by_rank, min(max(slope[BUSY], slope[LATE]), 1.0), slope[TRANSFER])
 
     def _fits(self, named: Named, suspects: list[Suspected]) -> bool:
         """Whether something named is what was suspected: its ranks are, or it began when the suspicion did."""
@@ -215,6 +233,23 @@ class Live:
         if (set(named.ranks) | ends) & self._ranks(suspects):
             return True
         return named.past and named.since_step >= self.series.done - max(one.age for one in suspects) - SAME
+
+    def _excused(self, named: Named) -> bool:
+        """Whether ranks that are named, or an end of links, waited for a core as long as explains what is named.
+
+        That is told by how long they usually wait; of what was there before, by who waits least.
+        """
+        assert self.series is not None
+        assert self.panel is not None
+        where = named.ranks or tuple({int(end) for link in named.links for end in link.split(":")})
+        if not where or not self._waits:
+            return False
+        waits, age = np.array(self._waits), max(self.series.done - named.since_step + 1, 1)
+        last = waits[-age:].mean(axis=0)
+        usual = waits[:-age].mean(axis=0) if named.past and len(waits) > age else np.full(len(last), last.min())
+        more = (last - usual)[np.searchsorted(self.series.ranks, where)]
+        longer = float(more.mean() if named.ranks else more.max())
+        return longer >= EXCUSED * named.share * self.panel.step_s
 
     def _whole_host(self, named: Named, suspects: list[Suspected]) -> Named:
         """The same, of all ranks of a host where most of them are named, nobody else is, and the host is suspected itself."""
@@ -339,7 +374,8 @@ class Live:
         self._repeated = Counter({place: self._repeated[place] + 1 for place in places})
         out = []
         for place, named in places.items():
-            if self._repeated[place] >= THRICE and place not in self.open and not self._known(named):
+            new = place not in self.open and not self._known(named) and not self._excused(named)
+            if self._repeated[place] >= THRICE and new:
                 told = self._told(named, found.cannot_see)
                 self.open[place] = Open(told, named, np.zeros(0, np.int64), 0.0)
                 out.append(told)

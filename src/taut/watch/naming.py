@@ -6,17 +6,19 @@ recorded for some, transfers before and after are compared here, and the link is
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from msgspec import Struct
 
 from taut.core.array_types import Floats, Ints
-from taut.core.ids import numbered
-from taut.core.tables import Trace
+from taut.core.ids import numbered, weighed
+from taut.core.tables import Kind, Trace
 from taut.diagnose.detectors import diagnose, most_recoverable
 from taut.diagnose.finding import Evidence, Finding
 from taut.diagnose.instability import instability
 from taut.diagnose.job_regime import PAYS, regime
-from taut.graph import link
+from taut.graph import Graph, link
 from taut.replay.blame import blame
 from taut.replay.timeline import batch, replay
 from taut.result.types import Regime
@@ -30,6 +32,8 @@ LEAST_STEPS = 12
 """Fewer steps are not analysed."""
 LEAST_GATES = 4
 """Recorded ends before and after, from which a transfer is called longer."""
+MOST_LOST = 0.9
+"""Of a rank's work in a step at most this part counts as waiting for a core."""
 CLEAR = 4.0
 """Standard errors by which transfers, or the end of one member, must differ."""
 NAMED_MODES = ("straggler cascade", "silent degradation", "input stall", "checkpoint stall", "partial synchronisation loss")
@@ -62,6 +66,18 @@ class Diagnosis(Struct, frozen=True):
     findings: list[Finding]
 
 
+class Waits(Struct, frozen=True):
+    """What ranks waited for a core, and how much of it shows."""
+
+    first: int
+    """Number of the first step."""
+    by_rank: Floats
+    """Steps × ranks, s; ranks as in the window, in order."""
+    in_work: float
+    in_transfers: float
+    """What a second of it adds to a rank's own work, and one of the longest to transfers."""
+
+
 class Look(Struct, frozen=True):
     """What one analysis of the window tells."""
 
@@ -71,7 +87,9 @@ class Look(Struct, frozen=True):
     ops: int
 
 
-def look(seen: Seen, meets: dict[int, bool], *, transfers: bool = False, whole: bool = False) -> Look | None:
+def look(
+    seen: Seen, meets: dict[int, bool], *, transfers: bool = False, whole: bool = False, waits: Waits | None = None
+) -> Look | None:
     """Analyse what was seen, ``transfers`` by the ends that were recorded of them. None where there is too little.
 
     ``whole``: also what is nobody's, and how near the job is to losing at its gates what more ranks would bring.
@@ -79,7 +97,7 @@ def look(seen: Seen, meets: dict[int, bool], *, transfers: bool = False, whole: 
     told = trace_of(seen, meets)
     if told is None or len(np.unique(told.trace.ops.step)) < LEAST_STEPS:
         return None
-    diagnosis = _diagnosed(told.trace, whole)
+    diagnosis = _diagnosed(told.trace, whole, waits)
     steps = diagnosis.evidence.graph.steps
     late = int(steps[-1]) - max(NOW, len(steps) // 10)
     found = [_named(diagnosis.evidence, one) for one in diagnosis.findings if one.steps[1] >= late]
@@ -90,9 +108,11 @@ def look(seen: Seen, meets: dict[int, bool], *, transfers: bool = False, whole: 
     return Look(tuple(found), tuple(_unseen(told, seen)), _regime(diagnosis) if whole else None, len(told.trace.ops))
 
 
-def _diagnosed(trace: Trace, whole: bool) -> Diagnosis:
+def _diagnosed(trace: Trace, whole: bool, waits: Waits | None) -> Diagnosis:
     """As ``taut.analyze`` does it, without what it computes beside the findings."""
     graph = link(trace)
+    if waits is not None and waits.by_rank.any():
+        graph = _without_waits(graph, waits)
     observed, prepared = replay(graph), batch(graph)
     gap_free = replay(graph, gaps=False) if graph.gap_ns.any() else observed
     evidence = Evidence(graph, observed, blame(graph, observed, gap_free, None), prepared)
@@ -100,6 +120,21 @@ def _diagnosed(trace: Trace, whole: bool) -> Diagnosis:
     if whole:
         findings = most_recoverable(instability(evidence, findings, PAYS)[0])
     return Diagnosis(evidence, findings)
+
+
+def _without_waits(graph: Graph, waits: Waits) -> Graph:
+    """The same, as if nobody had waited for a core: every step's work and transfers shorter in proportion."""
+    index, own = graph.steps - waits.first, graph.ops.kind != Kind.COMMUNICATE
+    known = (index >= 0) & (index < len(waits.by_rank))
+    lost = np.where(known[:, None], waits.by_rank[np.clip(index, 0, len(waits.by_rank) - 1)], 0.0) * 1e9
+    longest = np.broadcast_to(lost.max(axis=1, keepdims=True), lost.shape)
+    cell = graph.window * len(graph.ranks) + graph.rank_index
+    work = graph.work_ns.astype(np.float64)
+    for mine, less in ((own, waits.in_work * lost), (~own, waits.in_transfers * longest)):
+        spent = weighed(cell[mine], work[mine], lost.size)
+        kept = 1 - np.minimum(less.ravel() / np.maximum(spent, 1.0), MOST_LOST)
+        work[mine] *= kept[cell[mine]]
+    return replace(graph, work_ns=np.rint(work).astype(np.int64))
 
 
 def _named(evidence: Evidence, finding: Finding) -> Named:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, ParamSpec, Protocol, TypeVar, cast
 
+from taut.watch.core_waits import LEAST_NS, QUEUED, CoreWaits
 from taut.watch.ring import Ring
 from taut.watch.wire import GATE, STAGE, STEP
 
@@ -30,6 +31,12 @@ COLLECTIVES = (
     "reduce_scatter_single", "all_to_all", "all_to_all_single", "broadcast", "reduce", "gather", "scatter", "barrier",
 )  # fmt: skip
 """Functions of ``torch.distributed`` in which ranks of a group meet."""
+FUNCTIONAL = {
+    "all_reduce": ("all_reduce", 2), "broadcast": ("broadcast", 2), "all_to_all_single": ("all_to_all_single", 3),
+    "all_gather_single": ("all_gather_into_tensor", 2), "all_gather_tensor": ("all_gather_into_tensor", 2),
+    "reduce_scatter_single": ("reduce_scatter_tensor", 3), "reduce_scatter_tensor": ("reduce_scatter_tensor", 3),
+}  # fmt: skip
+"""Functional collectives, which tensor parallelism calls: verb, and which argument is the group. Older torch has other names."""
 HOPS = {"send": 1, "recv": 0}
 """Functions of ``torch.distributed`` that meet one other rank, and whether they send. ``isend`` and ``irecv`` stay as they are:
 torch compares them with what a job imported, and refuses others. They are seen in ``batch_isend_irecv``."""
@@ -94,6 +101,8 @@ class Observer:
         self._groups: set[str] = set()
         self._undo: list[Callable[[], None]] = []
         self._step_began_ns = clock()
+        self._core = CoreWaits()
+        self._in_functional = False  # old names of functional collectives call the new ones
 
     # -- places and events ----------------------------------------------------------------------------------------------
 
@@ -119,6 +128,9 @@ class Observer:
     def end_step(self) -> None:
         """A step is over."""
         now = self.clock()
+        waited = self._core.since_last(now)
+        if waited >= LEAST_NS:
+            self.stage(QUEUED, now - waited, now)
         self.ring.add(STEP, 0, 0, self.step, self._step_began_ns, now, 0)
         self.step, self._step_began_ns = self.step + 1, now
 
@@ -141,6 +153,7 @@ class Observer:
         self._watch_steps()
         self._watch_loader()
         self._watch_backward()
+        self._watch_saves()
         if hasattr(dist.ProcessGroup, "register_pre_hook"):
             self._watch_groups()
             return "hooks"
@@ -150,6 +163,7 @@ class Observer:
     def detach(self) -> None:
         """Leave everything as it was."""
         self.on = False
+        self._core.close()
         while self._undo:
             with self.quietly():
                 self._undo.pop()()
@@ -195,6 +209,11 @@ class Observer:
             return out
 
         return timed
+
+    def _watch_saves(self) -> None:
+        import torch
+
+        self._replace(torch, "save", self._staged(torch.save, "save"))
 
     def _watch_backward(self) -> None:
         import torch
@@ -325,6 +344,36 @@ class Observer:
         batch = self._batched(c10d.batch_isend_irecv)
         self._replace(c10d, "batch_isend_irecv", batch)
         self._replace(dist, "batch_isend_irecv", batch)
+        self._watch_functional()
+
+    def _watch_functional(self) -> None:
+        import torch.distributed._functional_collectives as functional
+
+        for name, (verb, at) in FUNCTIONAL.items():
+            if hasattr(functional, name):
+                self._replace(functional, name, self._functional(getattr(functional, name), verb, at))
+
+    def _functional(self, call: Callable[P, R], verb: str, at: int) -> Callable[P, R]:
+        """The same functional collective, each call of it a gate; compilers get it as it was."""
+        import torch
+        import torch.distributed._functional_collectives as functional
+        import torch.distributed.distributed_c10d as c10d
+
+        def counted(*args: P.args, **kwargs: P.kwargs) -> R:
+            if torch.compiler.is_compiling() or not self.on or self._in_functional:
+                return call(*args, **kwargs)
+            begin, self._in_functional = self.clock(), True
+            try:
+                out = call(*args, **kwargs)
+            finally:
+                self._in_functional = False
+            with self.quietly():
+                given = kwargs.get("group", args[at] if len(args) > at else None)
+                name = functional._resolve_group_name(given)  # type: ignore[arg-type]
+                self._gate(verb, None, begin, 0, (c10d._resolve_process_group(name),), {})
+            return out
+
+        return counted
 
     def _batched(self, call: Callable[[list[P2POp]], R]) -> Callable[[list[P2POp]], R]:
         """The same function, each of its hops a gate."""
