@@ -219,10 +219,10 @@ class Live:
         assert self.panel is not None
         if not self._waits:
             return None
-        slope = {kind: float(self.panel.slope[self.panel.kind == kind][0]) for kind in (BUSY, LATE, TRANSFER)}
+        in_transfers = float(self.panel.slope[self.panel.kind == TRANSFER][0])
         ranks = np.searchsorted(self.series.ranks, np.unique(window.steps.rank))
         by_rank = np.array(self._waits)[:, ranks]
-        return Waits(self.series.done - len(by_rank) + 1, by_rank, min(max(slope[BUSY], slope[LATE]), 1.0), slope[TRANSFER])
+        return Waits(self.series.done - len(by_rank) + 1, by_rank, self._in_work, in_transfers)
 
     def _fits(self, named: Named, suspects: list[Suspected]) -> bool:
         """Whether something named is what was suspected: its ranks are, or it began when the suspicion did."""
@@ -235,9 +235,9 @@ class Live:
         return named.past and named.since_step >= self.series.done - max(one.age for one in suspects) - SAME
 
     def _excused(self, named: Named) -> bool:
-        """Whether ranks that are named, or an end of links, waited for a core as long as explains what is named.
+        """Whether waits for a core, as far as they are not taken out already, explain what is named.
 
-        That is told by how long they usually wait; of what was there before, by who waits least.
+        They are compared with those before; of what was there from the beginning, with who waits least.
         """
         assert self.series is not None
         assert self.panel is not None
@@ -248,8 +248,14 @@ class Live:
         last = waits[-age:].mean(axis=0)
         usual = waits[:-age].mean(axis=0) if named.past and len(waits) > age else np.full(len(last), last.min())
         more = (last - usual)[np.searchsorted(self.series.ranks, where)]
-        longer = float(more.mean() if named.ranks else more.max())
-        return longer >= EXCUSED * named.share * self.panel.step_s
+        left = more.max() if named.links else more.mean() * (1 - self._in_work)
+        return float(left) >= EXCUSED * named.share * self.panel.step_s
+
+    @property
+    def _in_work(self) -> float:
+        """What a second that a rank waits for a core adds to its own work."""
+        assert self.panel is not None
+        return min(float(self.panel.slope[np.isin(self.panel.kind, (BUSY, LATE))].max()), 1.0)
 
     def _whole_host(self, named: Named, suspects: list[Suspected]) -> Named:
         """The same, of all ranks of a host where most of them are named, nobody else is, and the host is suspected itself."""

@@ -21,9 +21,9 @@ from taut.read.verb_words import verb_of
 from taut.watch.seen import BACKWARD, HOP, LOAD, OPTIMIZER, SAVE, Events, Meeting, Seat, Seen, joined
 from taut.watch.step_series import step_of
 
-WORK = ("forward", "data_load", "optimizer", "backward", "checkpoint", "other")
+WORK = ("forward", "data_load", "optimizer", "backward", "checkpoint", "other", "between steps")
 """Names of what a rank does outside of its calls; the loader's and the checkpoint's are those that analysis knows."""
-REST, LOADS, OPTIMIZES, GOES_BACK, SAVES, AFTER = range(len(WORK))
+REST, LOADS, OPTIMIZES, GOES_BACK, SAVES, AFTER, BETWEEN = range(len(WORK))
 OWN = 0
 MANY_TURNS, MOST_TURNS = 6, 0.95
 """Backward passes from which their end is told to be a gate, and the share of them that are looked at."""
@@ -205,6 +205,8 @@ def _work(seen: Seen, gates: Events, ranks: Ints, zero: int) -> Table:
     )
     empty = np.zeros(len(rank), np.int64)
     at = step_of(Events(rank, empty, empty, empty, begin, end), seen.steps, ranks, zero)
+    # A checkpoint now and then must not change which forward of its step a piece is: what comes before the loader is none.
+    what = np.where((what == REST) & _before_first(rank, at, begin, what == LOADS), BETWEEN, what)
     what = np.where((what == REST) & _after_last(rank, at, begin, what == GOES_BACK), AFTER, what)
     whole = (at < np.iinfo(np.int64).max) & (begin >= _first_begin(seen, ranks)[np.searchsorted(ranks, rank)])
     columns = {
@@ -227,6 +229,16 @@ def _after_last(rank: Ints, step: Ints, begin: Ints, back: Mask) -> Mask:
     last = np.full(cells, np.iinfo(np.int64).min)
     np.maximum.at(last, cell[back], begin[back])
     out: Mask = begin > last[cell]
+    return out
+
+
+def _before_first(rank: Ints, step: Ints, begin: Ints, loads: Mask) -> Mask:
+    """Whether the loader of the same step is still to come."""
+    cell, cells = numbered(rank, step)
+    never = np.iinfo(np.int64).max
+    first = np.full(cells, never)
+    np.minimum.at(first, cell[loads], begin[loads])
+    out: Mask = (begin < first[cell]) & (first[cell] < never)
     return out
 
 
