@@ -20,21 +20,13 @@ from msgspec import Struct
 from taut.core.array_types import Floats, Ints
 from taut.core.rank_words import listed
 from taut.result.types import LiveFinding, Regime
-from taut.watch.naming import NAMED_MODES, Look, Named, Waits, look
-from taut.watch.seen import Events, Seen, joined, no_events
-from taut.watch.sequential import RATE, RECENT, Panel, Suspected
+from taut.watch.naming import NAMED_MODES, SAME, Look, Named, Waits, look, same_place, sentence
+from taut.watch.recent_steps import STEPS, RecentSteps, of_ranks
+from taut.watch.seen import Seen
+from taut.watch.sequential import DOUBT, RATE, RECENT, Panel, Suspected
 from taut.watch.step_series import BUSY, HOST, LATE, LOADER, STEP, TRANSFER, StepSeries
 from taut.watch.stopped import LastCalls, Stopped, stopped
 
-STEPS, SPAN_S = 120, 60.0
-"""An analysis sees the last steps: no more than this, and of slow steps so many that they fill this time, but FEWEST."""
-FEWEST = 36
-PAST = 3
-"""Of what is suspected since a while an analysis sees so many times as many steps."""
-MOST_OPS = 200_000
-"""Ops that an analysis is given: of a large job fewer steps."""
-MOST_ROWS = 2_500_000
-"""Rows of events that are kept for it."""
 SHARE, MOST_TAKEN_S = 0.1, 5.0
 """Share of a core that analyses may take; one that takes longer than this counts as this."""
 AGAIN = (6, 12, 24, 48)
@@ -44,8 +36,6 @@ GONE = 0.4
 """A finding closes when its series rose by less than this part of what they rose by when it opened."""
 CALM = 48
 """Steps without an outlier after which a series is calm."""
-SAME = 8
-"""Steps within which two findings began together."""
 EXCUSED = 0.5
 """Who waits for a core by this part of what a finding costs, more than usually, is not named: its host is busy."""
 HANG = "hang"
@@ -80,11 +70,9 @@ class Live:
         self.counts: Counter[str] = Counter()
         """Steps, suspicions, analyses, and suspicions that no analysis confirmed."""
         self.analysis_s = 0.0
-        self._kept: deque[Seen] = deque()
-        self._kept_rows = 0
+        self._recent = RecentSteps()
         self._waits: deque[Floats] = deque(maxlen=STEPS)
         """What every rank waited for a core in the last steps, s."""
-        self._newest = Seen(no_events(), no_events(), no_events(), [], {})
         self._last = LastCalls()
         self._explained: set[int] = set()
         self._tries: list[int] = []
@@ -96,7 +84,7 @@ class Live:
         self._looked_ns = now_ns
         seen = self._new(now_ns)
         self._last.add(seen)
-        self._keep(seen)
+        self._recent.keep(seen, self.series.done if self.series is not None else 0)
         self._seat(seen)
         out = self._stopped(now_ns)
         if self.series is None or self.panel is None:
@@ -115,15 +103,6 @@ class Live:
 
     # -- what is kept ---------------------------------------------------------------------------------------------------
 
-    def _keep(self, seen: Seen) -> None:
-        """Keep the newest events: as many steps as an analysis may see, and no more rows than it is given."""
-        self._newest = seen
-        self._kept.append(seen)
-        self._kept_rows += _rows(seen)
-        done = self.series.done if self.series is not None else 0
-        while len(self._kept) > 1 and (self._kept_rows > MOST_ROWS or _last_step(self._kept[0]) < done - STEPS - 1):
-            self._kept_rows -= _rows(self._kept.popleft())
-
     def _seat(self, seen: Seen) -> None:
         """Begin anew where the ranks of the job have changed."""
         ranks = sorted(seen.seats)
@@ -139,16 +118,9 @@ class Live:
         """The steps that an analysis is given, of which the last ones, so many, are suspected."""
         assert self.series is not None
         assert self.panel is not None
-        parts, done, new = self._kept, self.series.done, self._newest
-        gates, stages, steps = (joined([getattr(one, name) for one in parts]) for name in ("gates", "stages", "steps"))
-        kept = Seen(gates, stages, steps, new.classes, new.seats, new.ended)
-        whole = max(len(np.unique(kept.steps.number)), 1)
-        rows = (2.5 * len(kept.gates) + 4 * len(kept.steps)) / whole
-        few = max(FEWEST, PAST * age if age else int(SPAN_S / max(self.panel.step_s, 1e-6)))
-        count = min(STEPS, few, max(int(MOST_OPS / max(rows, 1)), FEWEST))
-        window = _upto(_since(kept, done - count), done)
-        most = int(MOST_OPS / max(count * rows / len(self.series.ranks), 1))
-        return window if most >= len(self.series.ranks) else _of(window, self._some_ranks(max(most, 32)))
+        count = len(self.series.ranks)
+        window, most = self._recent.window(self.series.done, count, self.panel.step_s, age)
+        return window if most >= count else of_ranks(window, self._some_ranks(max(most, 32)))
 
     def _some_ranks(self, most: int) -> Ints:
         """Ranks of a job that is too large to be analysed whole: the latest half, hosts and all, and some of the others."""
@@ -249,7 +221,8 @@ class Live:
         usual = waits[:-age].mean(axis=0) if named.past and len(waits) > age else np.full(len(last), last.min())
         more = (last - usual)[np.searchsorted(self.series.ranks, where)]
         left = more.max() if named.links else more.mean() * (1 - self._in_work)
-        return float(left) >= EXCUSED * named.share * self.panel.step_s
+        doubt = DOUBT * waits[-age:].max(axis=1).mean()
+        return float(max(left, doubt)) >= EXCUSED * named.share * self.panel.step_s
 
     @property
     def _in_work(self) -> float:
@@ -313,7 +286,7 @@ class Live:
 
     def _known(self, named: Named) -> bool:
         """Whether something open is about the same place in other words, or began when something without a place did."""
-        return any(known.named is not None and _same(named, known.named) for known in self.open.values())
+        return any(known.named is not None and same_place(named, known.named) for known in self.open.values())
 
     def _told(self, named: Named, cannot_see: tuple[str, ...]) -> LiveFinding:
         assert self.series is not None
@@ -326,11 +299,11 @@ class Live:
             hosts=self._hosts(ranks),
             links=list(named.links), since_step=named.since_step, delay_steps=max(self.series.done - named.since_step + 1, 0),
             money_per_hour=money, currency=self._currency if money is not None else None,
-            false_alarms_per_hour=self.rate, cannot_see=list(cannot_see), text=_sentence(named, self._hosts(ranks)),
+            false_alarms_per_hour=self.rate, cannot_see=list(cannot_see), text=sentence(named, self._hosts(ranks)),
         )  # fmt: skip
 
     def _hosts(self, ranks: Sequence[int]) -> list[str | None]:
-        seats = self._newest.seats
+        seats = self._recent.newest.seats
         return [seats[rank].host or None if rank in seats else None for rank in ranks]
 
     def _id(self, named: Named) -> str:
@@ -396,7 +369,7 @@ class Live:
 
     def _stopped(self, now_ns: int) -> list[LiveFinding]:
         meets = self.series.meets if self.series is not None else {}
-        found = stopped(self._last, self._newest, meets, self.panel.step_s if self.panel is not None else 1.0, now_ns)
+        found = stopped(self._last, self._recent.newest, meets, self.panel.step_s if self.panel is not None else 1.0, now_ns)
         place = (HANG,)
         if found is None:
             return [self._close(place)] if place in self.open else []
@@ -412,7 +385,7 @@ class Live:
             [] if ranks else ["calls are seen when they end: who waits, and for whom, is not known; dump the flight recorders"]
         )
         done = self.series.done if self.series is not None else None
-        money = None if self._price is None else str((self._price * len(self._newest.seats)).quantize(Decimal("0.01")))
+        money = None if self._price is None else str((self._price * len(self._recent.newest.seats)).quantize(Decimal("0.01")))
         who = f"rank {listed([str(rank) for rank in ranks])} stopped" if ranks else "nothing is done any more"
         waiting = f"; {len(found.waiting)} ranks wait at {found.at}" if found.waiting else ""
         return LiveFinding(
@@ -422,65 +395,3 @@ class Live:
             currency=self._currency if money is not None else None, false_alarms_per_hour=0.0, cannot_see=unseen,
             text=f"{who} {(now_ns - found.since_ns) / 1e9:.0f} s ago{waiting}; take the stacks of its processes (py-spy dump)",
         )  # fmt: skip
-
-
-def _sentence(named: Named, hosts: list[str | None]) -> str:
-    """For people: who, where, what to do."""
-    at = sorted({host for host in hosts if host})
-    place = f" on {listed(at)}" if at and len(at) <= 8 else ""
-    todo = {
-        "input stall": "look at its input: disk, network file system, workers of the loader",
-        "checkpoint stall": "look at where it saves",
-        "structural instability": "nobody is to blame: see taut whatif --advice for policies",
-    }.get(named.mode, "test the link" if named.links else "let no new job start there, and test it")
-    return f"{named.because}; it costs {100 * named.share:.0f} % of the time{place}: {todo}"
-
-
-def _same(named: Named, known: Named) -> bool:
-    """Whether what is named is known already: nobody's, begun together; some of its ranks; its links, or links of its rank."""
-    if not named.ranks and not named.links:
-        return abs(named.since_step - known.since_step) <= SAME
-    if named.links:
-        ends = [set(link.split(":")) for link in named.links]
-        of_rank = not known.links and any(all(str(rank) in end for end in ends) for rank in known.ranks)
-        return named.links == known.links or of_rank
-    return set(named.ranks) <= set(known.ranks) and not known.links
-
-
-def _rows(seen: Seen) -> int:
-    return len(seen.gates) + len(seen.stages) + len(seen.steps)
-
-
-def _last_step(seen: Seen) -> int:
-    """The last step that ended in a part of the window; -1 if none did."""
-    return int(seen.steps.number.max(initial=-1))
-
-
-def _since(seen: Seen, step: int) -> Seen:
-    """What was seen from a step on, by each rank's own steps."""
-    steps = seen.steps.take(seen.steps.number > step)
-    begins: dict[int, int] = {}
-    order = np.argsort(steps.begin, kind="stable")[::-1]
-    begins.update(zip(steps.rank[order].tolist(), steps.begin[order].tolist(), strict=True))
-    return Seen(_after(seen.gates, begins), _after(seen.stages, begins), steps, seen.classes, seen.seats, seen.ended)
-
-
-def _after(events: Events, begins: dict[int, int]) -> Events:
-    if not len(events):
-        return events
-    least = np.array([begins.get(rank, 0) for rank in range(int(events.rank.max()) + 1)], np.int64)
-    return events.take(events.begin >= least[events.rank])
-
-
-def _of(seen: Seen, ranks: Ints) -> Seen:
-    """What was seen of some ranks."""
-    gates, stages, steps = (part.take(np.isin(part.rank, ranks)) for part in (seen.gates, seen.stages, seen.steps))
-    some = set(ranks.tolist())
-    classes = [msgspec.structs.replace(one, ranks=tuple(rank for rank in one.ranks if rank in some)) for one in seen.classes]
-    return Seen(gates, stages, steps, classes, seen.seats, seen.ended)
-
-
-def _upto(seen: Seen, step: int) -> Seen:
-    """What was seen up to the end of a step."""
-    steps = seen.steps.take(seen.steps.number <= step)
-    return Seen(seen.gates, seen.stages, steps, seen.classes, seen.seats, seen.ended)

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from taut.core.array_types import Floats, Ints
 from taut.core.ids import numbered, weighed
+from taut.core.rank_words import listed
 from taut.core.tables import Kind, Trace
 from taut.diagnose.detectors import diagnose, most_recoverable
 from taut.diagnose.finding import Evidence, Finding
@@ -36,6 +37,8 @@ MOST_LOST = 0.9
 """Of a rank's work in a step at most this part counts as waiting for a core."""
 CLEAR = 4.0
 """Standard errors by which transfers, or the end of one member, must differ."""
+SAME = 8
+"""Steps within which two findings began together."""
 NAMED_MODES = ("straggler cascade", "silent degradation", "input stall", "checkpoint stall", "partial synchronisation loss")
 """Modes with a place, which may be told as soon as they are found; others after several looks."""
 
@@ -263,3 +266,26 @@ def _share(seen: Seen, grew_s: float, rows: int, members: int, since: int) -> fl
     usual = float(np.median(steps.end - steps.begin)) / 1e9 if len(steps) else 1.0
     turns = rows / members / max(len(np.unique(seen.steps.number)), 1)
     return float(min(max(grew_s * turns / max(usual, 1e-9), 0.0), 0.9))
+
+
+def sentence(named: Named, hosts: list[str | None]) -> str:
+    """For people: who, where, what to do."""
+    at = sorted({host for host in hosts if host})
+    place = f" on {listed(at)}" if at and len(at) <= 8 else ""
+    todo = {
+        "input stall": "look at its input: disk, network file system, workers of the loader",
+        "checkpoint stall": "look at where it saves",
+        "structural instability": "nobody is to blame: see taut whatif --advice for policies",
+    }.get(named.mode, "test the link" if named.links else "let no new job start there, and test it")
+    return f"{named.because}; it costs {100 * named.share:.0f} % of the time{place}: {todo}"
+
+
+def same_place(named: Named, known: Named) -> bool:
+    """Whether what is named is known already: nobody's, begun together; some of its ranks; its links, or links of its rank."""
+    if not named.ranks and not named.links:
+        return abs(named.since_step - known.since_step) <= SAME
+    if named.links:
+        ends = [set(link.split(":")) for link in named.links]
+        of_rank = not known.links and any(all(str(rank) in end for end in ends) for rank in known.ranks)
+        return named.links == known.links or of_rank
+    return set(named.ranks) <= set(known.ranks) and not known.links

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, ParamSpec, Protocol, TypeVar, cast
 
 from taut.watch.core_waits import LEAST_NS, QUEUED, CoreWaits
+from taut.watch.functional_calls import FunctionalCalls
 from taut.watch.ring import Ring
 from taut.watch.wire import GATE, STAGE, STEP
 
@@ -31,12 +32,6 @@ COLLECTIVES = (
     "reduce_scatter_single", "all_to_all", "all_to_all_single", "broadcast", "reduce", "gather", "scatter", "barrier",
 )  # fmt: skip
 """Functions of ``torch.distributed`` in which ranks of a group meet."""
-FUNCTIONAL = {
-    "all_reduce": ("all_reduce", 2), "broadcast": ("broadcast", 2), "all_to_all_single": ("all_to_all_single", 3),
-    "all_gather_single": ("all_gather_into_tensor", 2), "all_gather_tensor": ("all_gather_into_tensor", 2),
-    "reduce_scatter_single": ("reduce_scatter_tensor", 3), "reduce_scatter_tensor": ("reduce_scatter_tensor", 3),
-}  # fmt: skip
-"""Functional collectives, which tensor parallelism calls: verb, and which argument is the group. Older torch has other names."""
 HOPS = {"send": 1, "recv": 0}
 """Functions of ``torch.distributed`` that meet one other rank, and whether they send. ``isend`` and ``irecv`` stay as they are:
 torch compares them with what a job imported, and refuses others. They are seen in ``batch_isend_irecv``."""
@@ -102,7 +97,6 @@ class Observer:
         self._undo: list[Callable[[], None]] = []
         self._step_began_ns = clock()
         self._core = CoreWaits()
-        self._in_functional = False  # old names of functional collectives call the new ones
 
     # -- places and events ----------------------------------------------------------------------------------------------
 
@@ -168,7 +162,8 @@ class Observer:
             with self.quietly():
                 self._undo.pop()()
 
-    def _replace(self, owner: object, name: str, by: Callable[..., object]) -> None:
+    def replace(self, owner: object, name: str, by: Callable[..., object]) -> None:
+        """Put a function in the place of another until ``detach``."""
         old = getattr(owner, name)
         setattr(owner, name, by)
         self._undo.append(lambda: setattr(owner, name, old))
@@ -195,7 +190,7 @@ class Observer:
         from torch.utils.data import dataloader
 
         base = dataloader._BaseDataLoaderIter
-        self._replace(base, "__next__", self._staged(base.__next__, "load"))
+        self.replace(base, "__next__", self._staged(base.__next__, "load"))
 
     def _staged(self, call: Callable[P, R], verb: str) -> Callable[P, R]:
         """The same function, its time kept as a stage."""
@@ -213,12 +208,12 @@ class Observer:
     def _watch_saves(self) -> None:
         import torch
 
-        self._replace(torch, "save", self._staged(torch.save, "save"))
+        self.replace(torch, "save", self._staged(torch.save, "save"))
 
     def _watch_backward(self) -> None:
         import torch
 
-        self._replace(torch.autograd, "backward", self._passed(torch.autograd.backward))
+        self.replace(torch.autograd, "backward", self._passed(torch.autograd.backward))
 
     def _passed(self, call: Callable[P, None]) -> Callable[P, None]:
         """The backward pass: how long its own work took, and when it went on after its reductions."""
@@ -264,7 +259,7 @@ class Observer:
     def _watch_groups(self) -> None:
         import torch.distributed.distributed_c10d as c10d
 
-        self._replace(c10d, "_new_process_group_helper", self._making(c10d._new_process_group_helper))
+        self.replace(c10d, "_new_process_group_helper", self._making(c10d._new_process_group_helper))
         self._catch_groups()
 
     def _making(self, call: Callable[P, R]) -> Callable[P, R]:
@@ -339,41 +334,12 @@ class Observer:
         for name in (*COLLECTIVES, *HOPS):
             if hasattr(c10d, name):
                 watched = self._called(getattr(c10d, name), name)
-                self._replace(c10d, name, watched)
-                self._replace(dist, name, watched)
+                self.replace(c10d, name, watched)
+                self.replace(dist, name, watched)
         batch = self._batched(c10d.batch_isend_irecv)
-        self._replace(c10d, "batch_isend_irecv", batch)
-        self._replace(dist, "batch_isend_irecv", batch)
-        self._watch_functional()
-
-    def _watch_functional(self) -> None:
-        import torch.distributed._functional_collectives as functional
-
-        for name, (verb, at) in FUNCTIONAL.items():
-            if hasattr(functional, name):
-                self._replace(functional, name, self._functional(getattr(functional, name), verb, at))
-
-    def _functional(self, call: Callable[P, R], verb: str, at: int) -> Callable[P, R]:
-        """The same functional collective, each call of it a gate; compilers get it as it was."""
-        import torch
-        import torch.distributed._functional_collectives as functional
-        import torch.distributed.distributed_c10d as c10d
-
-        def counted(*args: P.args, **kwargs: P.kwargs) -> R:
-            if torch.compiler.is_compiling() or not self.on or self._in_functional:
-                return call(*args, **kwargs)
-            begin, self._in_functional = self.clock(), True
-            try:
-                out = call(*args, **kwargs)
-            finally:
-                self._in_functional = False
-            with self.quietly():
-                given = kwargs.get("group", args[at] if len(args) > at else None)
-                name = functional._resolve_group_name(given)  # type: ignore[arg-type]
-                self._gate(verb, None, begin, 0, (c10d._resolve_process_group(name),), {})
-            return out
-
-        return counted
+        self.replace(c10d, "batch_isend_irecv", batch)
+        self.replace(dist, "batch_isend_irecv", batch)
+        FunctionalCalls(self).attach()
 
     def _batched(self, call: Callable[[list[P2POp]], R]) -> Callable[[list[P2POp]], R]:
         """The same function, each of its hops a gate."""
@@ -385,7 +351,7 @@ class Observer:
                 with self.quietly():
                     for one in p2p_op_list:
                         sends = one.op.__name__ == "isend"
-                        self._gate(
+                        self.gate(
                             "send" if sends else "recv", int(sends), begin, 0, (one.tensor, one.peer), {"group": one.group}
                         )
             return out
@@ -401,14 +367,15 @@ class Observer:
             out = call(*args, **kwargs)
             if self.on:
                 with self.quietly():
-                    self._gate(name, hop, begin, 0 if out is not None and name not in ("recv",) else self.clock(), args, kwargs)
+                    self.gate(name, hop, begin, 0 if out is not None and name not in ("recv",) else self.clock(), args, kwargs)
             return out
 
         return counted
 
-    def _gate(
+    def gate(
         self, name: str, hop: int | None, begin: int, end: int, args: tuple[object, ...], kwargs: dict[str, object]
     ) -> None:
+        """A call was made: at the gate of its group, or of its hop."""
         import torch.distributed as dist
 
         given = (one for one in (kwargs.get("group"), *args) if isinstance(one, dist.ProcessGroup))

@@ -52,7 +52,9 @@ LEAST_SPIKES, MORE_SPIKES, SPIKES = 0.01, 4.0, 0.15
 KIN_STEPS = 64
 """Steps that what is known of kindred series counts for, beside a series' own outliers."""
 PRIOR_SLOPE, PRIOR_WAIT, MOST_SLOPE = 0.5, 0.02, 2.0
-"""What a wait for a core adds to a series before that is known, as if seen in FIRST steps with waits of this share of a step."""
+"""What a wait for a core adds before that is known, as if seen in FIRST steps with waits of this share of a step; at most."""
+DOUBT = 0.1
+"""Part of the longest wait for a core that any series of the step may be off by."""
 RECENT = 16
 """Steps that tell how a series is now."""
 
@@ -171,7 +173,7 @@ class Panel:
         rows, waits = np.array(self._first), np.array(self._first_waits)
         self._first, self._first_waits = [], []
         self.usual_wait = waits.mean(axis=0)
-        known = np.isfinite(rows).any(axis=0)
+        known: Mask = np.asarray(np.isfinite(rows).any(axis=0))
         self.level = np.nanmean(np.where(known, rows, 0.0), axis=0)
         self._learn_waits(rows, waits, known)
         return self._without_waits(rows, waits)
@@ -193,7 +195,11 @@ class Panel:
         less = rows - self.slope * more
         # A wait may have delayed more than waits do on the whole, but never by more than it was long.
         rest = np.maximum(1 - self.slope, 0.0) * np.maximum(more, 0.0)
-        return np.maximum(less - rest, np.minimum(less, self.level))
+        less = np.maximum(less - rest, np.minimum(less, self.level))
+        # The longer waits are, the less a step tells: what is above or below the level counts as less.
+        spread, doubt = self.spread(), DOUBT * np.abs(waits).max(axis=1, keepdims=True)
+        tells = np.where(self.n > 0, spread / np.hypot(spread, doubt), 1.0)
+        return np.asarray(self.level + (less - self.level) * tells)
 
     # -- levels ---------------------------------------------------------------------------------------------------------
 
@@ -236,7 +242,9 @@ class Panel:
         self.level += part * np.where(m > 0, mean - self.level, 0.0)
         self.n = np.minimum(self.n + m, MEMORY)
         self._learn_waits(*before, calm)
-        self.usual_wait += part * np.where(m > 0, before[1].mean(axis=0) - self.usual_wait, 0.0)
+        longer = part * np.where(m > 0, before[1].mean(axis=0) - self.usual_wait, 0.0)
+        self.usual_wait += longer
+        self.level += self.slope * longer  # what was taken out as unusual is usual now
         self._remember(np.where(m > 0, clipped, np.nan), seen)
         self._set_limits()
 

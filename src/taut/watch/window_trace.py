@@ -204,7 +204,8 @@ def _work(seen: Seen, gates: Events, ranks: Ints, zero: int) -> Table:
         [inside[:, one] > 0 for one in (LOADS, SAVES, OPTIMIZES, GOES_BACK)], [LOADS, SAVES, OPTIMIZES, GOES_BACK], REST
     )
     empty = np.zeros(len(rank), np.int64)
-    at = step_of(Events(rank, empty, empty, empty, begin, end), seen.steps, ranks, zero)
+    # A piece that begins where a step ends is of the next.
+    at = step_of(Events(rank, empty, empty, empty, begin + 1, end), seen.steps, ranks, zero)
     # A checkpoint now and then must not change which forward of its step a piece is: what comes before the loader is none.
     what = np.where((what == REST) & _before_first(rank, at, begin, what == LOADS), BETWEEN, what)
     what = np.where((what == REST) & _after_last(rank, at, begin, what == GOES_BACK), AFTER, what)
@@ -338,7 +339,8 @@ def _with_stage(seen: Seen, ops: Table, names: list[str], ranks: Ints, verb: str
     zero, span = int(ops.start_ns.min()), 1 << 42
     keys = np.searchsorted(ranks, ops.rank[work]) * span + np.clip(ops.start_ns[work] - zero, 0, span - 1)
     found = (
-        np.searchsorted(keys, np.searchsorted(ranks, stages.rank) * span + np.clip(stages.begin - zero, 0, span - 1), "right") - 1
+        np.searchsorted(keys, np.searchsorted(ranks, stages.rank) * span + np.clip(stages.begin - zero, 0, span - 1), "right")
+        - 1
     )
     index = work[np.maximum(found, 0)]
     begin, end = np.maximum(stages.begin, ops.start_ns[index]), np.minimum(stages.end, ops.end_ns[index])
