@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from taut.watch import core_waits
 from taut.watch.core_waits import CoreWaits
 
 SECOND = 1_000_000_000
@@ -15,8 +14,8 @@ class Account:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.waited = self.throttled = 0
-        monkeypatch.setattr(core_waits.os, "pread", lambda *_: b"1 %d 1\n" % self.waited)
-        monkeypatch.setattr(core_waits, "throttled_ns", lambda: self.throttled)
+        monkeypatch.setattr("taut.watch.core_waits.os.pread", lambda *_: b"1 %d 1\n" % self.waited)
+        monkeypatch.setattr("taut.watch.core_waits.throttled_ns", lambda: self.throttled)
 
 
 def test_what_was_waited_since_it_was_last_asked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,5 +39,5 @@ def test_where_nobody_keeps_account_nothing_is_known(monkeypatch: pytest.MonkeyP
     def no_file(*_: object) -> int:
         raise FileNotFoundError
 
-    monkeypatch.setattr(core_waits.os, "open", no_file)
+    monkeypatch.setattr("taut.watch.core_waits.os.open", no_file)
     assert CoreWaits().since_last(1) == 0

@@ -138,3 +138,15 @@ def test_who_waits_for_a_core_is_not_accused(busy: bool) -> None:
     while job.step < 240:
         told += live.look(played.now_ns)
     assert [one.ranks for one in told] == ([] if busy else [[job.rank]])
+
+
+def test_hiccups_that_nobody_carries_are_told_as_structural_instability_with_the_reserve() -> None:
+    job = LiveJob(8, 11, hiccups=0.04, hiccup_s=0.3)
+    played = Played(job, 4)
+    live = Live(played.new, minute_s=30.0)
+    told: list[LiveFinding] = []
+    while job.step < 400 and not told:
+        told += live.look(played.now_ns)
+    assert [(one.mode, one.ranks, one.links) for one in told] == [("structural instability", [], [])]
+    assert live.regime is not None
+    assert live.regime.reserve is not None

@@ -168,7 +168,7 @@ def _unseen(told: Told, seen: Seen) -> list[str]:
     if told.inferred_sends:
         out.append("sends are not seen: they are taken to be made where their sender's work ends")
     if any(seat.sees == "calls" for seat in seen.seats.values()):
-        out.append("functional and compiled collectives are not seen: ranks that meet only there are named together")
+        out.append("compiled collectives are not seen: ranks that meet only there are named together")
     if any(seat.gpu >= 0 for seat in seen.seats.values()):
         out.append("times are those of hosts: a late device shows where its host waits for it")
     if not any(one.verb == "load" for one in seen.classes):
