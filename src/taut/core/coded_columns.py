@@ -72,7 +72,8 @@ def _numbers(array: pa.Array) -> Column:
 def _words(array: pa.Array) -> Column:
     """The words of an array, each of them one object."""
     coded = array.dictionary_encode()
-    return np.array([*coded.dictionary.to_pylist(), ""], dtype=object)[_numbers(coded.indices)]
+    found: Column = np.array([*coded.dictionary.to_pylist(), ""], dtype=object)[_numbers(coded.indices)]
+    return found
 
 
 def codes_of(column: pa.ChunkedArray, words: Sequence[str], dtype: str) -> Column:
