@@ -11,6 +11,7 @@ import click
 
 from taut.cli.common import say, write_out
 from taut.cli.options import Target, price
+from taut.cli.watch_top import FOLDER, top
 from taut.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from taut.watch.window import Window
 
 PORT = 8322
-FOLDER = Path("taut-runs") / "watch"
 SECRET = "TAUT_WATCH_SECRET"
 
 
@@ -31,6 +31,9 @@ def watch() -> None:
 
     In the job: import taut.watch; taut.watch.start(). Both sides know the secret in TAUT_WATCH_SECRET.
     """
+
+
+watch.add_command(top)
 
 
 @watch.command(short_help="Hear the ranks of jobs, and tell what is found.")
