@@ -24,7 +24,7 @@ def test_a_job_with_a_slow_rank() -> None:
     found = samples(state(job()))
     assert found['taut_job_step_seconds{job_name="llm"}'] == 0.412
     assert found['taut_rank_late_seconds{job_name="llm",rank="3",host="node0"}'] == 0.092
-    where = 'job_name="llm",mode="degraded component",rank="3",link="",host="node0",finding="w-0011223344"'
+    where = 'job_name="llm",mode="degraded component",rank="3",host="node0",finding="w-0011223344"'
     assert found[f"taut_finding_open{{{where}}}"] == 1
     assert found[f'taut_finding_cost_per_hour{{{where},currency="EUR"}}'] == 14.2
     classes = {name: value for name, value in found.items() if name.startswith("taut_job_class")}

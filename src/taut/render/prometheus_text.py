@@ -136,9 +136,9 @@ def _finding(one: LiveFinding) -> Iterator[Sample]:
 
 
 def _labels(labels: Labels) -> str:
-    if not labels:
-        return ""
-    return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items()) + "}"
+    """Labels as they are written; an empty one is none."""
+    told = ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items() if value)
+    return f"{{{told}}}" if told else ""
 
 
 def _escaped(value: str) -> str:

@@ -14,7 +14,7 @@ from taut.render.analysis_screen import CLASS_STYLE, Screen, _heading, _in, _pri
 from taut.render.text import UNKNOWN, count, duration, middle, money, safe, three
 from taut.result.types import LiveFinding, LiveState, WatchedJob, WatchedRank
 
-VERDICT, FINDINGS = 3, 6
+VERDICT, FINDINGS = 5, 6
 """Lines of each at most."""
 LONGEST_JOB = 32
 """Characters of a job's name."""
