@@ -64,7 +64,7 @@ def test_on_a_terminal_it_goes_on_until_q(folder: Path) -> None:
     ours, theirs = pty.openpty()
     termios.tcsetwinsize(theirs, (24, 80))
     before = termios.tcgetattr(theirs)
-    env = {**os.environ, "TERM": "xterm-256color", "TAUT_AUDIT": "off"}
+    env = {**os.environ, "TERM": "xterm-256color", "TAUT_AUDIT": "off", "PYTHONUTF8": "1"}
     env.pop("COLUMNS", None)
     command = [sys.executable, "-m", "taut", "watch", "top", str(folder)]
     process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=subprocess.PIPE, env=env)
@@ -81,4 +81,5 @@ def test_on_a_terminal_it_goes_on_until_q(folder: Path) -> None:
         process.communicate()
         os.close(ours)
         os.close(theirs)
+    assert " · ".encode() in shown
     assert shown.index(b"\x1b[?1049h") < shown.index(b"rank 3 on node0 is slow") < shown.index(b"\x1b[?1049l")

@@ -90,7 +90,8 @@ def _live(folder: Path, name: str | None, state: LiveState) -> None:
     from taut.watch.kept import live_state
 
     job = _job(state, name)
-    with _keys() as pressed, Live(console=Console(), screen=True, auto_refresh=False) as live:
+    shown = Live(console=Console(), screen=True, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
+    with _keys() as pressed, shown as live:
         while True:
             text = _screen(state, job, shutil.get_terminal_size().lines)
             live.update(Text.from_ansi(text.rstrip("\n"), no_wrap=True, overflow="crop"), refresh=True)

@@ -45,7 +45,7 @@ def render_top(
 def _silence(state: LiveState, silent_ns: int | None) -> list[ConsoleRenderable]:
     if silent_ns is None:
         return []
-    old = f"nothing is written since {_clock(state.at_ns)}, {duration(silent_ns)} ago: the collector ended, or its disk is full"
+    old = f"nothing is written since {_clock(state.at_ns)}, {duration(silent_ns)} ago: the collector ended, is busy, or cannot write there"
     return [Text(old, style="bold reverse")]
 
 
