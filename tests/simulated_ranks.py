@@ -28,7 +28,7 @@ class SimulatedRanks:
         first = job.block(self._steps).seen()
         for rank, line in enumerate(self._lines):
             seat = first.seats[rank]
-            where = {"host": seat.host, "gpu": seat.gpu, "boot": "one clock", "sees": seat.sees}
+            where = {"host": seat.host, "gpu": seat.gpu, "boot": seat.boot, "sees": seat.sees}
             line.hello(secret, rank=rank, world=job.ranks, job=name, process=f"p{rank}", **where)
             line.name(*({"verb": one.verb, "group": one.group, "peer": -1, "ranks": runs(one.ranks)} for one in first.classes))
         self._sent = [0] * job.ranks

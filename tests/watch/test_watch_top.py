@@ -38,6 +38,11 @@ def test_off_a_terminal_it_prints_once(folder: Path) -> None:
     assert top(folder, "--job", "another", "--once").stdout.startswith("another: nothing found")
 
 
+def test_colours_are_kept_where_they_are_asked_for(folder: Path) -> None:
+    done = CliRunner(env={"FORCE_COLOR": "1", "NO_COLOR": None}).invoke(main, ["watch", "top", str(folder)])
+    assert "\x1b[1;31mllm: rank 3" in done.stdout
+
+
 def test_json_is_what_the_collector_sees(folder: Path) -> None:
     assert msgspec.json.decode(top(folder, "--json").stdout, type=LiveState).jobs[0] == job()
 

@@ -46,7 +46,8 @@ def top(folder: Path, name: str | None, once: bool, as_json: bool) -> None:
     if as_json:
         print_object(state)
     elif once or not sys.stdout.isatty() or os.environ.get("TERM") == "dumb":
-        write_out(_screen(state, job, None))
+        text, styled = _screen(state, job, None)
+        write_out(text, color=styled)
     else:
         _live(folder, name, state)
 
@@ -73,12 +74,13 @@ def _job(state: LiveState, name: str | None) -> WatchedJob | None:
     return found
 
 
-def _screen(state: LiveState, job: WatchedJob | None, lines: int | None) -> str:
+def _screen(state: LiveState, job: WatchedJob | None, lines: int | None) -> tuple[str, bool]:
+    """What is shown, and whether it is styled."""
     from taut.render.analysis_screen import Screen
     from taut.render.watch_screen import render_top
 
-    silent_ns = time.time_ns() - state.at_ns
-    return render_top(state, job, Screen.of(sys.stdout), silent_ns if silent_ns > OLD_NS else None, lines)
+    silent_ns, screen = time.time_ns() - state.at_ns, Screen.of(sys.stdout)
+    return render_top(state, job, screen, silent_ns if silent_ns > OLD_NS else None, lines), screen.styled
 
 
 def _live(folder: Path, name: str | None, state: LiveState) -> None:
@@ -93,7 +95,7 @@ def _live(folder: Path, name: str | None, state: LiveState) -> None:
     shown = Live(console=Console(), screen=True, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
     with _keys() as pressed, shown as live:
         while True:
-            text = _screen(state, job, shutil.get_terminal_size().lines)
+            text, _ = _screen(state, job, shutil.get_terminal_size().lines)
             live.update(Text.from_ansi(text.rstrip("\n"), no_wrap=True, overflow="crop"), refresh=True)
             if pressed(EVERY_S) in ("q", "Q", "\x04"):
                 return

@@ -45,8 +45,8 @@ def render_top(
 def _silence(state: LiveState, silent_ns: int | None) -> list[ConsoleRenderable]:
     if silent_ns is None:
         return []
-    old = f"nothing is written since {_clock(state.at_ns)}, {duration(silent_ns)} ago: the collector ended, is busy, or cannot write there"
-    return [Text(old, style="bold reverse")]
+    since = f"nothing is written since {_clock(state.at_ns)}, {duration(silent_ns)} ago"
+    return [Text(f"{since}: the collector ended, is busy, or cannot write there", style="bold reverse")]
 
 
 def _nothing(state: LiveState) -> Text:
