@@ -100,7 +100,13 @@ def _live(folder: Path, name: str | None, state: LiveState) -> None:
             if pressed(EVERY_S) in ("q", "Q", "\x04"):
                 return
             state = live_state(folder) or state
-            job = next((one for one in state.jobs if name is None or one.job == name), job if name is not None else None)
+            job = _again(state, job, name)
+
+
+def _again(state: LiveState, shown: WatchedJob | None, name: str | None) -> WatchedJob | None:
+    """The job that was shown, as it is now: jobs take turns in being the one last heard."""
+    same = next((job for job in state.jobs if shown is not None and job.job == shown.job), None)
+    return same or (_job(state, None) if name is None else shown)
 
 
 @contextmanager
