@@ -19,13 +19,15 @@ from msgspec import Struct
 
 from taut.core.array_types import Floats, Ints
 from taut.core.rank_words import listed
-from taut.result.types import LiveFinding, Regime
+from taut.result.types import LiveFinding, Regime, WatchedJob
+from taut.watch.live_state import job_state
 from taut.watch.naming import NAMED_MODES, SAME, Look, Named, Waits, look, same_place, sentence
-from taut.watch.recent_steps import STEPS, RecentSteps, of_ranks
+from taut.watch.recent_steps import STEPS, RecentSteps, of_ranks, some_of
 from taut.watch.seen import Seen
 from taut.watch.sequential import DOUBT, RATE, RECENT, Panel, Suspected
 from taut.watch.step_series import BUSY, HOST, LATE, LOADER, STEP, TRANSFER, StepSeries
 from taut.watch.stopped import LastCalls, Stopped, stopped
+from taut.watch.window import Window
 
 SHARE, MOST_TAKEN_S = 0.1, 5.0
 """Share of a core that analyses may take; one that takes longer than this counts as this."""
@@ -70,6 +72,8 @@ class Live:
         self.counts: Counter[str] = Counter()
         """Steps, suspicions, analyses, and suspicions that no analysis confirmed."""
         self.analysis_s = 0.0
+        self.step_times: deque[float] = deque(maxlen=STEPS)
+        """Times of the last steps, s."""
         self._recent = RecentSteps()
         self._waits: deque[Floats] = deque(maxlen=STEPS)
         """What every rank waited for a core in the last steps, s."""
@@ -93,6 +97,7 @@ class Live:
         if rows is None:
             return out
         self.counts["steps"] += len(rows.rows)
+        self.step_times.extend(rows.rows[:, -1].tolist())
         self._waits.extend(rows.rank_waits)
         crossed = self.panel.feed(rows.rows, rows.step_s, rows.waits)
         self.counts["suspicions"] += len(crossed)
@@ -100,6 +105,10 @@ class Live:
         out += self._suspected(now_ns, {series for _, series in crossed})
         out += self._minutely(now_ns)
         return out
+
+    def state(self, window: Window) -> WatchedJob:
+        """The job as it is now."""
+        return job_state(window, self)
 
     # -- what is kept ---------------------------------------------------------------------------------------------------
 
@@ -120,20 +129,10 @@ class Live:
         assert self.panel is not None
         count = len(self.series.ranks)
         window, most = self._recent.window(self.series.done, count, self.panel.step_s, age)
-        return window if most >= count else of_ranks(window, self._some_ranks(max(most, 32)))
-
-    def _some_ranks(self, most: int) -> Ints:
-        """Ranks of a job that is too large to be analysed whole: the latest half, hosts and all, and some of the others."""
-        assert self.series is not None
-        assert self.panel is not None
-        ranks = self.series.ranks
+        if most >= count:
+            return window
         late = (self.panel.level + self.panel.shift())[self.panel.kind == LATE]
-        first = np.argsort(-late, kind="stable")[: most // 2]
-        hosts = self.series.host[first[: max(most // 32, 1)]]
-        mates = np.flatnonzero(np.isin(self.series.host, hosts))[: most // 2]
-        spread = np.linspace(0, len(ranks) - 1, max(most - len(first), 1)).astype(np.int64)
-        some: Ints = ranks[np.unique(np.concatenate([first, mates, spread]))]
-        return some
+        return of_ranks(window, self.series.ranks[some_of(late, self.series.host, max(most, 32))])
 
     # -- naming ---------------------------------------------------------------------------------------------------------
 

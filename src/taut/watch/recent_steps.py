@@ -7,7 +7,7 @@ from collections import deque
 import msgspec
 import numpy as np
 
-from taut.core.array_types import Ints
+from taut.core.array_types import Floats, Ints
 from taut.watch.seen import Events, Seen, joined, no_events
 
 STEPS, SPAN_S = 120, 60.0
@@ -57,6 +57,14 @@ def of_ranks(seen: Seen, ranks: Ints) -> Seen:
     some = set(ranks.tolist())
     classes = [msgspec.structs.replace(one, ranks=tuple(rank for rank in one.ranks if rank in some)) for one in seen.classes]
     return Seen(gates, stages, steps, classes, seen.seats, seen.ended)
+
+
+def some_of(late: Floats, host: Ints, most: int) -> Ints:
+    """Some of the ranks of a large job, by their index: the latest half, hosts and all, and some of the others."""
+    first = np.argsort(-late, kind="stable")[: most // 2]
+    mates = np.flatnonzero(np.isin(host, host[first[: max(most // 32, 1)]]))[: most // 2]
+    spread = np.linspace(0, len(late) - 1, max(most - len(first), 1)).astype(np.int64)
+    return np.unique(np.concatenate([first, mates, spread]))
 
 
 def _rows(seen: Seen) -> int:

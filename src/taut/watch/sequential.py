@@ -98,6 +98,9 @@ class Panel:
         """Steps since the last outlier that is not alone: one of a kind may come at any time."""
         self._k, self._clip, self._limit, self._limit_of_spikes = (np.zeros(count) for _ in range(4))
         self.recent: deque[Floats] = deque(maxlen=RECENT)
+        """The last steps as they came."""
+        self._told: deque[Floats] = deque(maxlen=RECENT)
+        """The same without what waits for a core explain."""
 
     # -- what comes in --------------------------------------------------------------------------------------------------
 
@@ -119,20 +122,21 @@ class Panel:
         return crossed
 
     def _piece(self, rows: Floats, waits: Floats) -> list[tuple[int, int]]:
+        self.recent.extend(rows[-RECENT:])
         learning = self.steps < FIRST + SKIPPED
         skipped = max(SKIPPED - self.steps, 0)
         self.steps += len(rows)
         if learning:
             self._first += list(rows[skipped:])
             self._first_waits += list(waits[skipped:])
-            self.recent.extend(rows[-RECENT:])
+            self._told.extend(rows[-RECENT:])
             if self.steps >= FIRST + SKIPPED:
                 self._begin(self._learned())
             return []
         self._block += list(rows)
         self._block_waits += list(waits)
         rows = self._without_waits(rows, waits)
-        self.recent.extend(rows[-RECENT:])
+        self._told.extend(rows[-RECENT:])
         over = self._advance(rows)
         if len(self._block) == BLOCK:
             self._follow()
@@ -336,16 +340,16 @@ class Panel:
 
     def shift(self) -> Floats:
         """How far the last steps lie above the level, on average, in the unit of the series."""
-        if not self.recent:
+        if not self._told:
             return np.zeros(len(self.n))
-        rows = np.array(self.recent)
+        rows = np.array(self._told)
         valid = np.isfinite(rows)
         total = np.where(valid, rows - self.level, 0.0).sum(axis=0)
         return np.asarray(total / np.maximum(valid.sum(axis=0), 1))
 
     def accept(self, series: Ints) -> None:
         """Take how some series are now for their level: what they rose by was looked into."""
-        rows = np.array(self.recent)[:, series]
+        rows = np.array(self._told)[:, series]
         rows = rows[:, np.isfinite(rows).any(axis=0)] if rows.size else rows
         if rows.shape[1:] == (len(series),):
             self.level[series] = np.nanmedian(rows, axis=0)
