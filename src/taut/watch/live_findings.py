@@ -24,7 +24,7 @@ from taut.watch.live_state import job_state
 from taut.watch.naming import NAMED_MODES, SAME, Look, Named, Waits, look, same_place, sentence
 from taut.watch.recent_steps import STEPS, RecentSteps, of_ranks, some_of
 from taut.watch.seen import Seen
-from taut.watch.sequential import DOUBT, RATE, RECENT, Panel, Suspected
+from taut.watch.sequential import RATE, RECENT, Panel, Suspected
 from taut.watch.step_series import BUSY, HOST, LATE, LOADER, STEP, TRANSFER, StepSeries
 from taut.watch.stopped import LastCalls, Stopped, stopped
 from taut.watch.window import Window
@@ -206,21 +206,22 @@ class Live:
         return named.past and named.since_step >= self.series.done - max(one.age for one in suspects) - SAME
 
     def _excused(self, named: Named) -> bool:
-        """Whether waits for a core, as far as they are not taken out already, explain what is named.
+        """Whether waits for a core, as far as they are not taken out already, may explain what is named.
 
         They are compared with those before; of what was there from the beginning, with who waits least.
         """
         assert self.series is not None
         assert self.panel is not None
-        where = named.ranks or tuple({int(end) for link in named.links for end in link.split(":")})
-        if not where or not self._waits:
+        if not self._waits:
             return False
         waits, age = np.array(self._waits), max(self.series.done - named.since_step + 1, 1)
+        where = named.ranks or tuple({int(end) for link in named.links for end in link.split(":")})
         last = waits[-age:].mean(axis=0)
         usual = waits[:-age].mean(axis=0) if named.past and len(waits) > age else np.full(len(last), last.min())
-        more = (last - usual)[np.searchsorted(self.series.ranks, where)]
+        more = (last - usual)[np.searchsorted(self.series.ranks, where)] if where else np.zeros(1)
         left = more.max() if named.links else more.mean() * (1 - self._in_work)
-        doubt = DOUBT * waits[-age:].max(axis=1).mean()
+        off = self.panel.doubt[np.isin(self.panel.kind, (BUSY, LATE))].max() * waits[-age:].max(axis=1)
+        doubt = np.sqrt((off**2).mean() / min(age, len(waits)))
         return float(max(left, doubt)) >= EXCUSED * named.share * self.panel.step_s
 
     @property

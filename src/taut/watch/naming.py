@@ -14,6 +14,7 @@ from msgspec import Struct
 from taut.core.array_types import Floats, Ints
 from taut.core.ids import numbered, weighed
 from taut.core.rank_words import listed
+from taut.core.reporting import LISTED_SHARE
 from taut.core.tables import Kind, Trace
 from taut.diagnose.detectors import diagnose, most_recoverable
 from taut.diagnose.finding import Evidence, Finding
@@ -67,6 +68,8 @@ class Diagnosis(Struct, frozen=True):
 
     evidence: Evidence
     findings: list[Finding]
+    wall_ns: Ints
+    """How long steps took, waits for a core among it."""
 
 
 class Waits(Struct, frozen=True):
@@ -103,7 +106,8 @@ def look(
     diagnosis = _diagnosed(told.trace, whole, waits)
     steps = diagnosis.evidence.graph.steps
     late = int(steps[-1]) - max(NOW, len(steps) // 10)
-    found = [_named(diagnosis.evidence, one) for one in diagnosis.findings if one.steps[1] >= late]
+    found = [_named(diagnosis, one) for one in diagnosis.findings if one.steps[1] >= late]
+    found = [one for one in found if one.share >= LISTED_SHARE or waits is None or not waits.by_rank.any()]
     if not told.exact:
         found = _with_transfers(seen, meets, found) if transfers else found
         found = [one for one in found if one.ranks or one.links or _ended_since(seen, meets, one.since_step)]
@@ -114,15 +118,16 @@ def look(
 def _diagnosed(trace: Trace, whole: bool, waits: Waits | None) -> Diagnosis:
     """As ``taut.analyze`` does it, without what it computes beside the findings."""
     graph = link(trace)
+    wall = None
     if waits is not None and waits.by_rank.any():
-        graph = _without_waits(graph, waits)
+        wall, graph = replay(graph).window_ns, _without_waits(graph, waits)
     observed, prepared = replay(graph), batch(graph)
     gap_free = replay(graph, gaps=False) if graph.gap_ns.any() else observed
     evidence = Evidence(graph, observed, blame(graph, observed, gap_free, None), prepared)
     findings = diagnose(evidence)
     if whole:
         findings = most_recoverable(instability(evidence, findings, PAYS)[0])
-    return Diagnosis(evidence, findings)
+    return Diagnosis(evidence, findings, observed.window_ns if wall is None else wall)
 
 
 def _without_waits(graph: Graph, waits: Waits) -> Graph:
@@ -140,8 +145,8 @@ def _without_waits(graph: Graph, waits: Waits) -> Graph:
     return replace(graph, work_ns=np.rint(work).astype(np.int64))
 
 
-def _named(evidence: Evidence, finding: Finding) -> Named:
-    graph, wall = evidence.graph, evidence.observed.window_ns
+def _named(diagnosis: Diagnosis, finding: Finding) -> Named:
+    graph, wall = diagnosis.evidence.graph, diagnosis.wall_ns
     first, last = map(int, np.searchsorted(graph.steps, finding.steps))
     spent = max(int(wall[first : last + 1].sum()), 1)
     saved = finding.recoverable_wall_ns if finding.saved_ns is None else finding.saved_ns[first : last + 1].sum()

@@ -53,8 +53,9 @@ KIN_STEPS = 64
 """Steps that what is known of kindred series counts for, beside a series' own outliers."""
 PRIOR_SLOPE, PRIOR_WAIT, MOST_SLOPE = 0.5, 0.02, 2.0
 """What a wait for a core adds before that is known, as if seen in FIRST steps with waits of this share of a step; at most."""
-DOUBT = 0.1
-"""Part of the longest wait for a core that any series of the step may be off by."""
+DOUBT, DOUBT_WAIT, LEAST_DOUBT, MOST_DOUBT = 0.05, 0.1, 0.01, 0.3
+"""Part of the longest wait for a core that a series of the step may be off by, before that is known, as if seen in FIRST steps
+with waits of this share of a step; at least and at most."""
 RECENT = 16
 """Steps that tell how a series is now."""
 
@@ -81,14 +82,14 @@ class Panel:
         self.rho = np.zeros(count)
         self.usual_wait, self.slope = np.zeros(count), np.full(count, PRIOR_SLOPE)
         """Waits for a core that a series has anyway, and what each second more adds to it."""
-        self._with_waits = np.zeros((2, count))
+        self.doubt = np.full(count, DOUBT)
+        """Part of the longest wait of a step that a series may be off by."""
+        self._with_waits, self._with_doubt = np.zeros((2, count)), np.zeros((5, count))
         self.sum, self.spiking = np.zeros(count), np.zeros(count)
         self.rate_of_spikes = np.full(count, LEAST_SPIKES)
         self.steps, self.step_s = 0, 1.0
-        self._first: list[Floats] = []
-        self._first_waits: list[Floats] = []
-        self._block: list[Floats] = []
-        self._block_waits: list[Floats] = []
+        self._first, self._first_waits = list[Floats](), list[Floats]()
+        self._block, self._block_waits = list[Floats](), list[Floats]()
         self._held: tuple[Floats, Floats] | None = None
         self._products = np.zeros((2, count))
         self._spikes = np.zeros((2, count))
@@ -98,9 +99,8 @@ class Panel:
         """Steps since the last outlier that is not alone: one of a kind may come at any time."""
         self._k, self._clip, self._limit, self._limit_of_spikes = (np.zeros(count) for _ in range(4))
         self.recent: deque[Floats] = deque(maxlen=RECENT)
-        """The last steps as they came."""
+        """The last steps as they came; beside them without what waits for a core explain."""
         self._told: deque[Floats] = deque(maxlen=RECENT)
-        """The same without what waits for a core explain."""
 
     # -- what comes in --------------------------------------------------------------------------------------------------
 
@@ -186,13 +186,26 @@ class Panel:
         """What waits add to some series, and how long they usually are."""
         more = np.where(np.isfinite(rows) & mine, waits - self.usual_wait, 0.0)
         apart = np.where(np.isfinite(rows) & mine, rows - self.level, 0.0)
-        fade = 1 - len(rows) / MEMORY
-        self._with_waits = fade * self._with_waits + [(more * apart).sum(axis=0), (more**2).sum(axis=0)]
+        self._with_waits = (1 - len(rows) / MEMORY) * self._with_waits + [(more * apart).sum(axis=0), (more**2).sum(axis=0)]
         prior = FIRST * (PRIOR_WAIT * self.step_s) ** 2
         for kind in np.unique(self.kind):
             kin = self.kind == kind
             product, square = self._with_waits[:, kin].sum(axis=1)
             self.slope[kin] = np.clip((product + PRIOR_SLOPE * prior) / (square + prior), 0.0, MOST_SLOPE)
+        self._learn_doubt(apart - self.slope * more, waits, np.isfinite(rows) & mine)
+
+    def _learn_doubt(self, left: Floats, waits: Floats, known: Mask) -> None:
+        """How squares of what waits leave unexplained grow with those of the longest wait: one slope for kindred series."""
+        longest = np.where(known, np.abs(waits).max(axis=1, keepdims=True), 0.0) ** 2
+        square = np.where(known, left, 0.0) ** 2
+        sums = [one.sum(axis=0) for one in (known, longest, square, longest * square, longest**2)]
+        self._with_doubt = (1 - len(left) / MEMORY) * self._with_doubt + sums
+        prior = FIRST * (DOUBT_WAIT * self.step_s) ** 4
+        for kind in np.unique(self.kind):
+            kin = self.kind == kind
+            n, x, y, xy, xx = self._with_doubt[:, kin].sum(axis=1)
+            found = (xy - x * y / max(n, 1.0) + DOUBT**2 * prior) / (xx - x * x / max(n, 1.0) + prior)
+            self.doubt[kin] = np.clip(np.sqrt(max(found, 0.0)), LEAST_DOUBT, MOST_DOUBT)
 
     def _without_waits(self, rows: Floats, waits: Floats) -> Floats:
         more = waits - self.usual_wait
@@ -201,7 +214,7 @@ class Panel:
         rest = np.maximum(1 - self.slope, 0.0) * np.maximum(more, 0.0)
         less = np.maximum(less - rest, np.minimum(less, self.level))
         # The longer waits are, the less a step tells: what is above or below the level counts as less.
-        spread, doubt = self.spread(), DOUBT * np.abs(waits).max(axis=1, keepdims=True)
+        spread, doubt = self.spread(), self.doubt * np.abs(waits).max(axis=1, keepdims=True)
         tells = np.where(self.n > 0, spread / np.hypot(spread, doubt), 1.0)
         return np.asarray(self.level + (less - self.level) * tells)
 
