@@ -58,7 +58,7 @@ def compare(runs: Sequence[str | Path | Run], *, same_job: bool = False, as_give
         run = _opened(given)  # one at a time: graphs are large
         rows.append(quantities(run))
         repeats.append(repeat(run.graph, [window.wall_ns for window in run.result.windows]))
-    order, by = (list(range(len(rows))), "given") if as_given else in_order(rows)
+    order, by = in_order(rows, as_given)
     repeats = [repeats[i] for i in order]
     jobs = ["" if same_job else rows[i].job for i in order]
     rows = with_reruns([rows[i] for i in order], jobs)
