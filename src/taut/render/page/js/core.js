@@ -73,6 +73,7 @@
     if (missing(share)) return UNKNOWN;
     const least = 0.5 * 10 ** -(digits + 2);
     if (share > 0 && share < least) return `<${10 ** -digits} %`;
+    if (share < 0 && share > -least) return `>-${10 ** -digits} %`;
     return `${grouped(100 * share, digits)} %`;
   };
 

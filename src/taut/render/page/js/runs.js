@@ -43,7 +43,7 @@
   ];
 
   const nothing = () =>
-    taut.empty("No runs yet", "A run appears here as soon as its folder is written below the folders that are served. Without traces of your own, the demo has some.", "taut analyze --demo --out run");
+    taut.empty("No runs yet", "A run appears here as soon as its folder is written below the folders that are served. Without traces of your own, the demo has some.", "taut demo");
 
   taut.view({
     name: "runs",

@@ -71,10 +71,10 @@
     return [p.wait ? svg("rect", { x: left, y: top, width: p.wait, height: p.tall, class: "waiting" }) : null, svg("rect", { x: left + p.wait, y: top, width: p.work, height: p.tall, class: "mark " + kind })];
   };
 
-  const nodeMark = (p, pick) => {
+  const nodeMark = (p, width, pick) => {
     const { node } = p, above = p.at % 2 === 1, shortened = C.middle(taut.safe(node.name), Math.floor(p.apart * 1.7 / 6.4));
     const y = above ? 14 : GRAPH - 20, shares = `${taut.percent(node.rank_share)}${node.wait_share > 0 ? ` + ${taut.percent(node.wait_share)} waiting` : ""}`;
-    const anchor = p.x < 100 ? "start" : "middle", x = anchor === "start" ? Math.max(6, p.x - 40) : p.x;
+    const anchor = p.x < 100 ? "start" : p.x > width - 100 ? "end" : "middle", x = anchor === "start" ? Math.max(6, p.x - 40) : anchor === "end" ? Math.min(width - 6, p.x + 40) : p.x;
     const words = `${node.name}: ${node.gate ? "gate, " : ""}${taut.count(node.ops, "op")}, ${taut.percent(node.rank_share)} of rank time, ${taut.percent(node.wait_share)} waiting, ${taut.percent(node.critical_share)} of the wall on the critical path`;
     const act = (event) => { if (event.type === "click" || event.key === "Enter" || event.key === " ") { event.preventDefault(); pick(node); } };
     return svg("g", { class: "node", tabindex: "0", role: "button", on: { click: act, keydown: act } },
@@ -89,7 +89,7 @@
     const places = placed(view.nodes, width);
     const edges = [...view.edges].sort((a, b) => (a.critical_share || 0) - (b.critical_share || 0));
     return svg("svg", { width, height: GRAPH, viewBox: `0 0 ${width} ${GRAPH}`, class: "graph", role: "group", "aria-label": "operator graph of a step; nodes are classes of ops" },
-      hatch(), edges.map((edge) => edgeLine(edge, places)), [...places].sort((a, b) => a.at - b.at).map((place) => nodeMark(place, pick)));
+      hatch(), edges.map((edge) => edgeLine(edge, places)), [...places].sort((a, b) => a.at - b.at).map((place) => nodeMark(place, width, pick)));
   };
 
   const graphKey = () => el("p", { class: "note graph-key" },

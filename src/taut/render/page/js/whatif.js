@@ -18,6 +18,8 @@
 
   const written = (asked) => ({ fix: asked.fix, policy: asked.policy, ...Object.fromEntries(Object.keys(SCALES).filter((key) => asked[key] !== 1).map((key) => [key, asked[key]])) });
 
+  const changed = (asked) => Object.values(written(asked)).some((value) => [value].flat().length);
+
   /** The command that answers the same. */
   const told = (folder, asked) => {
     const scales = Object.keys(SCALES).filter((key) => asked[key] !== 1).map((key) => `--scale ${key}=${asked[key]}`);
@@ -165,7 +167,7 @@
           const answer = await context.get("whatif", written(asked));
           if (mine !== turn) return;
           panel.replaceChildren(...taut.add(document.createDocumentFragment(), shown(answer)).childNodes);
-          command.replaceChildren(taut.command(answer.command));
+          command.replaceChildren(changed(asked) ? taut.command(answer.command) : ""); // nothing changed is no question to a shell
           context.live(`${whole(answer.result) >= 0 ? "saves" : "costs"} ${taut.percent(Math.abs(whole(answer.result)))} of the wall`);
         } catch (error) {
           if (error.name === "AbortError" || mine !== turn) return;
