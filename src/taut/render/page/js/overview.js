@@ -147,10 +147,13 @@
     return el("section", { class: "card" }, titled(title, "Ideal: no op longer than the same op on the other ranks, what findings name mended, gaps kept; no single fix ends before it. Baseline: median step of the healthy run that was compared with.", legend), picture);
   };
 
+  /** Whether a finding names several ranks that hold the others up: no wait is then due to one of them. */
+  const together = (data) => data.headlines.some((found) => found.ranks.length > 1 && found.recoverable_share > 0);
+
   const waited = (data, context) => {
     const waits = data.waits;
     const title = waits && waits.covered_share !== null && waits.covered_share !== undefined ? `who waited for whom: ${taut.percent(waits.covered_share, 0)} of all waiting` : "who waited for whom";
-    if (!waits || !waits.cause.length) return el("section", { class: "card" }, titled(title), data.stopped.length ? hangs(data) : taut.empty("Nobody waited for anybody in particular", "What waiting there is has no cause among the ranks."));
+    if (!waits || !waits.cause.length) return el("section", { class: "card" }, titled(title), data.stopped.length ? hangs(data) : together(data) ? taut.empty("No rank alone is waited for", "Ranks that are slow together hide each other: without one of them the others are still waited for. The finding above says what mending all of them saves.") : taut.empty("Nobody waited for anybody in particular", "What waiting there is has no cause among the ranks."));
     const covered = waits.covered_share === null || waits.covered_share === undefined ? 1 : waits.covered_share;
     const cells = new Map(waits.cause.map((cause, i) => [cause * waits.labels.length + waits.victim[i], waits.share[i] * covered]));
     const value = (r, c) => cells.get(r * waits.labels.length + c) || 0;

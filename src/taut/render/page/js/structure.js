@@ -74,7 +74,7 @@
   const nodeMark = (p, width, pick) => {
     const { node } = p, above = p.at % 2 === 1, shortened = C.middle(taut.safe(node.name), Math.floor(p.apart * 1.7 / 6.4));
     const y = above ? 14 : GRAPH - 20, shares = `${taut.percent(node.rank_share)}${node.wait_share > 0 ? ` + ${taut.percent(node.wait_share)} waiting` : ""}`;
-    const anchor = p.x < 100 ? "start" : p.x > width - 100 ? "end" : "middle", x = anchor === "start" ? Math.max(6, p.x - 40) : anchor === "end" ? Math.min(width - 6, p.x + 40) : p.x;
+    const half = 3.4 * Math.max(shortened.length, shares.length), anchor = p.x < half + 6 ? "start" : p.x > width - half - 6 ? "end" : "middle", x = { start: 6, end: width - 6, middle: p.x }[anchor];
     const words = `${node.name}: ${node.gate ? "gate, " : ""}${taut.count(node.ops, "op")}, ${taut.percent(node.rank_share)} of rank time, ${taut.percent(node.wait_share)} waiting, ${taut.percent(node.critical_share)} of the wall on the critical path`;
     const act = (event) => { if (event.type === "click" || event.key === "Enter" || event.key === " ") { event.preventDefault(); pick(node); } };
     return svg("g", { class: "node", tabindex: "0", role: "button", on: { click: act, keydown: act } },
@@ -352,7 +352,7 @@
 
     matrix() {
       const { waits } = this.data, card = el("section", { class: "card structure-matrix" }, el("h2", {}, "Who waits because of whom"));
-      if (!waits) { taut.add(card, el("p", { class: "note" }, this.data.stopped.length ? `Rank${this.data.stopped.length > 1 ? "s" : ""} ${this.data.stopped.join(", ")} stopped: the others wait without an end, at gates that never opened.` : "Nobody waited because of anybody.")); return card; }
+      if (!waits) { taut.add(card, el("p", { class: "note" }, this.data.stopped.length ? `Rank${this.data.stopped.length > 1 ? "s" : ""} ${this.data.stopped.join(", ")} stopped: the others wait without an end, at gates that never opened.` : "Nobody waited because of one rank alone.")); return card; }
       const share = new Map(waits.share.map((one, k) => [`${waits.cause[k]}:${waits.victim[k]}`, one]));
       const value = (r, c) => share.get(`${r}:${c}`) || 0;
       const rows = waits.share.map((one, k) => ({ cause: waits.labels[waits.cause[k]], victim: waits.labels[waits.victim[k]], share: one }));
