@@ -202,3 +202,9 @@ def test_policies_pay_as_the_run_was_analyzed(tmp_path: Path) -> None:
     assert run.result.regime is not None
     found = answer(Replays(run), question(policies=["local-steps=4"]))
     assert found.regime.without == run.result.regime.kind == "unstable"
+
+
+@pytest.mark.parametrize(("given", "words"), [("2", "2"), ("0.9", "0.9"), ("0.1234567891", "0.1234567891")])
+def test_a_command_keeps_all_digits_of_a_factor(given: str, words: str) -> None:
+    asked = question(scales={"work": given})
+    assert (command("run", asked), canonical(asked)) == (f"taut whatif run --scale work={words}", f"work={words}")

@@ -203,13 +203,18 @@ def canonical(asked: Question) -> str:
     """A question as text, the same however it is put together: ``fix=rank=3&work=0.9``."""
     fixes = sorted(f"fix={key}={label}" for key, label in asked.fixes)
     policies = [f"policy={one}" for one in asked.policies]
-    return "&".join([*fixes, *policies, *(f"{key}={asked.scales[key]:g}" for key in SCALES if key in asked.scales)])
+    return "&".join([*fixes, *policies, *(f"{key}={_plain(asked.scales[key])}" for key in SCALES if key in asked.scales)])
+
+
+def _plain(factor: float) -> str:
+    """A factor with all its digits, as scripts of the page write it: 2, 0.9."""
+    return str(int(factor)) if factor == int(factor) else repr(factor)
 
 
 def command(folder: str, asked: Question) -> str:
     """The command that says the same."""
     words = [f"--fix {shlex.quote(f'{key}={label}')}" for key, label in asked.fixes]
-    words += [f"--scale {key}={factor:g}" for key, factor in asked.scales.items()]
+    words += [f"--scale {key}={_plain(factor)}" for key, factor in asked.scales.items()]
     words += [f"--policy {shlex.quote(one)}" for one in asked.policies]
     return " ".join(["taut whatif", shlex.quote(folder), *words])
 
