@@ -393,6 +393,7 @@
     take(params) {
       const rank = number(params.rank), step = number(params.step), ms = number(params.ms);
       this.op = number(params.op);
+      taut.unknown(params, { rank: this.rankOf.includes(rank), step: this.data.steps.includes(step) });
       this.rank.value = String(rank !== null && this.rankOf.includes(rank) ? rank : this.data.delayed_rank);
       this.step.value = String(step !== null && this.data.steps.includes(step) ? step : this.data.delayed_step);
       this.ms.value = String(ms !== null && ms > 0 ? ms : this.usual());

@@ -137,7 +137,7 @@
       answer.note && el("p", { class: "note" }, answer.note),
       result.error && el("p", { class: "note" }, `Such predictions were off by ${taut.signed(result.error.lo, (v) => taut.percent(v))} to ${taut.signed(result.error.hi, (v) => taut.percent(v))} where the lab measured what really happened.`),
       (result.policies || []).length ? measured(result.policies) : null,
-      result.changes.length ? el("div", {}, el("h3", {}, "changed"), el("ul", {}, result.changes.map((line) => el("li", {}, line)))) : el("p", { class: "muted" }, "Nothing is changed yet: tick what to mend, a policy, or move a factor."),
+      result.changes.length ? el("div", {}, el("h3", {}, "changed"), el("ul", {}, result.changes.map((line) => el("li", {}, line)))) : !(result.policies || []).length && el("p", { class: "muted" }, "Nothing is changed yet: tick what to mend, a policy, or move a factor."),
     ];
   };
 
