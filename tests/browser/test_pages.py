@@ -296,3 +296,10 @@ def test_paper_is_light_and_the_screen_as_before(browser: Browser, plain: str) -
         assert watched.page.evaluate(theme) == "light"
         watched.page.evaluate("dispatchEvent(new Event('afterprint'))")
         assert watched.page.evaluate(theme) == "dark"
+
+
+def test_a_range_that_begins_below_nothing_has_no_dash(browser: Browser, plain: str) -> None:
+    with opened(browser, plain) as watched:
+        watched.open("/")
+        words = "taut.interval({{value: 0, lo: {}, hi: 0.05}}, (v) => taut.percent(v))"
+        assert [watched.page.evaluate(words.format(lo)) for lo in (-0.02, 0.02)] == ["-2.0 to 5.0 %", "2.0–5.0 %"]

@@ -104,7 +104,7 @@
     if (missing(estimate.lo) || missing(estimate.hi)) return words(estimate.value);
     const [lo, hi] = [words(estimate.lo), words(estimate.hi)];
     const unit = hi.replace(/^[^ ]*/, "");
-    return `${lo.endsWith(unit) ? lo.slice(0, lo.length - unit.length) : lo}–${hi}`;
+    return `${lo.endsWith(unit) ? lo.slice(0, lo.length - unit.length) : lo}${estimate.lo < 0 ? " to " : "–"}${hi}`;
   };
 
   taut.span = (first, last) => (first === last ? `step ${first}` : `steps ${first}–${last}`);

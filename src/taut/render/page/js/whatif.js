@@ -102,9 +102,16 @@
   // The answer
 
   /** What is saved with the policy, where one is asked for: it comes after all other changes. */
-  const whole = (result) => {
-    const beside = (result.policies || []).length === 1 ? result.policies[0].saved_share.value : 0;
+  const whole = (result, end = "value") => {
+    const beside = (result.policies || []).length === 1 ? result.policies[0].saved_share[end] : 0;
     return 1 - (1 - result.saved_share) * (1 - beside);
+  };
+
+  /** Of a policy that is known as a range only, the range with all changes; nothing of others. */
+  const range = (result) => {
+    const [only, more] = result.policies || [];
+    if (!only || more || only.kind !== "bounded" || only.saved_share.lo === null || only.saved_share.hi === null) return "";
+    return `; known as a range only: ${["lo", "hi"].map((end) => taut.signed(whole(result, end), (v) => taut.percent(v)).replace("+", "")).join(" to ")}`;
   };
 
   const walls = (result) => {
@@ -125,7 +132,7 @@
     const share = whole(result);
     const saved = share >= 0;
     const some = (result.policies || []).length === 1 && result.saved_share !== 0;
-    const ns = taut.ns(Math.abs(share * result.actual_wall_ns)) + (saved ? " less" : " more");
+    const ns = taut.ns(Math.abs(share * result.actual_wall_ns)) + (saved ? " less" : " more") + range(result);
     const same = regime.without === regime.with;
     return [
       walls(result),
@@ -142,7 +149,7 @@
   };
 
   const measured = (rows) => taut.table({ caption: "policies", rows, small: true, columns: [
-    { key: "name", label: "policy" }, { key: "saved", label: "saves", number: true, value: (p) => p.saved_share.value, text: (p) => taut.percent(p.saved_share.value) },
+    { key: "name", label: "policy" }, { key: "saved", label: "saves", number: true, value: (p) => p.saved_share.value, text: (p) => (p.kind === "bounded" ? "–" : taut.percent(p.saved_share.value)) },
     { key: "range", label: "likely", number: true, value: (p) => p.saved_share.lo, text: (p) => taut.interval(p.saved_share, (v) => taut.percent(v)) },
     { key: "staleness_steps", label: "stale steps", number: true }, { key: "kind", label: "how" }, { key: "costs", label: "what it costs", wide: true } ] });
 
