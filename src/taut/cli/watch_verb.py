@@ -11,6 +11,7 @@ import click
 
 from taut.cli.common import say, write_out
 from taut.cli.options import Target, price
+from taut.cli.watch_pull import pull
 from taut.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -29,6 +30,9 @@ def watch() -> None:
 
     In the job: import taut.watch; taut.watch.start(). Both sides know the secret in TAUT_WATCH_SECRET.
     """
+
+
+watch.add_command(pull)
 
 
 @watch.command(short_help="Hear the ranks of jobs, and tell what is found.")
