@@ -1,0 +1,232 @@
+"""A profile of a few steps of a rank, made when the collector asks for it and the job has allowed it.
+
+A request is a step and a number of steps, nothing else: where the profile is written is the job's to say. It comes on the
+connection that the rank has made, proved under a key of that connection and numbered; a stranger's, a changed one, one said
+twice and one of another connection end the connection. A step that is over, or far away, is refused; so is a second profile
+within ``PAUSE_S``, or beside a profiler of the job's own.
+
+This file runs inside other people's jobs: the standard library and torch, and no fault of it reaches the job.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import socket
+import stat
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from taut.watch.wire import HEAD, PROFILE, PROOF_BYTES, REQUEST, Json, WireError, check, head_of
+
+if TYPE_CHECKING:
+    from torch.profiler import profile, record_function
+
+    from taut.watch.observed import Observer
+
+TRACES = "TAUT_WATCH_TRACES"
+"""Environment variable: the folder that profiles are written to."""
+MOST_STEPS, MOST_MS = 64, 10_000
+"""Of one profile; whoever asks for more gets no more."""
+MOST_AHEAD = 1_000_000
+"""Steps until it begins."""
+PAUSE_S = 60.0
+"""Between two profiles of a process."""
+MOST_PROFILES = 100
+"""Of one process."""
+ARMED, WRITTEN, REFUSED = "armed", "written", "refused"
+_MESSAGE = HEAD.size + PROOF_BYTES + REQUEST.size
+
+
+class Requests:
+    """The requests that come on one connection: whole, proved and in their order, or a WireError."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key, self._number, self._rest = key, 0, b""
+
+    def read(self, line: socket.socket) -> list[tuple[int, int, int]]:
+        """(step, steps, milliseconds) of the requests that have come; never waits."""
+        found = []
+        while select.select([line], [], [], 0)[0]:
+            data = line.recv(_MESSAGE)
+            if not data:
+                raise OSError("closed")
+            self._rest += data
+            while len(self._rest) >= _MESSAGE:
+                found.append(self._one(self._rest[:_MESSAGE]))
+                self._rest = self._rest[_MESSAGE:]
+            if len(found) > MOST_PROFILES:
+                raise WireError("more requests than anybody makes")
+        return found
+
+    def _one(self, data: bytes) -> tuple[int, int, int]:
+        head, proof, body = data[: HEAD.size], data[HEAD.size : HEAD.size + PROOF_BYTES], data[HEAD.size + PROOF_BYTES :]
+        length, kind, _ = head_of(head)
+        if (length, kind) != (REQUEST.size, PROFILE):
+            raise WireError("a message that no collector sends")
+        check(self._key, self._number, head, proof, body)
+        self._number += 1
+        step, steps, most_ms = REQUEST.unpack(body)
+        return step, steps, most_ms
+
+
+class Profiles:
+    """The profiles of this process. What becomes of a request is in ``answers`` until the sender has told it."""
+
+    def __init__(self, observer: Observer, rank: Callable[[], int], job: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self.answers: list[Json] = []
+        self._observer, self._rank, self._job, self._clock = observer, rank, job, clock
+        self._asked: tuple[int, int, int] | None = None
+        self._running: tuple[profile, record_function, float] | None = None
+        self._last_s, self._made = -PAUSE_S, 0
+        self._lock = threading.Lock()
+
+    def ask(self, step: int, steps: int, most_ms: int) -> None:
+        """Profile from the end of the step before ``step`` on, if that may be."""
+        why = self._refusal(step, steps)
+        if why:
+            self._answer(step, REFUSED, why)
+            return
+        self._asked = step, min(steps, MOST_STEPS), min(most_ms, MOST_MS)
+        self._last_s, self._made = self._clock(), self._made + 1
+        self._observer.after_step = self._after_step
+        self._answer(step, ARMED)
+        threading.Thread(target=self._dump, args=(step,), name="taut-watch-dump", daemon=True).start()
+
+    def _refusal(self, step: int, steps: int) -> str:
+        """Why a request is refused; empty where it is not."""
+        now = self._observer.step
+        if self._asked is not None or self._clock() - self._last_s < PAUSE_S:
+            return f"another profile within {PAUSE_S:g} s"
+        if self._made >= MOST_PROFILES:
+            return f"more than {MOST_PROFILES} profiles of one process"
+        if not steps or not now < step <= now + MOST_AHEAD:
+            return f"it came when the rank was in step {now}"
+        return ""
+
+    def _answer(self, step: int, state: str, text: str = "") -> None:
+        self.answers.append({"step": step, "state": state, "text": text[:200]})
+
+    # -- in the job's own thread, at the end of its steps ---------------------------------------------------------------
+
+    def _after_step(self, now: int) -> None:
+        """The rank begins step ``now``: begin, go on with or end the profile."""
+        if self._asked is None:
+            self._observer.after_step = None
+            return
+        step, steps, most_ms = self._asked
+        try:
+            if self._running is None:
+                if now >= step:
+                    self._begin(now)
+                return
+            tool, mark, until_s = self._running
+            mark.__exit__(None, None, None)
+            if now >= step + steps or self._clock() > until_s:
+                self._end(step, tool)
+            else:
+                self._running = tool, _marked(now), until_s
+        except Exception as error:  # a profiler of the job's own, a torch without one
+            self._give_up(step, error)
+
+    def _begin(self, now: int) -> None:
+        import torch
+
+        assert self._asked is not None
+        step, _, most_ms = self._asked
+        if now > step:
+            raise RuntimeError(f"the rank was already in step {now}")
+        if torch.autograd._profiler_enabled():
+            raise RuntimeError("the job profiles itself")
+        from torch.profiler import profile
+
+        tool = profile(record_shapes=True)
+        tool.start()
+        self._running = tool, _marked(now), self._clock() + most_ms / 1e3
+
+    def _end(self, step: int, tool: profile) -> None:
+        """Stop the profiler here, in the thread that began it; write in another."""
+        self._running = self._asked = self._observer.after_step = None
+        tool.stop()
+        threading.Thread(target=self._write, args=(step, tool), name="taut-watch-profile", daemon=True).start()
+
+    def _give_up(self, step: int, error: Exception) -> None:
+        running, self._running = self._running, None
+        self._asked = self._observer.after_step = None
+        self._answer(step, REFUSED, f"{type(error).__name__}: {error}")
+        if running is not None:
+            running[0].stop()
+
+    # -- beside the job -----------------------------------------------------------------------------------------------------
+
+    def _write(self, step: int, tool: profile) -> None:
+        try:
+            target = self._folder(step) / f"rank{self._rank()}.json.gz"
+            scratch = target.with_name(f".part-{os.urandom(8).hex()}.json.gz")
+            try:
+                tool.export_chrome_trace(str(scratch))
+                if not scratch.stat().st_size:
+                    raise OSError("nothing could be written")
+                os.replace(scratch, target)
+            finally:
+                scratch.unlink(missing_ok=True)
+            self._dump(step)
+            self._answer(step, WRITTEN, str(target))
+        except Exception as error:  # a full disk, a folder that nobody may write to
+            self._answer(step, REFUSED, f"{type(error).__name__}: {error}")
+
+    def _dump(self, step: int) -> None:
+        """The flight recorder as it is now: it names the groups of collectives, and is all there is of a job that hangs."""
+        import torch.distributed as dist
+        from torch._C import _distributed_c10d as recorders
+
+        with self._lock, self._observer.quietly():
+            nccl = dist.is_initialized() and dist.get_backend() == "nccl"
+            made = getattr(recorders, "_dump_nccl_trace_json" if nccl else "_dump_fr_trace_json", None)
+            if made is None:
+                return
+            folder, data = self._folder(step), made()
+            scratch = folder / f".part-{os.urandom(8).hex()}"
+            try:
+                scratch.write_bytes(data)
+                os.replace(scratch, folder / f"fr_rank{self._rank()}.json")
+            finally:
+                scratch.unlink(missing_ok=True)
+
+    def _folder(self, step: int) -> Path:
+        """Where this profile is written: a folder of the job's own choice, and in it one of the job and the step."""
+        folder = traces_folder() / plain_name(self._job) / f"step-{step}"
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+
+def _marked(step: int) -> record_function:
+    """A step in the profile, by the number that all ranks give it."""
+    from torch.profiler import record_function
+
+    mark = record_function(f"ProfilerStep#{step}")
+    mark.__enter__()
+    return mark
+
+
+def plain_name(job: str) -> str:
+    """The name of a job as that of a folder."""
+    return re.sub(r"[^A-Za-z0-9_.-]", "_", job).lstrip(".")[:100] or "job"
+
+
+def traces_folder() -> Path:
+    """What ``TAUT_WATCH_TRACES`` names, else a folder of this user's among the temporary ones, which others cannot write to."""
+    given = os.environ.get(TRACES, "")
+    if given:
+        return Path(given)
+    folder = Path(tempfile.gettempdir()) / f"taut-watch-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    about = folder.lstat()
+    if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.getuid() or about.st_mode & 0o022:
+        raise OSError(f"{folder} is not this user's alone; set {TRACES}")
+    return folder
