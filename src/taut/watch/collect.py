@@ -21,9 +21,10 @@ import msgspec
 
 from taut.core.rank_words import listed
 from taut.core.signals import GRACE_S
-from taut.result.types import LiveFinding
+from taut.result.types import SCHEMA, LiveFinding, LiveState, WatchedJob
 from taut.watch.event_rows import Room
 from taut.watch.kept import Kept
+from taut.watch.live_state import job_state
 from taut.watch.session import Session
 from taut.watch.window import LOST_S, Hello, Member, Window
 from taut.watch.wire import EVENT, WireError
@@ -80,6 +81,10 @@ class Watcher(Protocol):
         """Findings that have opened, changed or closed since it last looked."""
         ...
 
+    def state(self, window: Window) -> WatchedJob:
+        """The job as it is now."""
+        ...
+
 
 class Collector:
     """Sessions and windows; ``say`` gets a line for people, ``tell`` a finding."""
@@ -102,6 +107,7 @@ class Collector:
         self.counts: Counter[str] = Counter()
         """Messages and bytes; and of what was refused, why."""
         self.flight_bytes = 0
+        self.since_ns = time.time_ns()
         self._say, self._tell, self._watcher = say, tell, watcher
         self._watchers: dict[str, Watcher] = {}
         self._unproved: dict[Session, None] = {}
@@ -282,7 +288,23 @@ class Collector:
                 for window in self.windows.values():
                     self.kept.add_steps(window)
         if self.kept is not None:
-            await asyncio.to_thread(self.kept.write)
+            await asyncio.to_thread(self.kept.write, await asyncio.to_thread(self.state))
+
+    def state(self) -> LiveState:
+        """What is seen now, of all jobs."""
+        windows = sorted(self.windows.values(), key=lambda one: -one.heard_ns)
+        return LiveState(
+            schema=SCHEMA, at_ns=time.time_ns(), since_ns=self.since_ns, jobs=[self._job(one) for one in windows],
+            counts=dict(self.counts),
+        )  # fmt: skip
+
+    def _job(self, window: Window) -> WatchedJob:
+        watcher = self._watchers.get(window.job)
+        try:
+            return job_state(window, None) if watcher is None else watcher.state(window)
+        except Exception:  # as above: what looks is not what hears
+            self.counts["failed states"] += 1
+            return job_state(window, None)
 
     def _failed(self, _: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
         """A fault of ours ends one connection, and is said once."""
