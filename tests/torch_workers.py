@@ -1,4 +1,4 @@
-"""Debug servers of torch's workers as tests need them: they answer what they are told to, as slowly and as wrongly as they are."""
+"""Debug servers of torch's workers as tests need them: they answer what they are told to, however slowly or wrongly."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -63,7 +63,8 @@ def _started(worker: FakeWorker) -> ThreadingHTTPServer:
             for name, value in {"Content-Length": str(len(body)), **worker.headers}.items():
                 self.send_header(name, value)
             self.end_headers()
-            self.wfile.write(body)
+            with suppress(OSError):  # nobody listens any more
+                self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
             pass

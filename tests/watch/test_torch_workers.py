@@ -45,7 +45,7 @@ def test_an_answer_that_is_whole() -> None:
     [
         (FakeWorker({}), "answers 404"),
         (FakeWorker({FR: b"x"}, status=500), "answers 500"),
-        (FakeWorker({FR: b"x"}, status=302, headers={"Location": "http://127.0.0.1:1/"}), "sends on elsewhere, which is not followed"),
+        (FakeWorker({FR: b"x"}, status=302, headers={"Location": "/other"}), "sends on elsewhere, which is not followed"),
         (FakeWorker({FR: b"x" * 2000}), "answers more than 0 MiB"),
         (FakeWorker({FR: b"x"}, headers={"Content-Length": "50"}), "its answer breaks off"),
         (FakeWorker({FR: b"x"}, late_s=0.6), "no whole answer within 0.3 s"),

@@ -11,6 +11,7 @@ import click
 
 from taut.cli.common import say, write_out
 from taut.cli.options import Target, price
+from taut.cli.watch_capture import CaptureOnFinding, capture
 from taut.cli.watch_pull import pull
 from taut.core.errors import UsageError
 
@@ -33,6 +34,7 @@ def watch() -> None:
 
 
 watch.add_command(pull)
+watch.add_command(capture)
 
 
 @watch.command(short_help="Hear the ranks of jobs, and tell what is found.")
@@ -51,7 +53,13 @@ watch.add_command(pull)
 @click.option(
     "--gpu-hour", "price", metavar="PRICE", callback=price, help="Price of one rank for one hour, for example 2.50EUR."
 )
-def collect(host: str, port: int, keep: str, memory: int, as_json: bool, price: tuple[str, str] | None) -> None:
+@click.option(
+    "--capture", "capture_min", metavar="MIN", type=click.IntRange(1, 10_080),
+    help="When a finding opens, run taut watch capture, for each job at most once in so many minutes.",
+)  # fmt: skip
+def collect(
+    host: str, port: int, keep: str, memory: int, as_json: bool, price: tuple[str, str] | None, capture_min: int | None
+) -> None:
     """Hear the ranks of jobs over TCP, keep a window of each, and tell what is found.
 
     Ranks find it by TAUT_WATCH=HOST:PORT. Who does not know the secret in TAUT_WATCH_SECRET (at least 16 characters) is
@@ -71,7 +79,8 @@ def collect(host: str, port: int, keep: str, memory: int, as_json: bool, price: 
     limits = Limits(window_bytes=memory << 20, connections=min(files, Limits().connections))
     listening = bound(host, port, waiting=4096)
     kept = Kept(Path(keep), say)
-    collector = Collector(secret, limits=limits, say=say, tell=_teller(as_json), kept=kept, watcher=_watcher(price))
+    escalates = None if capture_min is None else CaptureOnFinding(keep, 60.0 * capture_min)
+    collector = Collector(secret, limits=limits, say=say, tell=_teller(as_json, escalates), kept=kept, watcher=_watcher(price))
     at = f"{host}:{listening.getsockname()[1]}"
     who = "this machine only" if is_loopback(host) else "whoever reaches it and knows the secret; nothing is encrypted"
     say(f"watching at {at}, for {who} (Ctrl-C ends it)")
@@ -106,7 +115,7 @@ def _watcher(price: tuple[str, str] | None) -> Callable[[Window], Watcher]:
     return lambda window: Live(Feed(window).new, window.job, gpu_hour=amount, currency=currency)
 
 
-def _teller(as_json: bool) -> Callable[[LiveFinding], None]:
+def _teller(as_json: bool, escalates: CaptureOnFinding | None = None) -> Callable[[LiveFinding], None]:
     """Tells findings: a line for people on stderr, and where it is asked for one of JSON on stdout."""
 
     def tell(finding: LiveFinding) -> None:
@@ -114,6 +123,8 @@ def _teller(as_json: bool) -> Callable[[LiveFinding], None]:
             write_out(json_line(finding))
         ranks = ", ".join(map(str, finding.ranks[:8])) or ", ".join(finding.links[:8]) or "all"
         say(f"{finding.job}: {finding.state}: {finding.mode}, rank {ranks}: {finding.text}")
+        if escalates is not None:
+            escalates.told(finding)
 
     return tell
 

@@ -11,7 +11,7 @@ import math
 import os
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Literal, Protocol
 
@@ -21,9 +21,9 @@ from msgspec import Meta
 
 from taut.core.folder import read_file
 from taut.core.whole_file import whole_file
-from taut.watch.profile_on_request import MOST_MS, MOST_STEPS
+from taut.watch.profile_on_request import BEFORE, MOST_MS, MOST_STEPS, capture_name
 from taut.watch.window import Member, Window, Word
-from taut.watch.wire import REQUEST, WireError
+from taut.watch.wire import REQUEST
 
 ASKED = re.compile(r"capture-([0-9a-f]{16})\.ask")
 MOST_ASKED = 4096
@@ -31,10 +31,12 @@ MOST_ASKED = 4096
 LOOK_S = 0.5
 AHEAD_S = 4.0
 """Ranks hear of a request within two seconds; so much later, and two steps, it begins."""
-MOST_S = 120.0
-"""A capture that takes longer ends with the ranks that have told."""
+PATIENCE_S, MOST_S = 60.0, 900.0
+"""So long after its steps a capture ends with the ranks that have told, and whatever happens after the latter."""
 KEEP_S = 3600.0
 LEAST_STEPS = 4
+UNASKED = NOT_ALLOWED, NOT_CONNECTED, SILENT = "does not allow it", "not connected", "never answered"
+"""What is said of ranks that wrote nothing."""
 RECENT = 4096
 """Rows of steps from which their time is told."""
 
@@ -82,7 +84,9 @@ class House(Protocol):
 class Captures:
     """Takes requests from a folder, one at a time for each job, and follows them."""
 
-    def __init__(self, folder: Path, house: House, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, folder: Path, house: House, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self.folder, self._house, self._say, self._clock = folder, house, say, clock
         self._open: dict[str, tuple[Path, Capture, float]] = {}
         """Of every job its capture: where it is told, and until when it is waited for."""
@@ -98,72 +102,84 @@ class Captures:
             for name in os.listdir(self.folder):
                 if ASKED.fullmatch(name):
                     self._take(self.folder / name)
-        for job, (_, _, until_s) in list(self._open.items()):
-            if now > until_s or job not in self._house.windows:
+        for job, (_, capture, until_s) in list(self._open.items()):
+            window = self._house.windows.get(job)
+            for rank in _unsettled(capture):
+                if window is None or rank not in window.ranks or window.ranks[rank].ended:
+                    capture.ranks[rank] = "ended before that step"
+            if now > until_s or not _unsettled(capture):
                 self._end(job)
 
     def told(self, window: Window, member: Member, told: Told) -> None:
         """A rank says what became of a request."""
         found = self._open.get(window.job)
         if found is None or found[1].step != told.step or member.rank not in found[1].ranks:
-            raise WireError("an answer to what nobody asked")
+            return  # it was waited for long enough
         path, capture, _ = found
         capture.ranks[member.rank] = told.state if told.state != "refused" else f"refused: {told.text}"
         if told.state == "written":
             capture.files[member.rank] = told.text
-        if all(state not in ("asked", "armed") for state in capture.ranks.values()):
-            self._end(window.job)
-        else:
+        if _unsettled(capture):
             _tell(path, capture)
+        else:
+            self._end(window.job)
 
     def _take(self, path: Path) -> None:
-        target = path.with_suffix(".json")
+        target, within_s = path.with_suffix(".json"), 0.0
         try:
             asked = msgspec.json.decode(read_file(path, MOST_ASKED), type=Asked)
         except (OSError, msgspec.DecodeError) as error:
             capture = Capture("refused", f"not a request: {error}"[:200])
         else:
-            capture = self._begin(asked)
+            capture, within_s = self._begin(asked)
         path.unlink(missing_ok=True)
         _forget(self.folder)
         if capture.state == "asked":
-            self._open[capture.job] = target, capture, self._clock() + MOST_S
+            self._open[capture.job] = target, capture, self._clock() + within_s
             self._say(f"{capture.job}: a profile of step {capture.step} on is asked of {len(capture.ranks)} ranks")
         _tell(target, capture)
 
-    def _begin(self, asked: Asked) -> Capture:
-        """Ask the ranks of a job."""
+    def _begin(self, asked: Asked) -> tuple[Capture, float]:
+        """Ask the ranks of a job; and how long they are waited for, s."""
         heard = [job for job, window in self._house.windows.items() if window.living()]
         if not asked.job and len(heard) != 1:
-            return Capture("refused", f"{len(heard)} jobs are heard: name one with --job" if heard else "no job is heard")
+            return _refused(f"{len(heard)} jobs are heard: name one with --job" if heard else "no job is heard")
         job = asked.job or heard[0]
-        window = self._house.windows.get(job)
-        if window is None:
-            return Capture("refused", f"no job {job} is heard")
+        if job not in heard:
+            return _refused(f"no job {job} is heard")
         if job in self._open:
-            return Capture("refused", f"another capture of {job} goes on: wait for it")
-        last, step_s = _steps(window)
-        may = [one.rank for one in window.living() if one.hello.profiles]
+            return _refused(f"another capture of {job} goes on: wait for it")
+        window = self._house.windows[job]
+        may = sorted(one.rank for one in window.living() if one.hello.profiles)
         if not may:
-            return Capture("refused", f"no rank of {job} allows profiles: start it with TAUT_WATCH_PROFILE=1")
-        if last < 0 or step_s <= 0:
-            return Capture("refused", f"no steps of {job} are seen: it needs an optimizer of torch, or taut.watch.step()")
+            return _refused(f"no rank of {job} allows profiles: start it with TAUT_WATCH_PROFILE=1")
+        last, step_s = _steps(window)
+        if step_s <= 0:
+            return _refused(f"no steps of {job} are seen: it needs an optimizer of torch, or taut.watch.step()")
         step = last + 2 + math.ceil(AHEAD_S / step_s)
         steps = min(max(math.ceil(asked.seconds / step_s), LEAST_STEPS), MOST_STEPS)
         body = REQUEST.pack(step, steps, min(int(2 * asked.seconds * 1e3), MOST_MS))
-        reached = {rank: "asked" if self._house.request(job, rank, body) else "not connected" for rank in sorted(may)}
-        not_allowed = {one.rank: "does not allow it" for one in window.living() if not one.hello.profiles}
-        return Capture("asked", "", job, step, steps, {**reached, **not_allowed})
+        ranks = {one.rank: NOT_ALLOWED for one in window.living()}
+        ranks |= {rank: "asked" if self._house.request(job, rank, body) else NOT_CONNECTED for rank in may}
+        within_s = min(PATIENCE_S + (step + steps - last) * step_s, MOST_S)
+        return Capture("asked", "", job, step, steps, dict(sorted(ranks.items()))), within_s
 
     def _end(self, job: str) -> None:
         path, capture, _ = self._open.pop(job)
-        for rank, state in capture.ranks.items():
-            if state in ("asked", "armed"):
-                reached = "never came to that step" if state == "armed" else "never answered"
-                capture.ranks[rank] = f"{reached} within {MOST_S:g} s"
+        for rank in _unsettled(capture):
+            capture.ranks[rank] = "never came to that step" if capture.ranks[rank] == "armed" else SILENT
         capture.state = "done"
         self._say(f"{job}: a profile of {len(capture.files)} of {len(capture.ranks)} ranks was written")
         _tell(path, capture)
+
+
+def _unsettled(capture: Capture) -> list[int]:
+    """Ranks of which it is not known yet what became of the request."""
+    return [rank for rank, state in capture.ranks.items() if state in ("asked", "armed")]
+
+
+def _refused(why: str) -> tuple[Capture, float]:
+    return Capture("refused", why), 0.0
 
 
 def _steps(window: Window) -> tuple[int, float]:
@@ -211,9 +227,14 @@ def withdraw(path: Path) -> bool:
     return there
 
 
-def written(capture: Capture, folder: Path, ranks: Iterable[int]) -> dict[int, Path]:
-    """Profiles of ranks as they lie in the folder of traces here: no path that a rank tells is opened."""
-    from taut.watch.profile_on_request import plain_name
+def written(capture: Capture, folder: Path) -> list[Path]:
+    """Profiles and dumps of a capture as they lie in the folder of traces here: no path that a rank tells is opened.
 
-    where = folder / plain_name(capture.job) / f"step-{capture.step}"
-    return {rank: where / f"rank{rank}.json.gz" for rank in ranks if (where / f"rank{rank}.json.gz").is_file()}
+    Of ranks that were never asked nothing is taken: it may be of an earlier attempt.
+    """
+    where = folder / capture_name(capture.job, capture.step)
+    names = ("rank{}.json.gz", "fr_rank{}.json", f"{BEFORE}/fr_rank{{}}.json")
+    asked = [rank for rank, state in capture.ranks.items() if state not in UNASKED]
+    found = [path for rank in asked for name in names if (path := where / name.format(rank)).is_file()]
+    everything = [path for path in where.rglob("*rank*.json*") if path.is_file()]
+    return [where] if found and len(found) == len(everything) else found

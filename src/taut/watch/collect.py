@@ -22,6 +22,7 @@ import msgspec
 from taut.core.rank_words import listed
 from taut.core.signals import GRACE_S
 from taut.result.types import SCHEMA, LiveFinding, LiveState, WatchedJob
+from taut.watch.captures import Captures, Told
 from taut.watch.event_rows import Room
 from taut.watch.kept import Kept
 from taut.watch.live_state import job_state
@@ -107,6 +108,7 @@ class Collector:
         self.counts: Counter[str] = Counter()
         """Messages and bytes; and of what was refused, why."""
         self.flight_bytes = 0
+        self.captures = None if kept is None else Captures(kept.folder, self, say)
         self.since_ns = time.time_ns()
         self._say, self._tell, self._watcher = say, tell, watcher
         self._watchers: dict[str, Watcher] = {}
@@ -193,6 +195,18 @@ class Collector:
         member.ended = True
         session.close()
 
+    def profiled(self, window: Window, member: Member, told: Told) -> None:
+        """A rank tells what became of a profile."""
+        if self.captures is not None:
+            self.captures.told(window, member, told)
+
+    def request(self, job: str, rank: int, body: bytes) -> bool:
+        """Ask a rank for a profile; whether it is connected."""
+        session = self._sessions.get((job, rank))
+        if session is not None:
+            session.request(body)
+        return session is not None
+
     def left(self, session: Session) -> None:
         """A connection is over."""
         self.flight_bytes -= len(session.rest)
@@ -219,6 +233,8 @@ class Collector:
             self._end_the_slow(now)
             self._miss(now)
             self._forget(now)
+        if self.captures is not None:
+            self.captures.tick()
         if self._is_due("clocks", CLOCKS_S, now):
             for window in self.windows.values():
                 window.fit_clocks()

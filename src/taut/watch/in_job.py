@@ -83,7 +83,7 @@ def _hello(sees: str, process: str, profiles: bool) -> Json:
     return {
         "rank": rank, "world": int(world or -1), "host": socket.gethostname(), "gpu": int(local or -1), "job": _job(),
         "pid": os.getpid(), "torch": torch.__version__, "taut": __version__, "sees": sees, "boot": _boot(),
-        "process": process, "profiles": int(profiles), "once": os.urandom(8).hex(),
+        "process": process, "profiles": profiles, "once": os.urandom(8).hex(),
     }  # fmt: skip
 
 

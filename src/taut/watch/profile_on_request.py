@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 import re
-import select
 import socket
 import stat
 import tempfile
@@ -39,6 +38,12 @@ PAUSE_S = 60.0
 """Between two profiles of a process."""
 MOST_PROFILES = 100
 """Of one process."""
+WAIT_S = 20.0
+"""So long after a request a rank that has not come to its step is dumped again: who did not move in between stands still."""
+FORGET_S = 1000.0
+"""A request whose step was not come to for so long is forgotten."""
+BEFORE = "before"
+"""Folder of the dumps made when a request came."""
 ARMED, WRITTEN, REFUSED = "armed", "written", "refused"
 _MESSAGE = HEAD.size + PROOF_BYTES + REQUEST.size
 
@@ -52,10 +57,7 @@ class Requests:
     def read(self, line: socket.socket) -> list[tuple[int, int, int]]:
         """(step, steps, milliseconds) of the requests that have come; never waits."""
         found = []
-        while select.select([line], [], [], 0)[0]:
-            data = line.recv(_MESSAGE)
-            if not data:
-                raise OSError("closed")
+        while data := _come(line):
             self._rest += data
             while len(self._rest) >= _MESSAGE:
                 found.append(self._one(self._rest[:_MESSAGE]))
@@ -75,15 +77,32 @@ class Requests:
         return step, steps, most_ms
 
 
+def _come(line: socket.socket) -> bytes:
+    """Bytes that have come, as many as a request has; none if there are none yet."""
+    usual_s = line.gettimeout()
+    line.settimeout(0)  # not select, which knows no more than 1,024 files of a process
+    try:
+        data = line.recv(_MESSAGE)
+    except BlockingIOError:
+        return b""
+    finally:
+        line.settimeout(usual_s)
+    if not data:
+        raise OSError("closed")
+    return data
+
+
 class Profiles:
     """The profiles of this process. What becomes of a request is in ``answers`` until the sender has told it."""
 
-    def __init__(self, observer: Observer, rank: Callable[[], int], job: str, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, observer: Observer, rank: Callable[[], int], job: str, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self.answers: list[Json] = []
         self._observer, self._rank, self._job, self._clock = observer, rank, job, clock
         self._asked: tuple[int, int, int] | None = None
         self._running: tuple[profile, record_function, float] | None = None
-        self._last_s, self._made = -PAUSE_S, 0
+        self._last_s, self._made, self._dumps = -PAUSE_S, 0, 0
         self._lock = threading.Lock()
 
     def ask(self, step: int, steps: int, most_ms: int) -> None:
@@ -94,9 +113,24 @@ class Profiles:
             return
         self._asked = step, min(steps, MOST_STEPS), min(most_ms, MOST_MS)
         self._last_s, self._made = self._clock(), self._made + 1
+        with self._observer.quietly():
+            self._clear(step)
         self._observer.after_step = self._after_step
+        self._dumps = 1
         self._answer(step, ARMED)
-        threading.Thread(target=self._dump, args=(step,), name="taut-watch-dump", daemon=True).start()
+        self._dump(step, BEFORE)
+
+    def look(self) -> None:
+        """Once a second, beside the job: whether it does not come to the step that was asked for."""
+        asked = self._asked
+        if asked is None or self._running is not None:
+            return
+        since_s = self._clock() - self._last_s
+        if since_s > FORGET_S:
+            self._asked = self._observer.after_step = None
+        elif since_s > WAIT_S and self._dumps == 1:
+            self._dumps = 2
+            self._dump(asked[0])
 
     def _refusal(self, step: int, steps: int) -> str:
         """Why a request is refused; empty where it is not."""
@@ -119,7 +153,7 @@ class Profiles:
         if self._asked is None:
             self._observer.after_step = None
             return
-        step, steps, most_ms = self._asked
+        step, steps, _ = self._asked
         try:
             if self._running is None:
                 if now >= step:
@@ -141,7 +175,7 @@ class Profiles:
         step, _, most_ms = self._asked
         if now > step:
             raise RuntimeError(f"the rank was already in step {now}")
-        if torch.autograd._profiler_enabled():
+        if torch._C._autograd._profiler_enabled():
             raise RuntimeError("the job profiles itself")
         from torch.profiler import profile
 
@@ -180,7 +214,7 @@ class Profiles:
         except Exception as error:  # a full disk, a folder that nobody may write to
             self._answer(step, REFUSED, f"{type(error).__name__}: {error}")
 
-    def _dump(self, step: int) -> None:
+    def _dump(self, step: int, within: str = "") -> None:
         """The flight recorder as it is now: it names the groups of collectives, and is all there is of a job that hangs."""
         import torch.distributed as dist
         from torch._C import _distributed_c10d as recorders
@@ -190,7 +224,8 @@ class Profiles:
             made = getattr(recorders, "_dump_nccl_trace_json" if nccl else "_dump_fr_trace_json", None)
             if made is None:
                 return
-            folder, data = self._folder(step), made()
+            folder, data = self._folder(step) / within, made()
+            folder.mkdir(exist_ok=True)
             scratch = folder / f".part-{os.urandom(8).hex()}"
             try:
                 scratch.write_bytes(data)
@@ -198,9 +233,15 @@ class Profiles:
             finally:
                 scratch.unlink(missing_ok=True)
 
+    def _clear(self, step: int) -> None:
+        """Remove what an earlier attempt of the job wrote of this rank and this step."""
+        folder, rank = self._folder(step), self._rank()
+        for name in (f"rank{rank}.json.gz", f"fr_rank{rank}.json", f"{BEFORE}/fr_rank{rank}.json"):
+            (folder / name).unlink(missing_ok=True)
+
     def _folder(self, step: int) -> Path:
-        """Where this profile is written: a folder of the job's own choice, and in it one of the job and the step."""
-        folder = traces_folder() / plain_name(self._job) / f"step-{step}"
+        """Where this profile is written, in a folder of the job's own choice."""
+        folder = traces_folder() / capture_name(self._job, step)
         folder.mkdir(parents=True, exist_ok=True)
         return folder
 
@@ -210,13 +251,13 @@ def _marked(step: int) -> record_function:
     from torch.profiler import record_function
 
     mark = record_function(f"ProfilerStep#{step}")
-    mark.__enter__()
+    mark.__enter__()  # type: ignore[no-untyped-call]
     return mark
 
 
-def plain_name(job: str) -> str:
-    """The name of a job as that of a folder."""
-    return re.sub(r"[^A-Za-z0-9_.-]", "_", job).lstrip(".")[:100] or "job"
+def capture_name(job: str, step: int) -> str:
+    """The folder of a capture: job and step, whatever the job is called."""
+    return f"{re.sub(r'[^A-Za-z0-9_.-]', '_', job).lstrip('.')[:100] or 'job'}-step-{step}"
 
 
 def traces_folder() -> Path:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -19,12 +19,14 @@ from taut.core.errors import InputRefused, TautError
 from taut.core.rank_words import listed
 from taut.core.whole_file import whole_file
 from taut.read.flight import reader
-from taut.watch.torch_workers import Answer, Worker, ask_all
+from taut.watch.torch_workers import ANSWER_S, PROFILE_BYTES, Answer, Worker, ask_all
 
 SHARE = 0.002
 """Of the job's time, at most, that it is held up."""
 EVERY_S, LEAST_S = 30.0, 2.0
 LONG_S = 0.3
+PROFILE_S = 60.0
+"""For a profile to be written and sent, beyond its own time."""
 NOW, BEFORE = "now", "before"
 """Folders of the newest dumps and of those before them: whoever did not move in between stands still."""
 NCCL, NCCL_OPEN = "/handler/dump_nccl_trace_json", "/handler/dump_nccl_trace_json?onlyactive=true"
@@ -53,9 +55,10 @@ class Puller:
     """Reads the workers of one job again and again, into a folder that ``taut analyze`` reads."""
 
     def __init__(
-        self, some: Sequence[Worker], folder: Path, *, every_s: float = EVERY_S, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self.workers, self.folder, self.every_s = list(some), folder, max(every_s, LEAST_S)
+        self, some: Sequence[Worker], folder: Path, *, every_s: float = EVERY_S, answer_s: float = ANSWER_S,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:  # fmt: skip
+        self.workers, self.folder, self.every_s, self.answer_s = list(some), folder, max(every_s, LEAST_S), answer_s
         self.last: Round | None = None
         self._clock = clock
         self._path: dict[Worker, str] = {}
@@ -88,11 +91,11 @@ class Puller:
     def _asked(self, some: Sequence[Worker]) -> dict[Worker, Answer]:
         """A dump of each worker, or why there is none; whoever was not asked before is asked what it has."""
         known = {one: NCCL_OPEN if self._long and path == NCCL else path for one, path in self._path.items() if one in some}
-        got = ask_all(known)
+        got = ask_all(known, seconds=self.answer_s)
         found = {one: _checked(answer) for one, answer in got.items()}
         for handler in HANDLERS:
             new = [one for one in some if one not in known and (one not in found or found[one].failed)]
-            for one, answer in ask_all(dict.fromkeys(new, handler)).items():
+            for one, answer in ask_all(dict.fromkeys(new, handler), seconds=self.answer_s).items():
                 found[one] = _checked(answer)
                 if not found[one].failed:
                     self._path[one] = handler
@@ -116,15 +119,32 @@ class Puller:
                 out.write(body)
 
 
+def profile(some: Sequence[Worker], folder: Path, seconds: float) -> dict[int, str]:
+    """Have every worker profile itself for so long, all at once, into ``rank3.json`` and so on; rank → why there is none."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.glob("rank*.json"):
+        old.unlink()
+    got = ask_all(
+        dict.fromkeys(some, f"/handler/torch_profile?duration={seconds:g}"), seconds=seconds + PROFILE_S,
+        most_bytes=PROFILE_BYTES, into=lambda worker: folder / f"rank{worker.rank}.json",
+    )  # fmt: skip
+    return {worker.rank: answer.failed for worker, answer in got.items() if answer.failed}
+
+
+def missing_ranks(whys: Mapping[int, str]) -> list[str]:
+    """Who is missing and why, those of one reason together."""
+    found: dict[str, list[str]] = {}
+    for rank, why in whys.items():
+        found.setdefault(why, []).append(str(rank))
+    return [f"rank {listed(ranks)} missing: {why}" for why, ranks in found.items()]
+
+
 def describe(done: Round) -> str:
     """A round in a line: how many ranks were read, who is missing and why, and what it cost."""
     line = f"{len(done.read)} ranks read, held up for {done.held_s * 1e3:,.0f} ms at most"
     if done.open_only:
         line += "; open calls only, because whole dumps take long: this shows a hang, not who is late"
-    whys: dict[str, list[str]] = {}
-    for rank, why in done.missing.items():
-        whys.setdefault(why, []).append(str(rank))
-    return "; ".join([line, *(f"rank {listed(ranks)} missing: {why}" for why, ranks in whys.items())])
+    return "; ".join([line, *missing_ranks(done.missing)])
 
 
 def verdict(folder: Path) -> str:

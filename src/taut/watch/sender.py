@@ -135,6 +135,7 @@ class Sender(threading.Thread):
             return
         for step, steps, most_ms in self._requests.read(self._line):
             self._profiles.ask(step, steps, most_ms)
+        self._profiles.look()
         while self._profiles.answers:
             self._send(PROFILED, encoded(self._profiles.answers[0]))
             del self._profiles.answers[0]

@@ -10,12 +10,17 @@ import http.client
 import re
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from io import BytesIO
+from pathlib import Path
+from typing import BinaryIO
 
 from msgspec import Struct
 
 from taut.core.errors import UsageError
+from taut.core.whole_file import whole_file
 from taut.read.metrics.web import connected
 
 MOST_WORKERS = 4096
@@ -73,11 +78,10 @@ def workers(places: Sequence[str]) -> list[Worker]:
             rank += 1
         if len(found) > MOST_WORKERS:
             raise UsageError(f"more than {MOST_WORKERS:,} workers: give those of one job")
-    ranks, seats = [one.rank for one in found], [one.place for one in found]
-    for what in (ranks, seats):
-        twice = next((one for one in what if what.count(one) > 1), None) if len(set(what)) < len(what) else None
-        if twice is not None:
-            raise UsageError(f"{'rank ' if isinstance(twice, int) else ''}{twice} is given twice: give every worker once")
+    for what in ([f"rank {one.rank}" for one in found], [one.place for one in found]):
+        twice = [one for one, count in Counter(what).items() if count > 1]
+        if twice:
+            raise UsageError(f"{twice[0]} is given twice: give every worker once")
     return found
 
 
@@ -105,40 +109,71 @@ def _scontrol(*words: str) -> str:
     return done.stdout
 
 
-def ask_all(asked: Mapping[Worker, str], *, seconds: float = ANSWER_S, most_bytes: int = DUMP_BYTES) -> dict[Worker, Answer]:
-    """What each worker answers to the path asked of it, all at once: ranks that are held up together cost the job once."""
+def ask_all(
+    asked: Mapping[Worker, str],
+    *,
+    seconds: float = ANSWER_S,
+    most_bytes: int = DUMP_BYTES,
+    into: Callable[[Worker], Path] | None = None,
+) -> dict[Worker, Answer]:
+    """What each worker answers to the path asked of it, all at once: ranks that are held up together cost the job once.
+
+    ``into`` names files for answers that are too long to be held.
+    """
     if not asked:
         return {}
+
+    def one(item: tuple[Worker, str]) -> Answer:
+        worker, path = item
+        if into is None:
+            return ask(worker, path, seconds=seconds, most_bytes=most_bytes)
+        return _kept(worker, path, into(worker), seconds, most_bytes)
+
     with ThreadPoolExecutor(min(len(asked), AT_ONCE)) as pool:
-        got = pool.map(lambda one: ask(one[0], one[1], seconds=seconds, most_bytes=most_bytes), asked.items())
-        return dict(zip(asked, got, strict=True))
+        return dict(zip(asked, pool.map(one, asked.items()), strict=True))
 
 
-def ask(worker: Worker, path: str, *, seconds: float = ANSWER_S, most_bytes: int = DUMP_BYTES) -> Answer:
-    """What a worker answers."""
+def ask(
+    worker: Worker, path: str, *, seconds: float = ANSWER_S, most_bytes: int = DUMP_BYTES, out: BinaryIO | None = None
+) -> Answer:
+    """What a worker answers; its body goes to ``out`` where that is given."""
     connection = http.client.HTTPConnection(worker.host, worker.port, timeout=seconds)
     began: float | None = None
     took_s = 0.0
+    body = out or BytesIO()
     try:
         with connected(connection, seconds):
             began = time.monotonic()
             connection.request("POST", path, headers={"User-Agent": "taut", "Connection": "close", "Content-Length": "0"})
             response = connection.getresponse()
             took_s = time.monotonic() - began
-            body = bytearray()
             while chunk := response.read1(CHUNK):
-                body += chunk
-                if len(body) > most_bytes:
+                body.write(chunk)
+                if body.tell() > most_bytes:
                     return Answer(worker, took_s=took_s, failed=f"answers more than {most_bytes >> 20:,} MiB")
             if response.length:
                 return Answer(worker, took_s=took_s, failed="its answer breaks off")
-            return Answer(worker, bytes(body), response.status, took_s, _refusal(response.status))
+            whole = body.getvalue() if isinstance(body, BytesIO) else b""
+            return Answer(worker, whole, response.status, took_s, _refusal(response.status))
     except TimeoutError:  # who was asked and is still at it is held up for as long
         held_s = 0.0 if began is None else took_s or time.monotonic() - began
         return Answer(worker, took_s=held_s, failed=f"no whole answer within {seconds:g} s")
     except (OSError, http.client.HTTPException, ValueError) as error:
         why = getattr(error, "strerror", None) or type(error).__name__
         return Answer(worker, took_s=took_s, failed=str(why)[:120])
+
+
+def _kept(worker: Worker, path: str, target: Path, seconds: float, most_bytes: int) -> Answer:
+    """What a worker answers, in a file; none where it does not answer well."""
+    answer = Answer(worker, failed="not asked")
+    try:
+        with whole_file(target) as out:
+            answer = ask(worker, path, seconds=seconds, most_bytes=most_bytes, out=out)
+        if answer.failed:
+            target.unlink(missing_ok=True)
+    except OSError as error:
+        return Answer(worker, failed=f"{target}: {error.strerror}")
+    return answer
 
 
 def _refusal(status: int) -> str:
