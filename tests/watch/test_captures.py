@@ -79,7 +79,10 @@ def test_all_ranks_are_asked_for_the_same_steps(tmp_path: Path) -> None:
             rank.tell(step, "armed")
             rank.tell(step, "written", f"/shared/rank{rank.number}.json.gz")
         done = state_of(running, path, "done")
+        assert running.collector.captures is not None
+        during, later = (running.collector.captures.marked(finding("job", "open", since)) for since in (step + 1, step + 50))
     assert done.ranks == dict.fromkeys(range(16), "written")
+    assert (during.cannot_see, later.cannot_see) == ([f"what a capture slowed from step {step} on"], [])
     assert running.said[-1] == "job: a profile of 16 of 16 ranks was written"
 
 
@@ -183,7 +186,7 @@ def test_a_finding_starts_one_capture_of_a_job(monkeypatch: pytest.MonkeyPatch) 
     assert [command[-2:] for command in started] == [["--job=a", "--keep=kept"], ["--job=-b", "--keep=kept"]]
 
 
-def finding(job: str, state: str) -> LiveFinding:
+def finding(job: str, state: str, since: int | None = None) -> LiveFinding:
     about = {"at_ns": 1, "id": "f", "job": job, "mode": "hang", "state": state, "ranks": [3], "hosts": [None], "links": []}
-    rest = {"since_step": None, "delay_steps": None, "money_per_hour": None, "currency": None, "false_alarms_per_hour": 0.01}
+    rest = {"since_step": since, "delay_steps": None, "money_per_hour": None, "currency": None, "false_alarms_per_hour": 0.01}
     return LiveFinding(**json.loads(json.dumps({**about, **rest, "cannot_see": []})))

@@ -157,7 +157,11 @@ class CaptureOnFinding:
 
     def told(self, finding: LiveFinding) -> None:
         """A finding has opened, or closed."""
+        from taut.watch.captures import CAPTURED
+
         self._running = [one for one in self._running if one.poll() is None]
+        if any(note.startswith(CAPTURED) for note in finding.cannot_see):
+            return
         now = time.monotonic()
         if finding.state != "open" or now - self._last_s.get(finding.job, -self._every_s) < self._every_s or self._running:
             return

@@ -21,6 +21,7 @@ from msgspec import Meta
 
 from taut.core.folder import read_file
 from taut.core.whole_file import whole_file
+from taut.result.types import LiveFinding
 from taut.watch.profile_on_request import BEFORE, MOST_MS, MOST_STEPS, capture_name
 from taut.watch.window import Member, Window, Word
 from taut.watch.wire import REQUEST
@@ -35,6 +36,10 @@ PATIENCE_S, MOST_S = 60.0, 900.0
 """So long after its steps a capture ends with the ranks that have told, and whatever happens after the latter."""
 KEEP_S = 3600.0
 LEAST_STEPS = 4
+SLOWED_STEPS = 8
+"""Steps after a capture that may still be slower: profiles are written."""
+CAPTURED = "what a capture slowed"
+"""How a note begins of a finding that may be a capture's own doing."""
 UNASKED = NOT_ALLOWED, NOT_CONNECTED, SILENT = "does not allow it", "not connected", "never answered"
 """What is said of ranks that wrote nothing."""
 RECENT = 4096
@@ -90,6 +95,8 @@ class Captures:
         self.folder, self._house, self._say, self._clock = folder, house, say, clock
         self._open: dict[str, tuple[Path, Capture, float]] = {}
         """Of every job its capture: where it is told, and until when it is waited for."""
+        self._slowed: dict[str, tuple[int, int]] = {}
+        """Of every job, the steps that its last capture may have slowed."""
         self._looked_s = -math.inf
 
     def tick(self) -> None:
@@ -124,6 +131,13 @@ class Captures:
         else:
             self._end(window.job)
 
+    def marked(self, finding: LiveFinding) -> LiveFinding:
+        """The finding; one that began while a capture slowed the job says so."""
+        first, last = self._slowed.get(finding.job, (0, -1))
+        if finding.since_step is None or not first <= finding.since_step <= last:
+            return finding
+        return msgspec.structs.replace(finding, cannot_see=[*finding.cannot_see, f"{CAPTURED} from step {first} on"])
+
     def _take(self, path: Path) -> None:
         target, within_s = path.with_suffix(".json"), 0.0
         try:
@@ -136,6 +150,7 @@ class Captures:
         _forget(self.folder)
         if capture.state == "asked":
             self._open[capture.job] = target, capture, self._clock() + within_s
+            self._slowed[capture.job] = capture.step, 1 << 62
             self._say(f"{capture.job}: a profile of step {capture.step} on is asked of {len(capture.ranks)} ranks")
         _tell(target, capture)
 
@@ -169,6 +184,9 @@ class Captures:
         for rank in _unsettled(capture):
             capture.ranks[rank] = "never came to that step" if capture.ranks[rank] == "armed" else SILENT
         capture.state = "done"
+        if job in self._house.windows:
+            last = max(_steps(self._house.windows[job])[0], capture.step + capture.steps)
+            self._slowed[job] = capture.step, last + SLOWED_STEPS
         self._say(f"{job}: a profile of {len(capture.files)} of {len(capture.ranks)} ranks was written")
         _tell(path, capture)
 

@@ -294,7 +294,7 @@ class Collector:
                 if self.counts["failed looks"] == 1:
                     self._say(f"{job}: could not be looked at: {type(error).__name__}: {error}")
                 continue
-            for finding in found:
+            for finding in found if self.captures is None else map(self.captures.marked, found):
                 self._tell(finding)
                 if self.kept is not None:
                     self.kept.add_finding(finding)

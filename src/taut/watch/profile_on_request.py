@@ -10,16 +10,19 @@ This file runs inside other people's jobs: the standard library and torch, and n
 
 from __future__ import annotations
 
+import gzip
 import os
 import re
+import shutil
 import socket
 import stat
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from taut.watch.wire import HEAD, PROFILE, PROOF_BYTES, REQUEST, Json, WireError, check, head_of
 
@@ -40,6 +43,8 @@ MOST_PROFILES = 100
 """Of one process."""
 WAIT_S = 20.0
 """So long after a request a rank that has not come to its step is dumped again: who did not move in between stands still."""
+OVERDUE_S = 5.0
+"""So long after its time a profile whose step does not end is ended all the same."""
 FORGET_S = 1000.0
 """A request whose step was not come to for so long is forgotten."""
 BEFORE = "before"
@@ -92,6 +97,15 @@ def _come(line: socket.socket) -> bytes:
     return data
 
 
+class _Running(NamedTuple):
+    """A profile that is being made."""
+
+    tool: profile
+    mark: record_function
+    step: int
+    until_s: float
+
+
 class Profiles:
     """The profiles of this process. What becomes of a request is in ``answers`` until the sender has told it."""
 
@@ -101,36 +115,46 @@ class Profiles:
         self.answers: list[Json] = []
         self._observer, self._rank, self._job, self._clock = observer, rank, job, clock
         self._asked: tuple[int, int, int] | None = None
-        self._running: tuple[profile, record_function, float] | None = None
+        self._running: _Running | None = None
         self._last_s, self._made, self._dumps = -PAUSE_S, 0, 0
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        """Held by the job's thread where a step of a profile ends, and by the sender's where it asks for one or ends it."""
 
     def ask(self, step: int, steps: int, most_ms: int) -> None:
         """Profile from the end of the step before ``step`` on, if that may be."""
-        why = self._refusal(step, steps)
-        if why:
-            self._answer(step, REFUSED, why)
-            return
-        self._asked = step, min(steps, MOST_STEPS), min(most_ms, MOST_MS)
-        self._last_s, self._made = self._clock(), self._made + 1
-        with self._observer.quietly():
+        with self._lock:
+            why = self._refusal(step, steps)
+            if why:
+                self._answer(step, REFUSED, why)
+                return
+            self._asked = step, min(steps, MOST_STEPS), min(most_ms, MOST_MS)
+            self._last_s, self._made, self._dumps = self._clock(), self._made + 1, 1
+            self._answer(step, ARMED)
+        with suppress(Exception):
             self._clear(step)
-        self._observer.after_step = self._after_step
-        self._dumps = 1
-        self._answer(step, ARMED)
         self._dump(step, BEFORE)
+        self._observer.after_step = self._after_step
 
     def look(self) -> None:
-        """Once a second, beside the job: whether it does not come to the step that was asked for."""
-        asked = self._asked
-        if asked is None or self._running is not None:
-            return
+        """Once a second, beside the job: whether it does not come to the step that was asked for, or to a step's end."""
         since_s = self._clock() - self._last_s
-        if since_s > FORGET_S:
-            self._asked = self._observer.after_step = None
-        elif since_s > WAIT_S and self._dumps == 1:
+        with self._lock:
+            asked, running = self._asked, self._running
+            if running is not None and self._clock() > running.until_s + OVERDUE_S:  # an evaluation, a hang
+                self._end(running)
+            elif asked is not None and running is None and since_s > FORGET_S:
+                self._asked = self._observer.after_step = None
+        if asked is not None and running is None and since_s > WAIT_S and self._dumps == 1:
             self._dumps = 2
             self._dump(asked[0])
+
+    def close(self) -> None:
+        """Profile no more; a profile that is being made ends, and is lost."""
+        with self._lock, suppress(Exception):
+            running, self._running = self._running, None
+            self._asked = self._observer.after_step = None
+            if running is not None:
+                running.tool.stop()
 
     def _refusal(self, step: int, steps: int) -> str:
         """Why a request is refused; empty where it is not."""
@@ -150,65 +174,47 @@ class Profiles:
 
     def _after_step(self, now: int) -> None:
         """The rank begins step ``now``: begin, go on with or end the profile."""
-        if self._asked is None:
-            self._observer.after_step = None
-            return
-        step, steps, _ = self._asked
-        try:
-            if self._running is None:
-                if now >= step:
-                    self._begin(now)
+        with self._lock:
+            asked, running = self._asked, self._running
+            if asked is None:
+                self._observer.after_step = None
                 return
-            tool, mark, until_s = self._running
-            mark.__exit__(None, None, None)
-            if now >= step + steps or self._clock() > until_s:
-                self._end(step, tool)
-            else:
-                self._running = tool, _marked(now), until_s
-        except Exception as error:  # a profiler of the job's own, a torch without one
-            self._give_up(step, error)
+            step, steps, most_ms = asked
+            try:
+                if running is None:
+                    if now >= step:
+                        self._running = _begun(step, now, self._clock() + most_ms / 1e3)
+                    return
+                running.mark.__exit__(None, None, None)
+                if now >= step + steps or self._clock() > running.until_s:
+                    self._end(running)
+                else:
+                    self._running = running._replace(mark=_marked(now))
+            except Exception as error:  # a profiler of the job's own, a torch without one
+                self._asked = self._observer.after_step = None
+                self._answer(step, REFUSED, f"{type(error).__name__}: {error}")
+                if self._running is not None:
+                    self.close()
 
-    def _begin(self, now: int) -> None:
-        import torch
-
-        assert self._asked is not None
-        step, _, most_ms = self._asked
-        if now > step:
-            raise RuntimeError(f"the rank was already in step {now}")
-        if torch._C._autograd._profiler_enabled():
-            raise RuntimeError("the job profiles itself")
-        from torch.profiler import profile
-
-        tool = profile(record_shapes=True)
-        tool.start()
-        self._running = tool, _marked(now), self._clock() + most_ms / 1e3
-
-    def _end(self, step: int, tool: profile) -> None:
-        """Stop the profiler here, in the thread that began it; write in another."""
+    def _end(self, running: _Running) -> None:
+        """Stop the profiler; write in a thread of its own."""
         self._running = self._asked = self._observer.after_step = None
-        tool.stop()
-        threading.Thread(target=self._write, args=(step, tool), name="taut-watch-profile", daemon=True).start()
-
-    def _give_up(self, step: int, error: Exception) -> None:
-        running, self._running = self._running, None
-        self._asked = self._observer.after_step = None
-        self._answer(step, REFUSED, f"{type(error).__name__}: {error}")
-        if running is not None:
-            running[0].stop()
+        try:
+            running.tool.stop()
+        except Exception as error:
+            self._answer(running.step, REFUSED, f"{type(error).__name__}: {error}")
+            return
+        threading.Thread(target=self._write, args=(running.step, running.tool), name="taut-watch-profile", daemon=True).start()
 
     # -- beside the job -----------------------------------------------------------------------------------------------------
 
     def _write(self, step: int, tool: profile) -> None:
         try:
             target = self._folder(step) / f"rank{self._rank()}.json.gz"
-            scratch = target.with_name(f".part-{os.urandom(8).hex()}.json.gz")
-            try:
-                tool.export_chrome_trace(str(scratch))
-                if not scratch.stat().st_size:
-                    raise OSError("nothing could be written")
-                os.replace(scratch, target)
-            finally:
-                scratch.unlink(missing_ok=True)
+            with _scratch(target.parent) as plain, _scratch(target.parent) as small:
+                tool.export_chrome_trace(str(plain))
+                _squeeze(plain, small)
+                os.replace(small, target)
             self._dump(step)
             self._answer(step, WRITTEN, str(target))
         except Exception as error:  # a full disk, a folder that nobody may write to
@@ -216,22 +222,17 @@ class Profiles:
 
     def _dump(self, step: int, within: str = "") -> None:
         """The flight recorder as it is now: it names the groups of collectives, and is all there is of a job that hangs."""
-        import torch.distributed as dist
-        from torch._C import _distributed_c10d as recorders
+        with suppress(Exception):  # without it a profile is still worth something
+            import torch.distributed as dist
+            from torch._C import _distributed_c10d as recorders
 
-        with self._lock, self._observer.quietly():
             nccl = dist.is_initialized() and dist.get_backend() == "nccl"
-            made = getattr(recorders, "_dump_nccl_trace_json" if nccl else "_dump_fr_trace_json", None)
-            if made is None:
-                return
-            folder, data = self._folder(step) / within, made()
+            data = getattr(recorders, "_dump_nccl_trace_json" if nccl else "_dump_fr_trace_json")()
+            folder = self._folder(step) / within
             folder.mkdir(exist_ok=True)
-            scratch = folder / f".part-{os.urandom(8).hex()}"
-            try:
-                scratch.write_bytes(data)
-                os.replace(scratch, folder / f"fr_rank{self._rank()}.json")
-            finally:
-                scratch.unlink(missing_ok=True)
+            with _scratch(folder) as made:
+                made.write_bytes(data)
+                os.replace(made, folder / f"fr_rank{self._rank()}.json")
 
     def _clear(self, step: int) -> None:
         """Remove what an earlier attempt of the job wrote of this rank and this step."""
@@ -244,6 +245,43 @@ class Profiles:
         folder = traces_folder() / capture_name(self._job, step)
         folder.mkdir(parents=True, exist_ok=True)
         return folder
+
+
+@contextmanager
+def _scratch(folder: Path) -> Iterator[Path]:
+    """A name for a file that is not complete yet; whatever is left of it goes."""
+    path = folder / f".part-{os.urandom(8).hex()}"
+    try:
+        yield path
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def _squeeze(plain: Path, small: Path) -> None:
+    """Compress a trace; an OSError where it is not whole: the profiler does not tell that a disk was full."""
+    with plain.open("rb") as data:
+        data.seek(-min(64, plain.stat().st_size), os.SEEK_END)
+        if not data.read().rstrip().endswith(b"}"):
+            raise OSError("the profile could not be written to its end")
+        data.seek(0)
+        with gzip.open(small, "wb", compresslevel=1) as out:
+            shutil.copyfileobj(data, out, 1 << 20)
+
+
+def _begun(step: int, now: int, until_s: float) -> _Running:
+    """A profile of this process from now on."""
+    import torch
+    from torch._C._profiler import _ExperimentalConfig
+    from torch.profiler import profile
+
+    if now > step:
+        raise RuntimeError(f"the rank was already in step {now}")
+    if torch._C._autograd._profiler_enabled():
+        raise RuntimeError("the job profiles itself")
+    # Of all threads: one that only this thread can end would go on through an evaluation of hours.
+    tool = profile(record_shapes=True, experimental_config=_ExperimentalConfig(profile_all_threads=True))
+    tool.start()
+    return _Running(tool, _marked(now), step, until_s)
 
 
 def _marked(step: int) -> record_function:

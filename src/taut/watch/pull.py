@@ -94,7 +94,7 @@ class Puller:
         got = ask_all(known, seconds=self.answer_s)
         found = {one: _checked(answer) for one, answer in got.items()}
         for handler in HANDLERS:
-            new = [one for one in some if one not in known and (one not in found or found[one].failed)]
+            new = [one for one in some if one not in known and (one not in found or (found[one].failed and found[one].status))]
             for one, answer in ask_all(dict.fromkeys(new, handler), seconds=self.answer_s).items():
                 found[one] = _checked(answer)
                 if not found[one].failed:

@@ -77,6 +77,8 @@ class Sender(threading.Thread):
 
     def stop(self) -> None:
         """Send what is left, and end."""
+        if self._profiles is not None:
+            self._profiles.close()
         self._done.set()
         self.join(TIMEOUT_S)
 
