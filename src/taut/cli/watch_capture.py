@@ -94,10 +94,9 @@ def _from_collector(keep: Path, job: str, seconds: float, traces: Path) -> list[
         say(line)
     found = written(done, traces)
     if not found:
-        place = next(iter(done.files.values()), None)
-        told = f"; rank {next(iter(done.files))} wrote {place}" if place else ""
+        told = f" ({done.wrote})" if done.wrote else ""
         raise RunError(f"{traces}: no profile and no dump of this capture is here{told}; give the folder with --traces")
-    if done.files and not any(path.name.startswith("rank") for path in found):
+    if done.wrote and not any(path.is_dir() or path.name.startswith("rank") for path in found):
         say(f"{traces}: profiles were written, but not here: only dumps are analyzed; give the folder with --traces")
     return found
 

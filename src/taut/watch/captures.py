@@ -22,7 +22,7 @@ from msgspec import Meta
 from taut.core.folder import read_file
 from taut.core.whole_file import whole_file
 from taut.result.types import LiveFinding
-from taut.watch.profile_on_request import BEFORE, MOST_MS, MOST_STEPS, capture_name
+from taut.watch.profile_on_request import BEFORE, MOST_MS, MOST_STEPS, WRITTEN, capture_name
 from taut.watch.window import Member, Window, Word
 from taut.watch.wire import REQUEST
 
@@ -36,6 +36,7 @@ PATIENCE_S, MOST_S = 60.0, 900.0
 """So long after its steps a capture ends with the ranks that have told, and whatever happens after the latter."""
 KEEP_S = 3600.0
 LEAST_STEPS = 4
+WAITING = ("asked", "armed")
 SLOWED_STEPS = 8
 """Steps after a capture that may still be slower: profiles are written."""
 CAPTURED = "what a capture slowed"
@@ -72,8 +73,8 @@ class Capture(msgspec.Struct):
     steps: int = 0
     ranks: dict[int, str] = {}
     """Rank → asked, armed, written, or why there is none."""
-    files: dict[int, str] = {}
-    """Rank → where it wrote, by its own account."""
+    wrote: str = ""
+    """Where one of them wrote, by its own account."""
 
 
 class House(Protocol):
@@ -115,21 +116,17 @@ class Captures:
                 if window is None or rank not in window.ranks or window.ranks[rank].ended:
                     capture.ranks[rank] = "ended before that step"
             if now > until_s or not _unsettled(capture):
-                self._end(job)
+                self._end(job)  # here and not when it is told: thousands of ranks tell at once
 
     def told(self, window: Window, member: Member, told: Told) -> None:
         """A rank says what became of a request."""
         found = self._open.get(window.job)
-        if found is None or found[1].step != told.step or member.rank not in found[1].ranks:
-            return  # it was waited for long enough
-        path, capture, _ = found
+        if found is None or found[1].step != told.step or found[1].ranks.get(member.rank) not in WAITING:
+            return  # nobody asked, or it was waited for long enough
+        capture = found[1]
         capture.ranks[member.rank] = told.state if told.state != "refused" else f"refused: {told.text}"
         if told.state == "written":
-            capture.files[member.rank] = told.text
-        if _unsettled(capture):
-            _tell(path, capture)
-        else:
-            self._end(window.job)
+            capture.wrote = capture.wrote or f"rank {member.rank} wrote {told.text}"
 
     def marked(self, finding: LiveFinding) -> LiveFinding:
         """The finding; one that began while a capture slowed the job says so."""
@@ -187,13 +184,14 @@ class Captures:
         if job in self._house.windows:
             last = max(_steps(self._house.windows[job])[0], capture.step + capture.steps)
             self._slowed[job] = capture.step, last + SLOWED_STEPS
-        self._say(f"{job}: a profile of {len(capture.files)} of {len(capture.ranks)} ranks was written")
+        count = sum(state == WRITTEN for state in capture.ranks.values())
+        self._say(f"{job}: a profile of {count} of {len(capture.ranks)} ranks was written")
         _tell(path, capture)
 
 
 def _unsettled(capture: Capture) -> list[int]:
     """Ranks of which it is not known yet what became of the request."""
-    return [rank for rank, state in capture.ranks.items() if state in ("asked", "armed")]
+    return [rank for rank, state in capture.ranks.items() if state in WAITING]
 
 
 def _refused(why: str) -> tuple[Capture, float]:

@@ -22,7 +22,7 @@ import msgspec
 from taut.core.rank_words import listed
 from taut.core.signals import GRACE_S
 from taut.result.types import SCHEMA, LiveFinding, LiveState, WatchedJob
-from taut.watch.captures import Captures, Told
+from taut.watch.captures import Captures
 from taut.watch.event_rows import Room
 from taut.watch.kept import Kept
 from taut.watch.live_state import job_state
@@ -194,11 +194,6 @@ class Collector:
         """A rank ends as it should."""
         member.ended = True
         session.close()
-
-    def profiled(self, window: Window, member: Member, told: Told) -> None:
-        """A rank tells what became of a profile."""
-        if self.captures is not None:
-            self.captures.told(window, member, told)
 
     def request(self, job: str, rank: int, body: bytes) -> bool:
         """Ask a rank for a profile; whether it is connected."""

@@ -174,7 +174,9 @@ class Session(asyncio.BufferedProtocol):
         elif kind == NAMES:
             window.name(member, _names.decode(body))
         elif kind == PROFILED:
-            self.house.profiled(window, member, _told.decode(body))
+            told = _told.decode(body)
+            if self.house.captures is not None:
+                self.house.captures.told(window, member, told)
         elif kind == BYE:
             self.house.goodbye(self, member)
         else:
