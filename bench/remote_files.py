@@ -52,9 +52,8 @@ def told(name: str, where: str) -> None:
     done = subprocess.run([sys.executable, "-c", READ, where], capture_output=True, text=True, check=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    print(
-        f"{name}: {time.perf_counter() - began:.1f} s, {cpu:.1f} s CPU, {after.ru_maxrss >> 10} MiB, {done.stdout.strip()} ranks"
-    )
+    took, ranks = time.perf_counter() - began, done.stdout.strip()
+    print(f"{name}: {took:.1f} s, {cpu:.1f} s CPU, {after.ru_maxrss >> 10} MiB, {ranks} ranks")
 
 
 if __name__ == "__main__":

@@ -69,11 +69,11 @@ def until(true: object) -> None:
 
 
 def pulled(folder: Path, places: list[str], apart_s: float, calls: int = 0) -> Puller:
-    """Two readings of all ranks, the second when they have made so many calls at least."""
+    """Two readings of all ranks, some time apart, when they have made so many calls at least."""
     puller = Puller(workers(places), folder)
-    until(lambda: len(puller.round().read) == len(places))
-    time.sleep(apart_s)
     until(lambda: puller.round().missing == {} and min(made(file) for file in (folder / NOW).iterdir()) >= calls)
+    time.sleep(apart_s)
+    assert puller.round().missing == {}
     return puller
 
 

@@ -33,8 +33,8 @@ PLACE = "taut.audit"
 """Key of the context's notes: what ``--audit`` said."""
 ANSWERED = (0, FAILED, FINDINGS)
 """Exit codes of a verb that has answered; FAILED, where only keeping the answer failed."""
-UNRECORDED = ("audit", "serve")
-"""Verbs that write records of their own, or only read them; and one of which an option is a secret."""
+UNRECORDED = ("audit", "serve", "top")
+"""Verbs that write records of their own, or only read them; one of which an option is a secret; one that shows a moment."""
 STDIN = "standard input"
 MOST_FILES = 256
 """Files of one input that are recorded one by one."""

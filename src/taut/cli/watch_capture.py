@@ -15,6 +15,7 @@ import click
 from taut.cli.common import FAILED, kept, progress, say, show
 from taut.cli.options import Real, Target
 from taut.cli.watch_pull import given_workers, worker_options
+from taut.cli.watch_top import FOLDER
 from taut.core import signals
 from taut.core.errors import RunError, UsageError
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from taut.watch.captures import Capture
     from taut.watch.torch_workers import Worker
 
-KEEP = Path("taut-runs") / "watch"
 TAKEN_S, POLL_S = 10.0, 0.25
 SAVING = "the analysis is shown above; free some space, or give another folder with -o"
 
@@ -35,7 +35,7 @@ SAVING = "the analysis is shown above; free some space, or give another folder w
     "--seconds", metavar="S", type=Real(0.1, 10), default=2.0, show_default=True, help="How long the profile is, about."
 )
 @click.option(
-    "--keep", metavar="FOLDER", type=Target(file_okay=False), default=str(KEEP), show_default=True,
+    "--keep", metavar="FOLDER", type=Target(file_okay=False), default=str(FOLDER), show_default=True,
     help="Where the collector keeps: it is asked there.",
 )  # fmt: skip
 @click.option(

@@ -13,15 +13,17 @@ from taut.cli.common import say, write_out
 from taut.cli.options import Target, price
 from taut.cli.watch_capture import CaptureOnFinding, capture
 from taut.cli.watch_pull import pull
+from taut.cli.watch_top import FOLDER, top
 from taut.core.errors import UsageError
 
 if TYPE_CHECKING:
+    import socket
+
     from taut.result.types import LiveFinding
     from taut.watch.collect import Watcher
     from taut.watch.window import Window
 
 PORT = 8322
-FOLDER = Path("taut-runs") / "watch"
 SECRET = "TAUT_WATCH_SECRET"
 
 
@@ -35,6 +37,7 @@ def watch() -> None:
 
 watch.add_command(pull)
 watch.add_command(capture)
+watch.add_command(top)
 
 
 @watch.command(short_help="Hear the ranks of jobs, and tell what is found.")
@@ -54,12 +57,21 @@ watch.add_command(capture)
     "--gpu-hour", "price", metavar="PRICE", callback=price, help="Price of one rank for one hour, for example 2.50EUR."
 )
 @click.option(
+    "--metrics-port", metavar="P", type=click.IntRange(0, 65535),
+    help="Tell Prometheus what is seen, at http://…:P/metrics; off unless given.",
+)  # fmt: skip
+@click.option(
+    "--metrics-host", metavar="H", default="127.0.0.1", show_default=True,
+    help="Address for --metrics-port; whoever reaches it reads names of jobs and hosts.",
+)  # fmt: skip
+@click.option(
     "--capture", "capture_min", metavar="MIN", type=click.IntRange(1, 10_080),
     help="When a finding opens, run taut watch capture, for each job at most once in so many minutes.",
 )  # fmt: skip
 def collect(
-    host: str, port: int, keep: str, memory: int, as_json: bool, price: tuple[str, str] | None, capture_min: int | None
-) -> None:
+    host: str, port: int, keep: str, memory: int, as_json: bool, price: tuple[str, str] | None, metrics_port: int | None,
+    metrics_host: str, capture_min: int | None,
+) -> None:  # fmt: skip
     """Hear the ranks of jobs over TCP, keep a window of each, and tell what is found.
 
     Ranks find it by TAUT_WATCH=HOST:PORT. Who does not know the secret in TAUT_WATCH_SECRET (at least 16 characters) is
@@ -78,6 +90,7 @@ def collect(
     files = open_files(Limits().connections)
     limits = Limits(window_bytes=memory << 20, connections=min(files, Limits().connections))
     listening = bound(host, port, waiting=4096)
+    metrics = _metrics_socket(metrics_host, metrics_port)
     kept = Kept(Path(keep), say)
     escalates = None if capture_min is None else CaptureOnFinding(keep, 60.0 * capture_min)
     collector = Collector(secret, limits=limits, say=say, tell=_teller(as_json, escalates), kept=kept, watcher=_watcher(price))
@@ -87,9 +100,20 @@ def collect(
     if files < limits.ranks:
         say(f"at most {files:,} ranks: this process may open no more files (ulimit -n)")
     try:
-        run(collector, listening)
+        run(collector, listening, metrics)
     finally:
         kept.close()
+
+
+def _metrics_socket(host: str, port: int | None) -> socket.socket | None:
+    """Where metrics are asked for, and a line that says so; None where nobody is to ask."""
+    if port is None:
+        return None
+    from taut.serve.listening import bound
+
+    listening = bound(host, port, option="--metrics-", waiting=16)
+    say(f"metrics at http://{host}:{listening.getsockname()[1]}/metrics")
+    return listening
 
 
 def _secret() -> bytes:

@@ -20,10 +20,9 @@ from taut.result.view_types import FateShare, LatenessMap, Overview, RunCard, St
 from taut.stored import Run, decoded_result, open_run, read_stored
 from taut.views.course import ledger_rate
 from taut.views.headlines import headlines, in_order, stopped
-from taut.views.ideal import ideal
+from taut.views.ideal import ideal_step_ns
 from taut.views.lateness import lateness_of
 from taut.views.rank_blocks import rank_blocks
-from taut.views.replays import Replays
 from taut.views.run_card import run_card
 
 COLUMNS = 120
@@ -134,7 +133,7 @@ def step_times(run: Run) -> StepTimes:
     return StepTimes(
         step=[int(one) for one in graph.steps],
         observed_ns=[int(one) for one in window_times(graph, completion(graph, graph.ops.end_ns))],
-        ideal_ns=[int(one) for one in ideal(Replays(run)).window_ns],
+        ideal_ns=[int(one) for one in ideal_step_ns(run)],
         baseline_ns=None if before is None else before.step_ns.before,
     )
 

@@ -18,7 +18,7 @@ from taut.core.errors import UsageError
 from taut.diagnose.as_before import as_before
 from taut.diagnose.slowdowns import Slowdowns
 from taut.replay.timeline import Batch, Change, batch, completion, edited, replay, window_times
-from taut.replay.whatif import MEASURED, Dimension, delay, dimensions, fix, scale
+from taut.replay.whatif import DIMENSIONS, MEASURED, Dimension, delay, dimension_of, fix, scale
 from taut.result.types import Range, StalenessBudget, WhatIfResult
 from taut.stored import Run
 
@@ -55,18 +55,22 @@ def _silent(line: str) -> None:
 class Replays:
     """A run that is replayed with something changed."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, slowdowns: Slowdowns | None = None) -> None:
+        """``slowdowns``: what became slower during the run, where it is known already."""
         self.run, self.graph = run, run.graph
+        self.slowdowns = Slowdowns(run.graph) if slowdowns is None else slowdowns
+        self._cuts: dict[str, Dimension | None] = {}
 
-    @cached_property
+    @property
     def dims(self) -> list[Dimension]:
         """Ways to cut the ops."""
-        return dimensions(self.graph)
+        return [one for one in map(self.cut, DIMENSIONS) if one is not None]
 
-    @cached_property
-    def slowdowns(self) -> Slowdowns:
-        """What became slower during the run."""
-        return Slowdowns(self.graph)
+    def cut(self, name: str) -> Dimension | None:
+        """One way to cut the ops; None where the run has none of that name."""
+        if name not in self._cuts:
+            self._cuts[name] = dimension_of(self.graph, name)
+        return self._cuts[name]
 
     @cached_property
     def actual_wall_ns(self) -> int:
@@ -127,10 +131,9 @@ class Replays:
 
     def changes(self, asked: Question, note: Callable[[str], None] = _silent) -> list[Change]:
         """The changes of a question: fixes, then scales, then delays."""
-        labels = {dimension.name: dimension.labels for dimension in self.dims} if asked.fixes else {}
         together: dict[str, list[str]] = {}
         for key, said in asked.fixes:
-            together.setdefault(key, []).append(_label(key, said, labels.get(key, [])))
+            together.setdefault(key, []).append(self._label(key, said))
         mended = [self._at_reference(key, named) for key, named in together.items()]
         for (key, named), (now, before) in zip(together.items(), mended, strict=True):
             if len(now.ops) == 0 and not before:
@@ -141,11 +144,23 @@ class Replays:
 
     def _at_reference(self, key: str, named: Sequence[str]) -> tuple[Change, list[Change]]:
         """(what is named at its reference, and as it was before it became slow)."""
-        graph, known = self.graph, self.run.reference_ns
-        now = fix(graph, known, key, named, baseline=self.run.result.baseline is not None, dims=self.dims)
+        graph, known, cut = self.graph, self.run.reference_ns, self.cut(key)
+        dims = self.dims if cut is None else [cut]
+        now = fix(graph, known, key, named, baseline=self.run.result.baseline is not None, dims=dims)
         # Only ranks and links have a past of their own.
         before = as_before(graph, known, key, named, self.slowdowns) if key in ("rank", "link") else []
         return now, before
+
+    def _label(self, key: str, said: str) -> str:
+        """The label that is meant: itself, or the only one that holds it."""
+        cut = self.cut(key) if key in NAMED_KEYS else None
+        if cut is None or said in cut.labels:
+            return said
+        like = [label for label in cut.labels if said.lower() in label.lower()]
+        if len(like) > 1:
+            some = ", ".join(like[:12]) + (" …" if len(like) > 12 else "")
+            raise UsageError(f"--fix {key}={said}: which of {some}?")
+        return like[0] if like else said
 
     def _with_policies(self, result: WhatIfResult, changes: list[Change], asked: Question) -> WhatIfResult:
         """The result with policies beside it, applied after the changes."""
@@ -178,14 +193,3 @@ def _error(asked: Question) -> Range | None:
         return None
     known = [MEASURED[key] for key in keys]
     return Range(lo=min(lo for lo, _ in known), hi=max(hi for _, hi in known))
-
-
-def _label(key: str, said: str, labels: Sequence[str]) -> str:
-    """The label that is meant: itself, or the only one that holds it."""
-    if key not in NAMED_KEYS or said in labels:
-        return said
-    like = [label for label in labels if said.lower() in label.lower()]
-    if len(like) > 1:
-        some = ", ".join(like[:12]) + (" …" if len(like) > 12 else "")
-        raise UsageError(f"--fix {key}={said}: which of {some}?")
-    return like[0] if like else said

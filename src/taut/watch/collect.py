@@ -26,6 +26,7 @@ from taut.watch.captures import Captures
 from taut.watch.event_rows import Room
 from taut.watch.kept import Kept
 from taut.watch.live_state import job_state
+from taut.watch.metrics_port import MetricsPort
 from taut.watch.session import Session
 from taut.watch.window import LOST_S, Hello, Member, Window
 from taut.watch.wire import EVENT, WireError
@@ -118,6 +119,8 @@ class Collector:
         self._refused: Counter[str] = Counter()
         self._looking: asyncio.Task[None] | None = None
         self._due = dict.fromkeys(("upkeep", "clocks", "look", "minute"), 0.0)
+        self.latest = self.state()
+        """What was seen at the last look."""
 
     # -- what sessions ask ------------------------------------------------------------------------------------------------
 
@@ -298,8 +301,9 @@ class Collector:
             if self.kept is not None:
                 for window in self.windows.values():
                     self.kept.add_steps(window)
+        self.latest = await asyncio.to_thread(self.state)
         if self.kept is not None:
-            await asyncio.to_thread(self.kept.write, await asyncio.to_thread(self.state))
+            await asyncio.to_thread(self.kept.write, self.latest)
 
     def state(self) -> LiveState:
         """What is seen now, of all jobs."""
@@ -326,11 +330,13 @@ class Collector:
 
     # -- running ------------------------------------------------------------------------------------------------------------
 
-    async def serve(self, listening: socket.socket, done: asyncio.Event) -> None:
-        """Hear ranks until it is done."""
+    async def serve(self, listening: socket.socket, done: asyncio.Event, metrics: socket.socket | None = None) -> None:
+        """Hear ranks until it is done; at a second socket tell metrics."""
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(self._failed)
         server = await loop.create_server(lambda: Session(self), sock=listening, backlog=1024)
+        told = MetricsPort(lambda: self.latest)
+        telling = await told.listen(metrics) if metrics is not None else None
         self._due["minute"] = time.monotonic() + MINUTE_S
         try:
             while not done.is_set():
@@ -342,6 +348,9 @@ class Collector:
                     self._looking = loop.create_task(self._look())
         finally:
             server.close()
+            if telling is not None:
+                telling.close()
+                told.close()
             for session in [*self._unproved, *self._sessions.values()]:
                 session.close()
             if self._looking is not None:
@@ -356,18 +365,18 @@ class Collector:
         kept.write()
 
 
-def run(collector: Collector, listening: socket.socket) -> None:
+def run(collector: Collector, listening: socket.socket, metrics: socket.socket | None = None) -> None:
     """Hear ranks until the process is asked to end; then what is held is written, and it ends in its own way."""
-    asked = asyncio.run(_run(collector, listening))
+    asked = asyncio.run(_run(collector, listening, metrics))
     if asked is not None:
         signal.raise_signal(asked)
 
 
-async def _run(collector: Collector, listening: socket.socket) -> int | None:
+async def _run(collector: Collector, listening: socket.socket, metrics: socket.socket | None) -> int | None:
     """The signal that asked the process to end."""
     done = asyncio.Event()
     with _asked(done) as asked:
-        await collector.serve(listening, done)
+        await collector.serve(listening, done, metrics)
     return asked[0] if asked else None
 
 

@@ -254,11 +254,14 @@ def _scratch(folder: Path) -> Iterator[Path]:
     try:
         yield path
     finally:
-        path.unlink(missing_ok=True)
+        for left in (path, path.with_name(f"{path.name}.tmp")):  # Kineto writes to the latter, and leaves it
+            left.unlink(missing_ok=True)
 
 
 def _squeeze(plain: Path, small: Path) -> None:
     """Compress a trace; an OSError where it is not whole: the profiler does not tell that a disk was full."""
+    if not plain.is_file() or not plain.stat().st_size:
+        raise OSError("the profile could not be written")
     with plain.open("rb") as data:
         data.seek(-min(64, plain.stat().st_size), os.SEEK_END)
         if not data.read().rstrip().endswith(b"}"):
