@@ -44,9 +44,3 @@ def test_what_is_assumed_or_unknown_is_said() -> None:
 
 def test_nothing_worth_showing_is_said() -> None:
     assert "no policy within this budget" in render_whatif(replace(RESULT, policies=[]), Screen(100))
-
-
-def test_which_regime_is_meant_is_said() -> None:
-    said = " ".join(render_whatif(RESULT, Screen(100)).split())
-    assert "without a policy the regime is marginal; regimes here are by jitter, findings mended" in said
-    assert "that of taut analyze is of its structural instability where it finds one" in said

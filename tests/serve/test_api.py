@@ -25,7 +25,7 @@ ASKED = {
 NOT_HERE = {"bill": "not a bill", "control": "nobody decides anything here"}
 
 
-@pytest.mark.parametrize("name", [name for name in ANSWERS if name not in ("runs", *NOT_HERE)])
+@pytest.mark.parametrize("name", [name for name in ANSWERS if name not in ("runs", "live", *NOT_HERE)])
 def test_every_view_is_of_its_type(app: App, name: str) -> None:
     found = app.get(f"/api/runs/{app.ids()[0]}/{name}{ASKED.get(name, '')}")
     assert found.status_code == 200, found.text
@@ -83,7 +83,7 @@ def test_views_of_a_run_are_pages_and_others_are_not(app: App) -> None:
     name = app.ids()[0]
     assert app.get(f"/run/{name}/timeline?begin=3&whatever=x").headers["content-type"] == "text/html; charset=utf-8"
     assert app.get(f"/run/{name}/nothing").status_code == 404
-    assert app.get("/").text == app.get(f"/run/{name}/bill").text
+    assert app.get("/").text == app.get(f"/run/{name}/bill").text == app.get("/live?job=x").text
 
 
 def test_static_files_are_those_of_the_list(app: App) -> None:
@@ -195,3 +195,8 @@ def test_what_nobody_foresaw_is_told_at_the_terminal(changing: tuple[App, Path],
     found = app.get("/api/openapi.json")
     assert (found.status_code, "secret" in found.text) == (500, False)
     assert [line[:24] for line in app.said] == ["taut: ZeroDivisionError:"]
+
+
+def test_a_finding_of_many_ranks_can_be_asked_about(app: App) -> None:
+    fixes = "&".join(f"fix=rank%3D{one % 2}" for one in range(300))
+    assert app.get(f"/api/runs/{app.ids()[0]}/whatif?{fixes}").status_code == 200

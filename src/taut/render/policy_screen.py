@@ -75,11 +75,7 @@ def _notes(result: WhatIfResult, policies: list[MeasuredPolicy]) -> Iterator[str
     if isinstance(result.replicas, str):
         yield result.replicas
     if policies and policies[0].regime.without:
-        # ``taut analyze`` may say another: where loss has no culprit, its regime is that of the structural instability.
-        yield (
-            f"without a policy the regime is {policies[0].regime.without}; regimes here are by jitter, findings mended, and "
-            "that of taut analyze is of its structural instability where it finds one"
-        )
+        yield f"without a policy the regime is {policies[0].regime.without}"
     budget = result.staleness
     if budget:
         given = " (default; --staleness N)" if budget.default else ""

@@ -37,11 +37,12 @@ BLAMED_OPS = 250_000
 """Ops of which the map tells who waited for whom: of larger runs the first steps, and the page says so."""
 LATEST_NS = 1_000_000
 """Clocks that differ by less than this at gates are well set."""
-Group = Literal["useful", "slow", "discarded", "communication", "copy", "waiting", "idle", "other"]
+Group = Literal["useful", "slow", "discarded", "unfinished", "communication", "copy", "waiting", "idle", "other"]
 GROUPS: dict[Group, tuple[str, ...]] = {
     "useful": ("productive", "kept"),
     "slow": ("slow compute",),
-    "discarded": ("discarded", "discarded at most", "unfinished"),
+    "discarded": ("discarded", "discarded at most"),
+    "unfinished": ("unfinished",),
     "communication": ("exposed transfer", "communication undivided"),
     "copy": ("exposed copy",),
     "waiting": ("fault wait", "jitter wait", "structural wait"),
@@ -79,7 +80,7 @@ def _without_graph(card: RunCard, result: AnalysisResult) -> Overview:
     return Overview(
         run=card, headlines=headlines(result, card.folder), nominal_share=verdict.nominal_share,
         nominal_is=verdict.nominal_is, effective_share=verdict.effective_share, fates=fates(result),
-        currency=card.currency, rank_hour=None if rate is None else str(rate[0].quantize(Decimal("0.0001"))), lateness=None,
+        currency=_currency(result), rank_hour=None if rate is None else str(rate[0].quantize(Decimal("0.0001"))), lateness=None,
         step_times=None, waits=None, ranks=result.ranks or [],
         stopped=stopped(result), jobs=result.attempts.worst if result.ledger is None and result.attempts is not None else [],
         trust=trust(result), commands=_commands(card, result),
@@ -98,6 +99,13 @@ def fates(result: AnalysisResult) -> list[FateShare]:
     return [
         FateShare(fate=fate, group=_group(fate), share=ns / total, rank_ns=ns, money=money) for fate, ns, money in rows if ns
     ]
+
+
+def _currency(result: AnalysisResult) -> str | None:
+    """Of the amounts of the fates."""
+    if result.ledger is not None:
+        return result.ledger.currency
+    return None if result.attempts is None else result.attempts.currency
 
 
 def _group(fate: str) -> Group:

@@ -19,7 +19,7 @@ from taut.diagnose.as_before import as_before
 from taut.diagnose.slowdowns import Slowdowns
 from taut.replay.timeline import Batch, Change, batch, completion, edited, replay, window_times
 from taut.replay.whatif import DIMENSIONS, MEASURED, Dimension, delay, dimension_of, fix, scale
-from taut.result.types import Range, StalenessBudget, WhatIfResult
+from taut.result.types import Estimate, MeasuredPolicy, Range, Regimes, Reserves, StalenessBudget, WhatIfResult
 from taut.stored import Run
 
 if TYPE_CHECKING:
@@ -99,23 +99,35 @@ class Replays:
         """What questions about policies have in common."""
         from taut.project.measured.run_policies import shared_of
 
-        return shared_of(self.graph, self.mended)
+        return shared_of(self.graph, self.mended, self.pays)
+
+    @property
+    def pays(self) -> float:
+        """The share from which one more accelerator pays, as the run was analyzed."""
+        from taut.diagnose.job_regime import PAYS
+
+        known = self.run.result.regime
+        return known.pays if known is not None and isinstance(known.pays, float) else PAYS
+
+    @property
+    def nobodys(self) -> bool:
+        """Whether the run loses by what nobody causes: its regime is then told in another way than that of a changed graph."""
+        return any(finding.loss_share is not None for finding in self.run.result.findings)
 
     def regime(self, asked: Question) -> str | None:
         """The class of the regime after a question's changes, findings mended too, as the result tells that of the run.
 
         None where the run has none, is too large, or loses by what nobody causes: that has a regime of its own.
         """
-        from taut.diagnose.job_regime import PAYS, regime_of
+        from taut.diagnose.job_regime import regime_of
 
-        known, findings = self.run.result.regime, self.run.result.findings
-        nobodys = any(finding.loss_share is not None for finding in findings)
-        if known is None or known.kind is None or nobodys or len(self.graph) > REGIME_OPS:
+        known = self.run.result.regime
+        if known is None or known.kind is None or self.nobodys or len(self.graph) > REGIME_OPS:
             return None
         prepared, (usual, work, gap) = self.mended
         for change in self.changes(asked):
             usual, work, gap = _applied(change, usual, work, gap)
-        return regime_of(prepared, (usual, work, gap), known.pays if isinstance(known.pays, float) else PAYS).kind
+        return regime_of(prepared, (usual, work, gap), self.pays).kind
 
     def result(self, asked: Question, note: Callable[[str], None] = _silent) -> WhatIfResult:
         """The answer; ``note`` hears of fixes that change nothing."""
@@ -171,7 +183,17 @@ class Replays:
         )
         job = of_run(self.graph, changes, more_steps=asked.more_steps, shared=self.policies)
         found = job.given(asked.policies) + (job.advised(budget.steps) if asked.advice else [])
-        return replace(result, policies=found, replicas=job.job.met.says, staleness=budget if asked.advice else UNSET)
+        told = [self._as_recorded(one) for one in found]
+        return replace(result, policies=told, replicas=job.job.met.says, staleness=budget if asked.advice else UNSET)
+
+    def _as_recorded(self, one: MeasuredPolicy) -> MeasuredPolicy:
+        """A policy beside the regime of the result; where nobody causes the loss, that under the policy is not known."""
+        known = self.run.result.regime
+        if not self.nobodys or known is None:
+            return one
+        reserve = known.reserve if isinstance(known.reserve, Estimate) else None
+        without = Regimes(without=known.kind, with_=None)
+        return replace(one, regime=without, reserve=Reserves(without=reserve, with_=None))
 
 
 def _applied(change: Change, usual: Ints, work: Ints, gap: Ints) -> tuple[Ints, Ints, Ints]:
