@@ -36,14 +36,14 @@ MOST_S = 120.0
 
 
 @contextmanager
-def running(folder: Path, world: int = 2, stops_at: int = -1, **env: str) -> Iterator[list[str]]:
+def running(folder: Path, world: int = 2, stops_at: int = -1, env: dict[str, str] | None = None) -> Iterator[list[str]]:
     """Addresses of the debug servers of a job that runs."""
     folder.mkdir()
     path = os.pathsep.join(sys.path)
     ranks = [
         subprocess.Popen(
             [sys.executable, str(SCRIPT), str(folder), str(rank), str(world), str(stops_at)],
-            env={**os.environ, "PYTHONPATH": path, "JOB_NAME": "small", **env}, stderr=subprocess.DEVNULL,
+            env={**os.environ, "PYTHONPATH": path, "JOB_NAME": "small", **(env or {})}, stderr=subprocess.DEVNULL,
         )
         for rank in range(world)
     ]  # fmt: skip
@@ -121,7 +121,7 @@ def captured(tmp_path: Path) -> str:
 
 
 def test_all_ranks_profile_the_same_steps(tmp_path: Path) -> None:
-    with watched(tmp_path) as (collector, env), running(tmp_path / "job", **env):
+    with watched(tmp_path) as (collector, env), running(tmp_path / "job", env=env):
         until(lambda: "small" in collector.collector.windows and len(collector.window("small").steps.last(100)) >= 20)
         said = captured(tmp_path)
     first, last = map(int, re.findall(r"profile steps (\d+) to (\d+)", said)[0])
