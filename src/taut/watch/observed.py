@@ -89,6 +89,8 @@ class Observer:
         self.places: list[dict[str, str | int | list[int]]] = []
         """What the codes of places stand for: verb, group, its ranks, peer."""
         self.faults, self.step, self.on = 0, 0, True
+        self.after_step: Callable[[int], None] | None = None
+        """Called with the number of the step that begins: a profile that was asked for."""
         self._place: dict[tuple[str, str, int], int] = {}
         self._count: dict[int, int] = {}
         self._groups: set[str] = set()
@@ -121,6 +123,8 @@ class Observer:
         now = self.clock()
         self.ring.add(STEP, 0, 0, self.step, self._step_began_ns, now, 0)
         self.step, self._step_began_ns = self.step + 1, now
+        if self.after_step is not None:
+            self.after_step(self.step)
 
     @contextmanager
     def quietly(self) -> Iterator[None]:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 
 from taut.watch.observed import Observer
+from taut.watch.profile_on_request import Profiles, Requests
 from taut.watch.wire import (
     BYE,
     CLOCK,
@@ -21,10 +22,13 @@ from taut.watch.wire import (
     MOST_BYTES,
     NAMES,
     NONCE_BYTES,
+    PROFILED,
     Json,
+    WireError,
     encoded,
     hello_proof,
     packed,
+    request_key,
     runs,
     session_key,
 )
@@ -42,7 +46,14 @@ LONGEST_PAUSE_S = 30.0
 class Sender(threading.Thread):
     """Sends the events of an observer until it is stopped."""
 
-    def __init__(self, observer: Observer, address: tuple[str, int], secret: bytes, hello: Callable[[], Json]) -> None:
+    def __init__(
+        self,
+        observer: Observer,
+        address: tuple[str, int],
+        secret: bytes,
+        hello: Callable[[], Json],
+        profiles: Profiles | None = None,
+    ) -> None:
         super().__init__(name="taut-watch", daemon=True)
         self.observer, self.address, self.secret, self.hello = observer, address, secret, hello
         self.sent_bytes, self.sent_events, self.refused = 0, 0, 0
@@ -50,6 +61,7 @@ class Sender(threading.Thread):
         self._pause_s = EVERY_S
         self._line: socket.socket | None = None
         self._key, self._number, self._named = b"", 0, 0
+        self._profiles, self._requests = profiles, Requests(b"")
 
     def run(self) -> None:
         """Until it is stopped; whatever goes wrong is tried again later."""
@@ -65,6 +77,8 @@ class Sender(threading.Thread):
 
     def stop(self) -> None:
         """Send what is left, and end."""
+        if self._profiles is not None:
+            self._profiles.close()
         self._done.set()
         self.join(TIMEOUT_S)
 
@@ -73,8 +87,9 @@ class Sender(threading.Thread):
             if self._line is None:
                 self._connect()
             self._tell()
+            self._heed()
             self._pause_s = EVERY_S
-        except (OSError, ValueError):
+        except (OSError, ValueError, WireError):
             self.refused += 1
             self._pause_s = min(self._pause_s * 2, LONGEST_PAUSE_S)
             if self._line is not None:
@@ -92,6 +107,7 @@ class Sender(threading.Thread):
             nonce, hello = greeting[len(GREETING) :], encoded(about)
             line.sendall(len(hello).to_bytes(4, "little") + hello_proof(self.secret, nonce, hello) + hello)
             self._key, self._number, self._named = session_key(self.secret, nonce, hello), 0, 0
+            self._requests = Requests(request_key(self.secret, nonce, hello))
         except BaseException:
             line.close()
             raise
@@ -114,6 +130,17 @@ class Sender(threading.Thread):
                 ring.lose(count)
                 raise
             self.sent_events += count
+
+    def _heed(self) -> None:
+        """Profile if the collector asks for it and the job allows it; tell what became of it."""
+        if self._profiles is None or self._line is None:
+            return
+        for step, steps, most_ms in self._requests.read(self._line):
+            self._profiles.ask(step, steps, most_ms)
+        self._profiles.look()
+        while self._profiles.answers:
+            self._send(PROFILED, encoded(self._profiles.answers[0]))
+            del self._profiles.answers[0]
 
     def _tell_names(self) -> None:
         """Places that the collector does not know yet."""

@@ -65,6 +65,8 @@ class Hello(msgspec.Struct, frozen=True):
     """Processes with the same boot share a clock."""
     torch: Word = ""
     taut: Word = ""
+    profiles: bool = False
+    """Whether it may be asked for a profile."""
 
 
 class Place(msgspec.Struct, frozen=True):
