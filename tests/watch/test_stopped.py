@@ -28,7 +28,7 @@ def seen(*rows: tuple[int, int, int, float, float], classes: tuple[Meeting, ...]
 
 def last(what: Seen) -> LastCalls:
     out = LastCalls()
-    out.add(what)
+    out.add(what, 5 * S)
     return out
 
 

@@ -33,7 +33,11 @@ def start(address: str | None = None, *, secret: str | None = None) -> bool:
         if not key:
             return _off(f"give the collector's secret in {SECRET}")
         observer = Observer(Ring())
-        sees = observer.attach()
+        try:
+            sees = observer.attach()
+        except BaseException:
+            observer.detach()
+            raise
         sender = Sender(observer, (host, int(port)), key.encode(), partial(_hello, sees, os.urandom(8).hex()))
         sender.start()
         _running = observer, sender
@@ -43,9 +47,10 @@ def start(address: str | None = None, *, secret: str | None = None) -> bool:
 
 
 def step() -> None:
-    """The end of a step, for loops without an optimizer of torch."""
+    """The end of a step, for loops without an optimizer of torch; once it was called, optimizers end none."""
     if _running is not None:
         observer = _running[0]
+        observer.by_hand = True
         with observer.quietly():
             observer.end_step()
 

@@ -91,7 +91,7 @@ class Live:
         """Findings that have opened or closed since it last looked."""
         self._looked_ns = now_ns
         seen = self._new(now_ns)
-        self._last.add(seen)
+        self._last.add(seen, now_ns)
         self._keep(seen)
         self._seat(seen)
         out = self._stopped(now_ns)
