@@ -158,7 +158,7 @@ def test_of_a_rank_that_stands_still_the_calls_are_counted_also_those_that_nobod
 
 def test_a_compiler_still_knows_the_function(alone: Any) -> None:
     def work(x: Any) -> Any:
-        alone.all_reduce(x)
+        alone.all_reduce(x, op=alone.ReduceOp.SUM)
         return x + 1
 
     with watching(watch_calls):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from functools import partial, wraps
 from typing import TYPE_CHECKING, ParamSpec, TypeVar, cast
 
 from taut.watch.observed import RECEIVE, SEND
@@ -39,13 +40,19 @@ FLAGS = {"send": SEND, "recv": RECEIVE}
 def watch_calls(observer: Observer) -> None:
     """Watch the calls of this process."""
     import torch.distributed as dist
+    import torch.distributed._functional_collectives as compiled  # before it could take our functions for torch's
     import torch.distributed.distributed_c10d as c10d
 
+    remaps: dict[Callable[..., object], object] = getattr(compiled, "traceable_collective_remaps", {})
     for name in (*COLLECTIVES, *HOPS):
         if hasattr(c10d, name) and not hasattr(c10d, CALLS_NEW.get(name, "")):
-            watched = called(observer, getattr(c10d, name), name)
+            call = getattr(c10d, name)
+            watched = called(observer, call, name)
             observer.replace(c10d, name, watched)
             observer.replace(dist, name, watched)
+            if call in remaps:  # torch.compile takes our function for the one that it knows
+                remaps[watched] = remaps[call]
+                observer.at_detach(partial(remaps.__delitem__, watched))
     batch = batched(observer, c10d.batch_isend_irecv)
     observer.replace(c10d, "batch_isend_irecv", batch)
     observer.replace(dist, "batch_isend_irecv", batch)
@@ -59,6 +66,7 @@ def called(observer: Observer, call: Callable[P, R], name: str) -> Callable[P, R
     compiles, clock, flags = torch.compiler.is_compiling, observer.clock, FLAGS.get(name, 0)
     place_of = _places(observer, name, list(inspect.signature(call).parameters))
 
+    @wraps(call)
     def called(*args: P.args, **kwargs: P.kwargs) -> R:
         if compiles() or not observer.on:  # a compiler knows the function, and would not know ours
             return call(*args, **kwargs)
