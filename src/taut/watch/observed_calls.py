@@ -142,16 +142,15 @@ class Counts:
     """How many calls each group has made, as it counts itself; on gloo hops count too, so such groups are left out."""
 
     def __init__(self, observer: Observer) -> None:
-        self._observer = observer
+        import torch.distributed.distributed_c10d as c10d
+
+        self._observer, self._world = observer, c10d._world
         self._last: dict[str, int] = {}
         self._since, self._told = 0, False
 
     def tell(self, now: int) -> None:
         """Tell them once, when they have been the same for a while."""
-        import torch.distributed as dist
-        import torch.distributed.distributed_c10d as c10d
-
-        groups = {group.group_name: group for group in list(c10d._world.pg_map)}
+        groups = {group.group_name: group for group in list(self._world.pg_map)}
         counts = {name: found for name, group in groups.items() if (found := _count(group)) >= 0}
         if counts != self._last:
             self._last, self._since, self._told = counts, now, False
@@ -159,7 +158,7 @@ class Counts:
             self._told = True
             for name, number in counts.items():
                 if name not in self._observer.hopped:
-                    place = self._observer.place(COUNTED, name, ranks=dist.get_process_group_ranks(groups[name]))
+                    place = self._observer.place(COUNTED, name, ranks=list(self._world.pg_group_ranks[groups[name]]))
                     self._observer.ring.add(WAIT, 0, place, number, self._since, 0, 0)
 
 

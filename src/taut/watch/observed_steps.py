@@ -22,6 +22,10 @@ P = ParamSpec("P")
 R = TypeVar("R")
 BACKWARD = "backward"
 """The gate at the end of a backward pass, whose reductions nobody else sees: DDP's below torch 2.14."""
+ASKED_EVERY, NO_WAIT_NS = 8, 100_000
+"""A pass that waits for less than this is asked again after so many steps: asking takes as long as all the rest."""
+MOST_PASSES = 256
+"""Passes of a step that are told apart."""
 TAKES_OVER = 16
 """An optimizer that stepped so often since the one that ends steps did ends them from then on."""
 
@@ -124,13 +128,13 @@ def passed(observer: Observer, call: Callable[P, None]) -> Callable[P, None]:
     """The backward pass: how long its own work took, and when it went on after its reductions."""
     import torch
 
-    place, engine = observer.place(BACKWARD), torch.autograd.Variable._execution_engine
+    passes, engine = Passes(observer), torch.autograd.Variable._execution_engine
 
     def passed(*args: P.args, **kwargs: P.kwargs) -> None:
         if not observer.on:
             call(*args, **kwargs)
             return
-        one = Pass(observer, place)
+        one = Pass(observer, passes)
         one.ask(args[0] if args else kwargs.get("tensors"), engine.queue_callback)
         try:
             call(*args, **kwargs)
@@ -141,23 +145,48 @@ def passed(observer: Observer, call: Callable[P, None]) -> Callable[P, None]:
     return passed
 
 
+class Passes:
+    """Which passes of a step wait for something after their work: the others are asked now and then only."""
+
+    def __init__(self, observer: Observer) -> None:
+        self.place = observer.place(BACKWARD)
+        self._observer = observer
+        self._step, self._turn = -1, 0
+        self._until: dict[int, int] = {}
+        """Pass of a step → the step at which it is asked again."""
+
+    def next(self) -> tuple[int, bool]:
+        """(which pass of its step the next one is, whether it is asked)."""
+        step = self._observer.step
+        self._turn = min(self._turn + 1, MOST_PASSES) if step == self._step else 0
+        self._step = step
+        return self._turn, self._until.get(self._turn, 0) <= step
+
+    def waited(self, turn: int, wait_ns: int) -> None:
+        """So long a pass that was asked waited."""
+        self._until[turn] = self._observer.step + (ASKED_EVERY if wait_ns < NO_WAIT_NS else 0)
+
+
 class Pass:
     """One backward pass."""
 
-    __slots__ = ("_begin", "_call", "_end", "_handle", "_later", "_observer", "_place", "_worked")
+    __slots__ = ("_begin", "_call", "_end", "_handle", "_later", "_observer", "_passes", "_turn", "_worked")
 
-    def __init__(self, observer: Observer, place: int) -> None:
-        self._observer, self._place = observer, place
-        self._begin, self._worked, self._end = 0, 0, 0
-        self._call = place, 0
+    def __init__(self, observer: Observer, passes: Passes) -> None:
+        self._observer, self._passes = observer, passes
+        self._begin, self._worked, self._end, self._turn = 0, 0, 0, 0
+        self._call = passes.place, 0
 
     def ask(self, roots: object, later: Callable[[Callable[[], None]], None]) -> None:
         """It begins. Be told when its work is done: before DDP's callback, which waits for its reductions."""
         observer = self._observer
         try:
-            self._begin, self._call, self._later = observer.clock(), (self._place, observer.next_number(self._place)), later
-            first = roots[0] if isinstance(roots, (list, tuple)) and roots else roots
-            self._handle: RemovableHandle = first.register_hook(self.at_begin)  # type: ignore[attr-defined]
+            self._begin, place = observer.clock(), self._passes.place
+            self._call, self._later = (place, observer.next_number(place)), later
+            self._turn, asked = self._passes.next()
+            if asked:
+                first = roots[0] if isinstance(roots, (list, tuple)) and roots else roots
+                self._handle: RemovableHandle = first.register_hook(self.at_begin)  # type: ignore[attr-defined]
         except Exception:
             observer.fault()
 
@@ -190,6 +219,8 @@ class Pass:
         try:
             if self._begin and self._end:
                 observer.stage(BACKWARD, self._begin, worked)
-                observer.came(self._place, 0, worked, self._end)
+                observer.came(self._passes.place, 0, worked, self._end)
+                if self._worked:
+                    self._passes.waited(self._turn, self._end - worked)
         except Exception:
             observer.fault()
