@@ -149,7 +149,9 @@ class Rank:
         took, cpu = self.steps(count, turn)
         taut.watch.stop()
         if sender.observer.faults or sender.refused or sender.observer.ring.dropped:
-            raise RuntimeError(f"{sender.observer.faults} faults, {sender.refused} refused, {sender.observer.ring.dropped} dropped")
+            raise RuntimeError(
+                f"{sender.observer.faults} faults, {sender.refused} refused, {sender.observer.ring.dropped} dropped"
+            )
         return took, cpu, sender.sent_bytes
 
     def measured(self) -> dict:

@@ -80,12 +80,11 @@ def test_a_group_that_is_made_later_is_watched(alone: Any, observer: Observer) -
 
 
 def test_a_call_whose_end_is_asked_for_is_told_while_it_lasts(alone: Any, observer: Observer) -> None:
-    began = observer.clock()
-    observer.lasting[observer.place("allreduce"), 16] = began
+    began, spot = observer.clock(), observer.spot("allreduce")
+    spot.number, spot.since_ns = 16, began
     observer.clock = lambda: began + LASTING_NS + 1
     observer.beat()
     assert told(observer, WAIT) == [("allreduce", 16, False)]
-    observer.lasting.clear()
 
 
 def test_torch_is_left_as_it_was(alone: Any) -> None:

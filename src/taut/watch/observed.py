@@ -21,6 +21,18 @@ LASTING_NS = 2_000_000_000
 """A call that lasts so long is told before it ends: others may be missing there."""
 
 
+class Spot:
+    """A place, and the calls there."""
+
+    __slots__ = ("code", "count", "number", "since_ns")
+
+    def __init__(self, code: int) -> None:
+        self.code, self.count = code, 0
+        """How many calls were counted."""
+        self.number, self.since_ns = 0, 0
+        """The call that has not ended, and since when; 0: there is none."""
+
+
 class Observer:
     """Watches one rank and puts what it sees into a ring."""
 
@@ -33,52 +45,43 @@ class Observer:
         """Whether the job says itself when a step ends."""
         self.worked_ns = 0
         """When the last backward pass was over."""
-        self.lasting: dict[tuple[int, int], int] = {}
-        """Calls that have not ended: (place, number) → since when."""
+        self.spots: list[Spot] = []
         self.hopped: set[str] = set()
         """Groups in which ranks send to each other."""
         self.tell_counts: Callable[[int], None] | None = None
         """Tells, once a rank stands still, how many calls its groups have made; where no hook tells of calls."""
         self._told: set[tuple[int, int]] = set()
-        self._place: dict[tuple[str, str, int], int] = {}
-        self._count: dict[int, int] = {}
+        self._spot: dict[tuple[str, str, int], Spot] = {}
         self._undo: list[Callable[[], None]] = []
         self._step_began_ns = clock()
 
     # -- places and events ----------------------------------------------------------------------------------------------
 
-    def known(self, verb: str, group: str, peer: int) -> int | None:
-        """The code of a place that was seen before."""
-        return self._place.get((verb, group, peer))
-
-    def place(self, verb: str, group: str = "", peer: int = -1, ranks: list[int] | None = None) -> int:
-        """The code of a place, made when it is first seen."""
+    def spot(self, verb: str, group: str = "", peer: int = -1, ranks: list[int] | None = None) -> Spot:
+        """A place, made when it is first seen."""
         key = verb, group, peer
-        code = self._place.get(key)
-        if code is None:
-            code = self._place[key] = len(self.places)
+        spot = self._spot.get(key)
+        if spot is None:
+            spot = self._spot[key] = Spot(len(self.places))
             self.places.append({"verb": verb, "group": group, "peer": peer, "ranks": ranks or []})
+            self.spots.append(spot)
             if peer >= 0:
                 self.hopped.add(group)
-        return code
+        return spot
 
-    def next_number(self, place: int) -> int:
-        """The number that the next call at a place has."""
-        return self._count.get(place, 0)
+    def place(self, verb: str, group: str = "", peer: int = -1, ranks: list[int] | None = None) -> int:
+        """The code of a place."""
+        return self.spot(verb, group, peer, ranks).code
 
-    def count(self, place: int) -> int:
-        """The number of a call at a place, and counts it."""
-        number = self._count.get(place, 0)
-        self._count[place] = number + 1
-        return number
-
-    def came(self, place: int, flags: int, begin_ns: int, end_ns: int) -> None:
+    def came(self, spot: Spot, flags: int, begin_ns: int, end_ns: int) -> None:
         """A call at a place; calls are counted in the order in which they are told."""
-        self.ring.add(GATE, flags, place, self.count(place), begin_ns, end_ns, 0)
+        number = spot.count
+        spot.count = number + 1
+        self.ring.add(GATE, flags, spot.code, number, begin_ns, end_ns, 0)
 
-    def stage(self, verb: str, begin_ns: int, end_ns: int) -> None:
+    def stage(self, place: int, begin_ns: int, end_ns: int) -> None:
         """A stage of the present step is over."""
-        self.ring.add(STAGE, 0, self.place(verb), self.step, begin_ns, end_ns, 0)
+        self.ring.add(STAGE, 0, place, self.step, begin_ns, end_ns, 0)
 
     def end_step(self) -> None:
         """A step is over."""
@@ -88,12 +91,14 @@ class Observer:
 
     def beat(self) -> None:
         """Once a second, by the sender: tell what lasts, as nothing else is told of a rank that waits."""
-        now, lasting = self.clock(), self.lasting.copy()
-        for call, since in lasting.items():
-            if call not in self._told and call[0] >= 0 and now - since > LASTING_NS:
-                self._told.add(call)
-                self.ring.add(WAIT, 0, *call, since, 0, 0)
-        self._told &= lasting.keys()
+        now, lasting = self.clock(), set[tuple[int, int]]()
+        for spot in self.spots[:]:
+            call, since = (spot.code, spot.number), spot.since_ns
+            if since and now - since > LASTING_NS:
+                lasting.add(call)
+                if call not in self._told:
+                    self.ring.add(WAIT, 0, *call, since, 0, 0)
+        self._told = lasting
         if self.tell_counts is not None:
             self.tell_counts(now)
 

@@ -7,6 +7,7 @@ once a rank stands still, its counts are told, so that whoever made fewer calls 
 from __future__ import annotations
 
 import inspect
+import weakref
 from collections.abc import Callable
 from functools import partial, wraps
 from typing import TYPE_CHECKING, ParamSpec, TypeVar, cast
@@ -17,7 +18,7 @@ from taut.watch.wire import COUNTED, WAIT
 if TYPE_CHECKING:
     from torch.distributed import P2POp
 
-    from taut.watch.observed import Observer
+    from taut.watch.observed import Observer, Spot
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -31,7 +32,6 @@ CALLS_NEW = {"all_gather_into_tensor": "all_gather_single", "reduce_scatter_tens
 HOPS = {"send": "dst", "recv": "src"}
 """Functions of ``torch.distributed`` that meet one other rank, and what they call it. ``isend`` and ``irecv`` stay as they are:
 torch compares them with what a job imported, and refuses others. They are seen in ``batch_isend_irecv``."""
-NOWHERE = -1, 0
 STILL_NS = 4_000_000_000
 """A rank whose groups count no call for so long stands still."""
 FLAGS = {"send": SEND, "recv": RECEIVE}
@@ -61,30 +61,29 @@ def watch_calls(observer: Observer) -> None:
 
 def called(observer: Observer, call: Callable[P, R], name: str) -> Callable[P, R]:
     """The same function, each call of it a gate."""
-    import torch
-
-    compiles, clock, flags = torch.compiler.is_compiling, observer.clock, FLAGS.get(name, 0)
-    place_of = _places(observer, name, list(inspect.signature(call).parameters))
+    clock, flags, waits = observer.clock, FLAGS.get(name, 0), name == "recv"
+    spot_of = _spots(observer, name, list(inspect.signature(call).parameters))
 
     @wraps(call)
     def called(*args: P.args, **kwargs: P.kwargs) -> R:
-        if compiles() or not observer.on:  # a compiler knows the function, and would not know ours
+        if not observer.on:
             return call(*args, **kwargs)
-        begin, key = 0, NOWHERE
+        begin, spot = 0, None
         try:
-            begin, place = clock(), place_of(args, kwargs)
-            key = place, observer.next_number(place)
-            observer.lasting[key] = begin
+            begin, spot = clock(), spot_of(args, kwargs)
+            if spot is not None:
+                spot.number, spot.since_ns = spot.count, begin
         except Exception:
             observer.fault()
         try:
             out = call(*args, **kwargs)
         finally:
-            observer.lasting.pop(key, None)
-        if key[0] >= 0:
+            if spot is not None:
+                spot.since_ns = 0
+        if spot is not None:
             try:
                 # What gives something back that can be waited for has not waited; recv gives back who sent.
-                observer.came(key[0], flags, begin, clock() if out is None or name == "recv" else 0)
+                observer.came(spot, flags, begin, clock() if out is None or waits else 0)
             except Exception:
                 observer.fault()
         return out
@@ -94,7 +93,7 @@ def called(observer: Observer, call: Callable[P, R], name: str) -> Callable[P, R
 
 def batched(observer: Observer, call: Callable[[list[P2POp]], R]) -> Callable[[list[P2POp]], R]:
     """The same function, each of its hops a gate."""
-    places = {name: _places(observer, name, ["tensor", role, "group"]) for name, role in HOPS.items()}
+    spots = {name: _spots(observer, name, ["tensor", role, "group"]) for name, role in HOPS.items()}
 
     def batched(p2p_op_list: list[P2POp]) -> R:
         begin = 0
@@ -107,9 +106,9 @@ def batched(observer: Observer, call: Callable[[list[P2POp]], R]) -> Callable[[l
             try:
                 for one in p2p_op_list:
                     name = "send" if one.op.__name__ == "isend" else "recv"
-                    place = places[name]((one.tensor, one.peer, one.group), {})
-                    if place >= 0:
-                        observer.came(place, FLAGS[name], begin, 0)
+                    spot = spots[name]((one.tensor, one.peer, one.group), {})
+                    if spot is not None:
+                        observer.came(spot, FLAGS[name], begin, 0)
             except Exception:
                 observer.fault()
         return out
@@ -117,25 +116,33 @@ def batched(observer: Observer, call: Callable[[list[P2POp]], R]) -> Callable[[l
     return batched
 
 
-def _places(observer: Observer, name: str, parameters: list[str]) -> Callable[[tuple[object, ...], dict[str, object]], int]:
-    """What tells the place of a call by its arguments; -1 where this rank is not in the group."""
+def _spots(
+    observer: Observer, name: str, parameters: list[str]
+) -> Callable[[tuple[object, ...], dict[str, object]], Spot | None]:
+    """What tells the place of a call by its arguments; None where this rank is not in the group."""
     import torch.distributed as dist
 
-    at, role = parameters.index("group"), HOPS.get(name, "")
-    ProcessGroup, members = dist.ProcessGroup, dist.GroupMember
+    at, role, members = parameters.index("group"), HOPS.get(name, ""), dist.GroupMember
+    known: dict[tuple[int, object], tuple[weakref.ref[dist.ProcessGroup], Spot]] = {}
+    """By the address of a group, which another one may have later."""
 
-    def place_of(args: tuple[object, ...], kwargs: dict[str, object]) -> int:
+    def spot_of(args: tuple[object, ...], kwargs: dict[str, object]) -> Spot | None:
         group = args[at] if len(args) > at else kwargs.get("group")
         if group is None:
             group = members.WORLD
-        if not isinstance(group, ProcessGroup):
-            return -1
         peer = (args[1] if len(args) > 1 else kwargs.get(role)) if role else -1
-        peer = peer if isinstance(peer, int) else -1
-        code = observer.known(name, group.group_name, peer)
-        return observer.place(name, group.group_name, peer, dist.get_process_group_ranks(group)) if code is None else code
+        key = id(group), peer
+        found = known.get(key)
+        if found is not None and found[0]() is group:
+            return found[1]
+        if not isinstance(group, dist.ProcessGroup):
+            return None
+        other = peer if isinstance(peer, int) else -1
+        spot = observer.spot(name, group.group_name, other, dist.get_process_group_ranks(group))
+        known[key] = weakref.ref(group), spot
+        return spot
 
-    return place_of
+    return spot_of
 
 
 class Counts:

@@ -11,7 +11,7 @@ from taut.watch.wire import GATE
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
-    from taut.watch.observed import Observer
+    from taut.watch.observed import Observer, Spot
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -97,10 +97,10 @@ class GroupCalls:
 
     def __init__(self, observer: Observer, group: ProcessGroup) -> None:
         self._observer, self._group = observer, cast(Hooked, group)
-        self._places: dict[tuple[int, int], tuple[int, int, bool]] = {}
+        self._spots: dict[tuple[int, int], tuple[Spot, int, bool]] = {}
         """Verb and root of a call → place, flags, whether its ends are told."""
-        self._asked: dict[int, tuple[int, int, int]] = {}
-        """Calls whose ends are asked for: flags, place and number."""
+        self._asked: dict[int, tuple[Spot, int, int, int]] = {}
+        """Calls whose ends are asked for: place, flags, number and begin."""
 
     def attach(self) -> None:
         """Be told of every call."""
@@ -117,13 +117,14 @@ class GroupCalls:
             return
         try:
             now, key = observer.clock(), (args.name.value, args.root)
-            place, flags, ends = self._places.get(key) or self._place(key, args.name.name, args.root)
-            number = observer.count(place)
+            spot, flags, ends = self._spots.get(key) or self._spot(key, args.name.name, args.root)
+            number = spot.count
             if ends and number % ENDS_EVERY == 0:
-                self._asked[args.op_id] = flags, place, number
-                observer.lasting[place, number] = now
+                spot.count = number + 1
+                self._asked[args.op_id] = spot, flags, number, now
+                spot.number, spot.since_ns = number, now
             else:
-                observer.ring.add(GATE, flags, place, number, now, 0, 0)
+                observer.came(spot, flags, now, 0)
         except Exception:
             observer.fault()
 
@@ -138,20 +139,22 @@ class GroupCalls:
         except Exception:
             self._observer.fault()
 
-    def ended(self, call: tuple[int, int, int]) -> None:
+    def ended(self, call: tuple[Spot, int, int, int]) -> None:
         """A call whose end was asked for has ended."""
-        observer = self._observer
+        observer, (spot, flags, number, began) = self._observer, call
         try:
-            observer.ring.add(GATE, *call, observer.lasting.pop(call[1:]), observer.clock(), 0)
+            if spot.number == number:
+                spot.since_ns = 0
+            observer.ring.add(GATE, flags, spot.code, number, began, observer.clock(), 0)
         except Exception:
             observer.fault()
 
-    def _place(self, key: tuple[int, int], verb: str, root: int) -> tuple[int, int, bool]:
+    def _spot(self, key: tuple[int, int], verb: str, root: int) -> tuple[Spot, int, bool]:
         import torch.distributed as dist
 
         ranks = dist.get_process_group_ranks(cast("ProcessGroup", self._group))
         hop = verb in HOPS and 0 <= root < len(ranks)
-        place = self._observer.place(verb.lower(), self._group.group_name, ranks[root] if hop else -1, ranks)
+        spot = self._observer.spot(verb.lower(), self._group.group_name, ranks[root] if hop else -1, ranks)
         flags = HOPS[verb] if hop else ROOTED if root >= 0 else 0
-        self._places[key] = place, flags, verb in FUTURES
-        return self._places[key]
+        self._spots[key] = spot, flags, verb in FUTURES
+        return self._spots[key]

@@ -51,7 +51,7 @@ class Steps:
     """Where steps end."""
 
     def __init__(self, observer: Observer) -> None:
-        self.observer = observer
+        self.observer, self._place = observer, observer.place("optimizer")
         self._began: dict[int, int] = {}
         self._ends: weakref.ref[Optimizer] | None = None
         self._others: Counter[int] = Counter()
@@ -70,7 +70,7 @@ class Steps:
             return
         try:
             now = observer.clock()
-            observer.stage("optimizer", max(self._began.pop(id(optimizer), now), observer.worked_ns), now)
+            observer.stage(self._place, max(self._began.pop(id(optimizer), now), observer.worked_ns), now)
             self._stepped(optimizer)
         except Exception:
             observer.fault()
@@ -106,6 +106,7 @@ class Steps:
 
 def loaded(observer: Observer, call: Callable[P, R]) -> Callable[P, R]:
     """The loader's function, its time kept as a stage."""
+    place = observer.place("load")
 
     def loaded(*args: P.args, **kwargs: P.kwargs) -> R:
         begin = 0
@@ -116,7 +117,7 @@ def loaded(observer: Observer, call: Callable[P, R]) -> Callable[P, R]:
         out = call(*args, **kwargs)
         if observer.on and begin:
             try:
-                observer.stage("load", begin, observer.clock())
+                observer.stage(place, begin, observer.clock())
             except Exception:
                 observer.fault()
         return out
@@ -128,99 +129,86 @@ def passed(observer: Observer, call: Callable[P, None]) -> Callable[P, None]:
     """The backward pass: how long its own work took, and when it went on after its reductions."""
     import torch
 
-    passes, engine = Passes(observer), torch.autograd.Variable._execution_engine
+    passes, later = Passes(observer), torch.autograd.Variable._execution_engine.queue_callback
 
     def passed(*args: P.args, **kwargs: P.kwargs) -> None:
         if not observer.on:
             call(*args, **kwargs)
             return
-        one = Pass(observer, passes)
-        one.ask(args[0] if args else kwargs.get("tensors"), engine.queue_callback)
+        begin, one = 0, None
+        try:
+            begin, one = observer.clock(), passes.next()
+            if one is not None:
+                one.ask(args[0] if args else kwargs.get("tensors"), later)
+        except Exception:
+            observer.fault()
         try:
             call(*args, **kwargs)
         finally:
-            one.over()
-        one.tell()
+            passes.spot.since_ns = 0
+        if begin:
+            passes.over(begin, one)
 
     return passed
 
 
 class Passes:
-    """Which passes of a step wait for something after their work: the others are asked now and then only."""
+    """Backward passes; those of a step that wait for nothing after their work are asked now and then only."""
 
     def __init__(self, observer: Observer) -> None:
-        self.place = observer.place(BACKWARD)
-        self._observer = observer
+        self.observer, self.spot = observer, observer.spot(BACKWARD)
         self._step, self._turn = -1, 0
         self._until: dict[int, int] = {}
         """Pass of a step → the step at which it is asked again."""
 
-    def next(self) -> tuple[int, bool]:
-        """(which pass of its step the next one is, whether it is asked)."""
-        step = self._observer.step
+    def next(self) -> Pass | None:
+        """The pass that begins, if it is asked."""
+        step = self.observer.step
         self._turn = min(self._turn + 1, MOST_PASSES) if step == self._step else 0
         self._step = step
-        return self._turn, self._until.get(self._turn, 0) <= step
+        return Pass(self, self._turn) if self._until.get(self._turn, 0) <= step else None
 
-    def waited(self, turn: int, wait_ns: int) -> None:
-        """So long a pass that was asked waited."""
-        self._until[turn] = self._observer.step + (ASKED_EVERY if wait_ns < NO_WAIT_NS else 0)
-
-
-class Pass:
-    """One backward pass."""
-
-    __slots__ = ("_begin", "_call", "_end", "_handle", "_later", "_observer", "_passes", "_turn", "_worked")
-
-    def __init__(self, observer: Observer, passes: Passes) -> None:
-        self._observer, self._passes = observer, passes
-        self._begin, self._worked, self._end, self._turn = 0, 0, 0, 0
-        self._call = passes.place, 0
-
-    def ask(self, roots: object, later: Callable[[Callable[[], None]], None]) -> None:
-        """It begins. Be told when its work is done: before DDP's callback, which waits for its reductions."""
-        observer = self._observer
+    def over(self, begin: int, one: Pass | None) -> None:
+        """Tell a pass that is over."""
+        observer = self.observer
         try:
-            self._begin, place = observer.clock(), self._passes.place
-            self._call, self._later = (place, observer.next_number(place)), later
-            self._turn, asked = self._passes.next()
-            if asked:
-                first = roots[0] if isinstance(roots, (list, tuple)) and roots else roots
-                self._handle: RemovableHandle = first.register_hook(self.at_begin)  # type: ignore[attr-defined]
+            end = worked = observer.worked_ns = observer.clock()
+            if one is not None and one.worked_ns:
+                worked = one.worked_ns
+                self._until[one.turn] = observer.step + (ASKED_EVERY if end - worked < NO_WAIT_NS else 0)
+            observer.stage(self.spot.code, begin, worked)
+            observer.came(self.spot, 0, worked, end)
         except Exception:
             observer.fault()
 
+
+class Pass:
+    """One backward pass that is asked when its work is done: before DDP's callback, which waits for its reductions."""
+
+    __slots__ = ("_handle", "_later", "_passes", "turn", "worked_ns")
+
+    def __init__(self, passes: Passes, turn: int) -> None:
+        self._passes, self.turn, self.worked_ns = passes, turn, 0
+
+    def ask(self, roots: object, later: Callable[[Callable[[], None]], None]) -> None:
+        """It begins."""
+        self._later = later
+        first = roots[0] if isinstance(roots, (list, tuple)) and roots else roots
+        self._handle: RemovableHandle = first.register_hook(self.at_begin)  # type: ignore[attr-defined]
+
     def at_begin(self, _: torch.Tensor) -> None:
-        """The pass begins. Its callbacks run in the order in which they came, and this one comes first."""
+        """Its first function runs. Callbacks of a pass run in the order in which they came, and this one comes first."""
         try:
             self._later(self.at_work_done)
             self._handle.remove()
         except Exception:
-            self._observer.fault()
+            self._passes.observer.fault()
 
     def at_work_done(self) -> None:
         """The work is done; from now on the rank waits for its reductions."""
+        spot, observer = self._passes.spot, self._passes.observer
         try:
-            self._worked = self._observer.lasting[self._call] = self._observer.clock()
-        except Exception:
-            self._observer.fault()
-
-    def over(self) -> None:
-        """The pass is over, or has failed."""
-        try:
-            self._end = self._observer.worked_ns = self._observer.clock()
-        except Exception:
-            self._observer.fault()
-        self._observer.lasting.pop(self._call, None)
-
-    def tell(self) -> None:
-        """Tell a pass that did not fail."""
-        observer, worked = self._observer, self._worked or self._end
-        try:
-            if self._begin and self._end:
-                observer.stage(BACKWARD, self._begin, worked)
-                observer.came(self._passes.place, 0, worked, self._end)
-                if self._worked:
-                    self._passes.waited(self._turn, self._end - worked)
+            self.worked_ns = observer.clock()
+            spot.number, spot.since_ns = spot.count, self.worked_ns
         except Exception:
             observer.fault()
