@@ -4,7 +4,8 @@
 
 Ranks are processes of this machine that sleep where a device would compute, and meet through gloo; `taut watch collect` runs
 beside them. First every function that taut puts into the job is timed by its thread's CPU clock, what it calls of torch taken
-off, and the sender's thread as a whole; the two readings of the clock are counted as ours. Then blocks of steps are done by
+off, and the sender's thread as a whole; by turns, functions that do nothing are timed in their place, and what those take is
+the meter's and is taken off too. Then blocks of steps are done by
 turns with and without `taut.watch`, with the same emulated work in both of a pair, until the time is over. A pair gives one
 ratio, of its median steps; the interval is that of their mean (Student's t).
 """
@@ -30,51 +31,58 @@ import numpy as np
 from scipy import stats
 
 SECRET = "a secret of the benchmark"
-WARM, PROFILED, BLOCK = 8, 60, 20
+WARM, PROFILED, TURNS, BLOCK = 8, 30, 3, 20
 CPU_SHARE, WALL_SHARE, BYTES = 0.002, 0.01, 3000
 """What watching may cost at most: of a step, of a step, of a rank's step."""
 
 
 class Meter:
-    """Processor time of ours, and how often it was spent."""
+    """Processor time of ours, and how often it was spent; of functions that do nothing in the place of ours if it is empty."""
 
-    def __init__(self) -> None:
-        self.ns, self.calls, self.sender = Counter(), Counter(), []
-        """And when the sender's thread had sent something, with the processor time that it had taken until then."""
+    def __init__(self, *, empty: bool) -> None:
+        self.empty, self.marks, self.sender = empty, {}, []
+        """By function its readings of the clock; and of the sender's thread, when it had sent: time, processor time so far."""
 
     def timed(self, function: Callable, name: str) -> Callable:
+        marks, clock = self.marks.setdefault(name, []), time.thread_time_ns
+
         @functools.wraps(function)
         def timed(*args, **kwargs):
-            time.thread_time_ns()  # the clock's own code is cold after a sleep, and none of ours
-            began = time.thread_time_ns()
+            clock()  # its own code is cold after a sleep, and none of ours
+            began = clock()
             try:
                 return function(*args, **kwargs)
             finally:
-                self.ns[name] += time.thread_time_ns() - began
-                self.calls[name] += 1
+                marks.append(clock() - began)
 
         return timed
 
-    def taken_off(self, function: Callable, name: str) -> Callable:
-        """What is not ours inside of what is timed."""
-
-        @functools.wraps(function)
-        def inner(*args, **kwargs):
-            began = time.thread_time_ns()
-            try:
-                return function(*args, **kwargs)
-            finally:
-                self.ns[name] -= time.thread_time_ns() - began
-
-        return inner
-
     def around(self, make: Callable, name: str) -> Callable:
         """The same maker of functions, what they add to what they call timed."""
+        inside, clock = self.marks.setdefault(f"in {name}", []), time.thread_time_ns
 
         def made(owner, call, *rest):
-            return self.timed(make(owner, self.taken_off(call, name), *rest), name)
+            @functools.wraps(call)
+            def inner(*args, **kwargs):
+                began = clock()
+                try:
+                    return call(*args, **kwargs)
+                finally:
+                    inside.append(clock() - began)
+
+            return self.timed(_passed_on(inner) if self.empty else make(owner, inner, *rest), name)
 
         return made
+
+    def ns(self) -> dict[str, int]:
+        """Processor time by function, what it called of torch taken off."""
+        return {
+            name: sum(marks) - sum(self.marks.get(f"in {name}", ()))
+            for name, marks in self.marks.items() if not name.startswith("in ")
+        }  # fmt: skip
+
+    def calls(self) -> dict[str, int]:
+        return {name: len(marks) for name, marks in self.marks.items() if not name.startswith("in ")}
 
     @contextmanager
     def on(self):
@@ -90,13 +98,13 @@ class Meter:
         for owner, name in makers:
             setattr(owner, name, self.around(getattr(owner, name), name))
         for owner, name in plain:
-            setattr(owner, name, self.timed(getattr(owner, name), f"{owner.__name__}.{name}"))
+            function = _nothing if self.empty else getattr(owner, name)
+            setattr(owner, name, self.timed(function, f"{owner.__name__}.{name}"))
         tell = sender.Sender._tell
 
         def told(thread):
             tell(thread)
-            now = time.monotonic_ns(), time.thread_time_ns()
-            self.sender.append(now)
+            self.sender.append((time.monotonic_ns(), time.thread_time_ns()))
 
         sender.Sender._tell = told
         try:
@@ -104,6 +112,18 @@ class Meter:
         finally:
             for owner, name, value in old:
                 setattr(owner, name, value)
+
+
+def _passed_on(call: Callable) -> Callable:
+    @functools.wraps(call)
+    def passed_on(*args, **kwargs):
+        return call(*args, **kwargs)
+
+    return passed_on
+
+
+def _nothing(*_: object) -> None:
+    """In the place of a hook."""
 
 
 class Rank:
@@ -158,9 +178,17 @@ class Rank:
         """Everything, until the time is over."""
         began = time.monotonic()
         self.steps(WARM, 0)
-        meter = Meter()
-        with meter.on():
-            profiled, _, sent = self.watched(PROFILED, 0)
+        real, empty, sends, sent = Counter(), Counter(), [], 0
+        calls = Counter()
+        for turn in range(2 * TURNS):
+            meter = Meter(empty=turn % 2 == 0)
+            with meter.on():
+                *_, bytes_sent = self.watched(PROFILED, 0)
+            (empty if meter.empty else real).update(meter.ns())
+            if not meter.empty:
+                calls.update(meter.calls())
+                sends.append((meter.sender[0], meter.sender[-1]))
+                sent += bytes_sent
         pairs = []
         while self._goes_on(began, len(pairs)):
             turn = len(pairs) + 1
@@ -169,8 +197,7 @@ class Rank:
             else:
                 (*with_, _), without = self.watched(BLOCK, turn), self.steps(BLOCK, turn)
             pairs.append((float(np.median(with_[0])), float(np.median(without[0])), with_[1], without[1]))
-        return {"pairs": pairs, "ns": dict(meter.ns), "calls": dict(meter.calls), "sender": meter.sender[:: len(meter.sender) - 1], "bytes": sent,
-                "profiled_ms": 1e3 * float(np.median(profiled))}  # fmt: skip
+        return {"pairs": pairs, "real": dict(real), "empty": dict(empty), "calls": dict(calls), "sends": sends, "bytes": sent}
 
     def _goes_on(self, began: float, pairs: int) -> bool:
         """What rank 0 says."""
@@ -198,22 +225,26 @@ def run(job: str, asked: argparse.Namespace, port: int) -> list[dict]:
 
 def told(job: str, ranks: list[dict]) -> dict:
     """The figures of a job."""
-    cpu = np.array([sum(one["ns"].values()) / PROFILED for one in ranks])
+    steps = PROFILED * TURNS
+    cpu = np.array([sum(one["real"].values()) - sum(one["empty"].values()) for one in ranks]) / steps
     pairs = np.array([one["pairs"] for one in ranks]).mean(axis=0)
     log = np.log(pairs[:, 0] / pairs[:, 1])
     half = stats.t.ppf(0.975, len(log) - 1) * log.std(ddof=1) / np.sqrt(len(log))
     step_s = float(np.quantile(pairs[:, 1], 0.1))
-    sends = np.array([one["sender"] for one in ranks])  # of the first send, with which it connects, and of the last
-    sender = 1e9 * step_s * (sends[:, 1, 1] - sends[:, 0, 1]) / (sends[:, 1, 0] - sends[:, 0, 0])
-    names = {name: sum(one["ns"].get(name, 0) for one in ranks) for name in ranks[0]["ns"]}
-    calls = sum(sum(one["calls"].values()) for one in ranks)
-    parts = {name: f"{ns / 1e3 / max(sum(one['calls'].get(name, 0) for one in ranks), 1):.1f} µs" for name, ns in names.items()}
+    sends = np.array([one["sends"] for one in ranks])  # rank, turn, first (with which it connects) and last, time and CPU
+    spent, lasted = (np.diff(sends[..., which], axis=2).sum(axis=(1, 2)) for which in (1, 0))
+    sender = 1e9 * step_s * spent / lasted
+    parts = {
+        name: [sum(one[what].get(name, 0) for one in ranks) / len(ranks) / steps / 1e3 for what in ("real", "empty")]
+        for name in ranks[0]["real"]
+    }
+    calls = sum(sum(one["calls"].values()) for one in ranks) / len(ranks) / steps
     return {
         "job": job, "step_ms": 1e3 * step_s, "median_step_ms": 1e3 * float(np.median(pairs[:, 1])),
-        "calls_a_step": calls / len(ranks) / PROFILED, "us_a_call": sum(names.values()) / calls / 1e3,
+        "calls_a_step": calls, "us_a_call": float(cpu.mean()) / calls / 1e3,
         "job_us": float(cpu.mean()) / 1e3, "sender_us": float(sender.mean()) / 1e3,
         "share": float((cpu + sender).mean()) / 1e9 / step_s, "worst_share": float((cpu + sender).max()) / 1e9 / step_s,
-        "bytes": max(one["bytes"] for one in ranks) / PROFILED, "pairs": len(log),
+        "bytes": max(one["bytes"] for one in ranks) / steps, "pairs": len(log),
         "wall": float(np.exp(log.mean()) - 1), "low": float(np.exp(log.mean() - half) - 1),
         "high": float(np.exp(log.mean() + half) - 1),
         "cpu_ratio": float(np.median(pairs[:, 2] / pairs[:, 3]) - 1), "parts": parts,

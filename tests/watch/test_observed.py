@@ -1,4 +1,4 @@
-"""What a rank notices of itself, with the real torch in one process: calls, steps and stages; and that the job never notices."""
+"""What a rank notices of itself, with the real torch in one process; and that the job never notices."""
 
 from __future__ import annotations
 
