@@ -12,8 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from collecting import HELLO, SECRET
 
+from collecting import HELLO, SECRET
 from taut.watch.observed import Observer
 from taut.watch.ring import Ring
 from taut.watch.sender import Sender

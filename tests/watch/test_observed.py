@@ -260,7 +260,7 @@ class Fault(Exception):
     """Of ours."""
 
 
-@pytest.mark.parametrize("what", ["clock", "ring.add", "spot", "stage", "came", "end_step"])
+@pytest.mark.parametrize("what", ["clock", "ring.add", "spot", "stage", "end_step"])
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(fails=st.lists(st.booleans(), min_size=60, max_size=60))
 def test_a_fault_of_ours_never_reaches_the_job(alone: Any, what: str, fails: list[bool]) -> None:

@@ -13,7 +13,7 @@ from functools import partial, wraps
 from typing import TYPE_CHECKING, ParamSpec, TypeVar, cast
 
 from taut.watch.observed import RECEIVE, SEND
-from taut.watch.wire import COUNTED, WAIT
+from taut.watch.wire import COUNTED, GATE, WAIT
 
 if TYPE_CHECKING:
     from torch.distributed import P2POp
@@ -61,16 +61,24 @@ def watch_calls(observer: Observer) -> None:
 
 def called(observer: Observer, call: Callable[P, R], name: str) -> Callable[P, R]:
     """The same function, each call of it a gate."""
-    clock, flags, waits = observer.clock, FLAGS.get(name, 0), name == "recv"
-    spot_of = _spots(observer, name, list(inspect.signature(call).parameters))
+    spots = Spots(observer, name)
+    at, role, known, world = list(inspect.signature(call).parameters).index("group"), spots.role, spots.known, spots.world
+    clock, add, flags, waits = observer.clock, observer.ring.add, FLAGS.get(name, 0), name == "recv"
 
     @wraps(call)
     def called(*args: P.args, **kwargs: P.kwargs) -> R:
+        # Written out, not in functions of its own: between two calls of a job caches forget, and each function costs anew.
         if not observer.on:
             return call(*args, **kwargs)
         begin, spot = 0, None
         try:
-            begin, spot = clock(), spot_of(args, kwargs)
+            begin = clock()
+            group = args[at] if len(args) > at else kwargs.get("group")
+            if group is None:
+                group = world.default_pg
+            peer = (args[1] if len(args) > 1 else kwargs.get(role)) if role else -1
+            found = known.get((id(group), peer))
+            spot = found[1] if found is not None and found[0]() is group else spots.find(group, peer)
             if spot is not None:
                 spot.number, spot.since_ns = spot.count, begin
         except Exception:
@@ -82,8 +90,10 @@ def called(observer: Observer, call: Callable[P, R], name: str) -> Callable[P, R
                 spot.since_ns = 0
         if spot is not None:
             try:
+                number = spot.count
+                spot.count = number + 1
                 # What gives something back that can be waited for has not waited; recv gives back who sent.
-                observer.came(spot, flags, begin, clock() if out is None or waits else 0)
+                add(GATE, flags, spot.code, number, begin, clock() if out is None or waits else 0, 0)
             except Exception:
                 observer.fault()
         return out
@@ -93,7 +103,7 @@ def called(observer: Observer, call: Callable[P, R], name: str) -> Callable[P, R
 
 def batched(observer: Observer, call: Callable[[list[P2POp]], R]) -> Callable[[list[P2POp]], R]:
     """The same function, each of its hops a gate."""
-    spots = {name: _spots(observer, name, ["tensor", role, "group"]) for name, role in HOPS.items()}
+    spots = {name: Spots(observer, name) for name in HOPS}
 
     def batched(p2p_op_list: list[P2POp]) -> R:
         begin = 0
@@ -106,7 +116,7 @@ def batched(observer: Observer, call: Callable[[list[P2POp]], R]) -> Callable[[l
             try:
                 for one in p2p_op_list:
                     name = "send" if one.op.__name__ == "isend" else "recv"
-                    spot = spots[name]((one.tensor, one.peer, one.group), {})
+                    spot = spots[name].find(one.group or spots[name].world.default_pg, one.peer)
                     if spot is not None:
                         observer.came(spot, FLAGS[name], begin, 0)
             except Exception:
@@ -116,33 +126,26 @@ def batched(observer: Observer, call: Callable[[list[P2POp]], R]) -> Callable[[l
     return batched
 
 
-def _spots(
-    observer: Observer, name: str, parameters: list[str]
-) -> Callable[[tuple[object, ...], dict[str, object]], Spot | None]:
-    """What tells the place of a call by its arguments; None where this rank is not in the group."""
-    import torch.distributed as dist
+class Spots:
+    """Places of the calls of one function."""
 
-    at, role, members = parameters.index("group"), HOPS.get(name, ""), dist.GroupMember
-    known: dict[tuple[int, object], tuple[weakref.ref[dist.ProcessGroup], Spot]] = {}
-    """By the address of a group, which another one may have later."""
+    def __init__(self, observer: Observer, name: str) -> None:
+        import torch.distributed.distributed_c10d as c10d
 
-    def spot_of(args: tuple[object, ...], kwargs: dict[str, object]) -> Spot | None:
-        group = args[at] if len(args) > at else kwargs.get("group")
-        if group is None:
-            group = members.WORLD
-        peer = (args[1] if len(args) > 1 else kwargs.get(role)) if role else -1
-        key = id(group), peer
-        found = known.get(key)
-        if found is not None and found[0]() is group:
-            return found[1]
+        self._observer, self._name, self.role, self.world = observer, name, HOPS.get(name, ""), c10d._world
+        self.known: dict[tuple[int, object], tuple[weakref.ref[object], Spot]] = {}
+        """By the address of a group, which another one may have later, and the other rank."""
+
+    def find(self, group: object, peer: object) -> Spot | None:
+        """A place that is not known yet; None where this rank is not in the group."""
+        import torch.distributed as dist
+
         if not isinstance(group, dist.ProcessGroup):
             return None
         other = peer if isinstance(peer, int) else -1
-        spot = observer.spot(name, group.group_name, other, dist.get_process_group_ranks(group))
-        known[key] = weakref.ref(group), spot
+        spot = self._observer.spot(self._name, group.group_name, other, dist.get_process_group_ranks(group))
+        self.known[id(group), peer] = weakref.ref(group), spot
         return spot
-
-    return spot_of
 
 
 class Counts:

@@ -11,12 +11,14 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
+from taut.watch.wire import GATE, STAGE
+
 if TYPE_CHECKING:
     import torch
     from torch.optim import Optimizer
     from torch.utils.hooks import RemovableHandle
 
-    from taut.watch.observed import Observer
+    from taut.watch.observed import Observer, Spot
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -126,69 +128,58 @@ def loaded(observer: Observer, call: Callable[P, R]) -> Callable[P, R]:
 
 
 def passed(observer: Observer, call: Callable[P, None]) -> Callable[P, None]:
-    """The backward pass: how long its own work took, and when it went on after its reductions."""
+    """The backward pass: how long its own work took, and when it went on after its reductions.
+
+    Passes of a step that wait for nothing after their work are asked for that now and then only.
+    """
     import torch
 
-    passes, later = Passes(observer), torch.autograd.Variable._execution_engine.queue_callback
+    spot, clock, add = observer.spot(BACKWARD), observer.clock, observer.ring.add
+    later, until = torch.autograd.Variable._execution_engine.queue_callback, dict[int, int]()
+    last_step, last_turn = -1, 0
 
     def passed(*args: P.args, **kwargs: P.kwargs) -> None:
+        nonlocal last_step, last_turn
         if not observer.on:
             call(*args, **kwargs)
             return
-        begin, one = 0, None
+        begin, step, turn, one = 0, 0, 0, None
         try:
-            begin, one = observer.clock(), passes.next()
-            if one is not None:
+            begin, step = clock(), observer.step
+            last_turn = turn = min(last_turn + 1, MOST_PASSES) if step == last_step else 0
+            last_step = step
+            if until.get(turn, 0) <= step:
+                one = Pass(observer, spot)
                 one.ask(args[0] if args else kwargs.get("tensors"), later)
         except Exception:
             observer.fault()
         try:
             call(*args, **kwargs)
         finally:
-            passes.spot.since_ns = 0
-        if begin:
-            passes.over(begin, one)
-
-    return passed
-
-
-class Passes:
-    """Backward passes; those of a step that wait for nothing after their work are asked now and then only."""
-
-    def __init__(self, observer: Observer) -> None:
-        self.observer, self.spot = observer, observer.spot(BACKWARD)
-        self._step, self._turn = -1, 0
-        self._until: dict[int, int] = {}
-        """Pass of a step → the step at which it is asked again."""
-
-    def next(self) -> Pass | None:
-        """The pass that begins, if it is asked."""
-        step = self.observer.step
-        self._turn = min(self._turn + 1, MOST_PASSES) if step == self._step else 0
-        self._step = step
-        return Pass(self, self._turn) if self._until.get(self._turn, 0) <= step else None
-
-    def over(self, begin: int, one: Pass | None) -> None:
-        """Tell a pass that is over."""
-        observer = self.observer
+            spot.since_ns = 0
         try:
-            end = worked = observer.worked_ns = observer.clock()
+            end = worked = observer.worked_ns = clock()
             if one is not None and one.worked_ns:
                 worked = one.worked_ns
-                self._until[one.turn] = observer.step + (ASKED_EVERY if end - worked < NO_WAIT_NS else 0)
-            observer.stage(self.spot.code, begin, worked)
-            observer.came(self.spot, 0, worked, end)
+                until[turn] = step + (ASKED_EVERY if end - worked < NO_WAIT_NS else 0)
+            if begin:
+                add(STAGE, 0, spot.code, step, begin, worked, 0)
+                number = spot.count
+                spot.count = number + 1
+                add(GATE, 0, spot.code, number, worked, end, 0)
         except Exception:
             observer.fault()
+
+    return passed
 
 
 class Pass:
     """One backward pass that is asked when its work is done: before DDP's callback, which waits for its reductions."""
 
-    __slots__ = ("_handle", "_later", "_passes", "turn", "worked_ns")
+    __slots__ = ("_handle", "_later", "_observer", "_spot", "worked_ns")
 
-    def __init__(self, passes: Passes, turn: int) -> None:
-        self._passes, self.turn, self.worked_ns = passes, turn, 0
+    def __init__(self, observer: Observer, spot: Spot) -> None:
+        self._observer, self._spot, self.worked_ns = observer, spot, 0
 
     def ask(self, roots: object, later: Callable[[Callable[[], None]], None]) -> None:
         """It begins."""
@@ -202,11 +193,11 @@ class Pass:
             self._later(self.at_work_done)
             self._handle.remove()
         except Exception:
-            self._passes.observer.fault()
+            self._observer.fault()
 
     def at_work_done(self) -> None:
         """The work is done; from now on the rank waits for its reductions."""
-        spot, observer = self._passes.spot, self._passes.observer
+        spot, observer = self._spot, self._observer
         try:
             self.worked_ns = observer.clock()
             spot.number, spot.since_ns = spot.count, self.worked_ns

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections import deque
 from threading import Lock
 
@@ -17,21 +18,26 @@ class Ring:
 
     def __init__(self, events: int = 8192) -> None:
         self._size = events
-        self._events: deque[bytes] = deque()
+        self._events: deque[tuple[int, int, int, int, int, int, int]] = deque()
         self._lock = Lock()
         self.dropped = 0
 
     def add(self, kind: int, flags: int, place: int, number: int, begin_ns: int, end_ns: int, size: int) -> None:
         """Keep an event, or count that it was dropped."""
         if len(self._events) < self._size:
-            self._events.append(EVENT.pack(kind, flags, place, number, begin_ns, end_ns, size))
+            self._events.append((kind, flags, place, number, begin_ns, end_ns, size))
         else:
             self.lose(1)
 
     def take(self, most: int) -> bytes:
-        """The oldest events, at most so many, which are then no longer here."""
-        events = self._events
-        return b"".join([events.popleft() for _ in range(min(len(events), most))])
+        """The oldest events, at most so many, which are then no longer here; packed here, not in the job's own thread."""
+        events, packed = self._events, list[bytes]()
+        for _ in range(min(len(events), most)):
+            try:
+                packed.append(EVENT.pack(*events.popleft()))
+            except struct.error:  # a number that no event has
+                self.lose(1)
+        return b"".join(packed)
 
     def lose(self, count: int) -> None:
         """Count events for which there was no room, or that were taken and did not arrive."""
