@@ -160,8 +160,8 @@ class Counts:
 
     def tell(self, now: int) -> None:
         """Tell them once, when they have been the same for a while."""
-        groups = {group.group_name: group for group in list(self._world.pg_map)}
-        counts = {name: found for name, group in groups.items() if (found := _count(group)) >= 0}
+        groups = {str(group.group_name): group for group in list(self._world.pg_map)}
+        counts: dict[str, int] = {name: found for name, group in groups.items() if (found := _count(group)) >= 0}
         if counts != self._last:
             self._last, self._since, self._told = counts, now, False
         elif not self._told and now - self._since >= STILL_NS:

@@ -185,7 +185,7 @@ class Pass:
         """It begins."""
         self._later = later
         first = roots[0] if isinstance(roots, (list, tuple)) and roots else roots
-        self._handle: RemovableHandle = first.register_hook(self.at_begin)  # type: ignore[attr-defined]
+        self._handle: RemovableHandle = first.register_hook(self.at_begin)  # type: ignore[union-attr]
 
     def at_begin(self, _: torch.Tensor) -> None:
         """Its first function runs. Callbacks of a pass run in the order in which they came, and this one comes first."""
