@@ -35,7 +35,11 @@ def start(address: str | None = None, *, secret: str | None = None, profile: boo
         if not key:
             return _off(f"give the collector's secret in {SECRET}")
         observer = Observer(Ring())
-        sees = observer.attach()
+        try:
+            sees = observer.attach()
+        except BaseException:
+            observer.detach()
+            raise
         allowed = os.environ.get(PROFILE) == "1" if profile is None else profile
         profiles = Profiles(observer, _rank, _job()) if allowed else None
         hello = partial(_hello, sees, os.urandom(8).hex(), allowed)
@@ -48,9 +52,10 @@ def start(address: str | None = None, *, secret: str | None = None, profile: boo
 
 
 def step() -> None:
-    """The end of a step, for loops without an optimizer of torch."""
+    """The end of a step, for loops without an optimizer of torch; once it was called, optimizers end none."""
     if _running is not None:
         observer = _running[0]
+        observer.by_hand = True
         with observer.quietly():
             observer.end_step()
 

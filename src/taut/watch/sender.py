@@ -24,7 +24,6 @@ from taut.watch.wire import (
     NONCE_BYTES,
     PROFILED,
     Json,
-    WireError,
     encoded,
     hello_proof,
     packed,
@@ -70,7 +69,7 @@ class Sender(threading.Thread):
         self._once()
         if self._line is not None:
             try:
-                self._send(BYE, b"")
+                self._send((BYE, b""))
                 self._line.close()
             except OSError:
                 pass
@@ -86,10 +85,12 @@ class Sender(threading.Thread):
         try:
             if self._line is None:
                 self._connect()
+            with self.observer.quietly():
+                self.observer.beat()
             self._tell()
             self._heed()
             self._pause_s = EVERY_S
-        except (OSError, ValueError, WireError):
+        except Exception:  # whatever it is, it is ours and not the job's
             self.refused += 1
             self._pause_s = min(self._pause_s * 2, LONGEST_PAUSE_S)
             if self._line is not None:
@@ -114,22 +115,26 @@ class Sender(threading.Thread):
         self._line = line
 
     def _tell(self) -> None:
-        """Names that are new, the time, and the events."""
-        ring = self.observer.ring
-        self._tell_names()
-        clocks = {"monotonic_ns": time.monotonic_ns(), "time_ns": time.time_ns(), "dropped": ring.dropped,
-                  "faults": self.observer.faults, "sent": self.sent_events}  # fmt: skip
-        self._send(CLOCK, encoded({**clocks}))
-        while len(ring):
+        """Names that are new, the time, and the events, in as few calls of the system as can be."""
+        ring, more = self.observer.ring, True
+        while more:
             data = ring.take(MOST_EVENTS)
             count = len(data) // EVENT.size
             try:
                 self._tell_names()  # a place is named before its first event is in the ring
-                self._send(EVENTS, data)
+                self._send((CLOCK, self._clock()), *([(EVENTS, data)] if data else []))
             except BaseException:
                 ring.lose(count)
                 raise
             self.sent_events += count
+            more = len(ring) > 0
+
+    def _clock(self) -> bytes:
+        observer = self.observer
+        counts = observer.ring.dropped, observer.faults, self.sent_events
+        return b'{"dropped":%d,"faults":%d,"sent":%d,"monotonic_ns":%d,"time_ns":%d}' % (
+            *counts, time.monotonic_ns(), time.time_ns(),
+        )  # fmt: skip
 
     def _heed(self) -> None:
         """Profile if the collector asks for it and the job allows it; tell what became of it."""
@@ -139,7 +144,7 @@ class Sender(threading.Thread):
             self._profiles.ask(step, steps, most_ms)
         self._profiles.look()
         while self._profiles.answers:
-            self._send(PROFILED, encoded(self._profiles.answers[0]))
+            self._send((PROFILED, encoded(self._profiles.answers[0])))
             del self._profiles.answers[0]
 
     def _tell_names(self) -> None:
@@ -151,15 +156,15 @@ class Sender(threading.Thread):
                 some.append(_place(places[self._named]))
                 size += len(some[-1])
                 self._named += 1
-            self._send(NAMES, b'{"first":%d,"places":[%s]}' % (first, b",".join(some)))
+            self._send((NAMES, b'{"first":%d,"places":[%s]}' % (first, b",".join(some))))
 
-    def _send(self, kind: int, body: bytes) -> None:
+    def _send(self, *messages: tuple[int, bytes]) -> None:
         if self._line is None:
             raise OSError("not connected")
-        if len(body) > MOST_BYTES:
+        if max(len(body) for _, body in messages) > MOST_BYTES:
             raise ValueError("a message that is too long")
-        data = packed(self._key, self._number, kind, body)
-        self._number += 1
+        data = b"".join(packed(self._key, self._number + turn, kind, body) for turn, (kind, body) in enumerate(messages))
+        self._number += len(messages)
         self._line.sendall(data)
         self.sent_bytes += len(data)
 

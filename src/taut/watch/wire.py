@@ -28,8 +28,10 @@ MOST_BYTES = 1 << 18
 EVENT = struct.Struct("<BBHIqqI")
 """Kind, flags, place (code of what it is), number (of the step, or of the call in its group), begin and end by the host's
 clock (ns; 0: not known), bytes."""
-GATE, STAGE, STEP = range(3)
-"""Kinds of events: a call that meets others, a stage of a step, a step."""
+GATE, STAGE, STEP, WAIT = range(4)
+"""Kinds of events: a call that meets others, a stage of a step, a step, a call that has not ended yet."""
+COUNTED = "counted"
+"""Verb of the place that stands for all calls of a group, where they are only counted."""
 
 MOST_MEMBERS = 1 << 20
 """Ranks of one group."""
