@@ -77,15 +77,17 @@ class FunctionalCalls:
         return waited
 
     def _ended(self, end_ns: int) -> None:
+        import torch.distributed as dist
         import torch.distributed._functional_collectives as functional
         from torch._C._distributed_c10d import _resolve_process_group
 
         if self._begun is None:
             return
-        verb, begin, group, _ = self._begun
+        verb, begin, given, _ = self._begun
         self._begun = None
-        name = functional._resolve_group_name(group)  # type: ignore[arg-type]
-        self.observer.gate(verb, None, begin, end_ns, (_resolve_process_group(name),), {})
+        group = _resolve_process_group(functional._resolve_group_name(given))  # type: ignore[arg-type]
+        spot = self.observer.spot(verb, group.group_name, -1, dist.get_process_group_ranks(group))
+        self.observer.came(spot, 0, begin, end_ns)
 
 
 def _memory(tensor: torch.Tensor | None) -> int:

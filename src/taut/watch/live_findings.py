@@ -87,7 +87,7 @@ class Live:
         """Findings that have opened or closed since it last looked."""
         self._looked_ns = now_ns
         seen = self._new(now_ns)
-        self._last.add(seen)
+        self._last.add(seen, now_ns)
         self._recent.keep(seen, self.series.done if self.series is not None else 0)
         self._seat(seen)
         out = self._stopped(now_ns)
@@ -381,9 +381,7 @@ class Live:
 
     def _hang(self, found: Stopped, now_ns: int) -> LiveFinding:
         ranks = list(found.ranks)
-        unseen = (
-            [] if ranks else ["calls are seen when they end: who waits, and for whom, is not known; dump the flight recorders"]
-        )
+        unseen = [] if ranks else ["nobody is seen to have made fewer calls than the others: dump the flight recorders"]
         done = self.series.done if self.series is not None else None
         money = None if self._price is None else str((self._price * len(self._recent.newest.seats)).quantize(Decimal("0.01")))
         who = f"rank {listed([str(rank) for rank in ranks])} stopped" if ranks else "nothing is done any more"
