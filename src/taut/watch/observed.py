@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from taut.watch.core_waits import LEAST_NS, QUEUED, CoreWaits
 from taut.watch.ring import Ring
 from taut.watch.wire import GATE, STAGE, STEP, WAIT
 
@@ -56,6 +57,7 @@ class Observer:
         self._spot: dict[tuple[str, str, int], Spot] = {}
         self._undo: list[Callable[[], None]] = []
         self._step_began_ns = clock()
+        self._core, self._queued = CoreWaits(), -1
 
     # -- places and events ----------------------------------------------------------------------------------------------
 
@@ -88,6 +90,10 @@ class Observer:
     def end_step(self) -> None:
         """A step is over."""
         now = self.clock()
+        waited = self._core.since_last(now)
+        if waited >= LEAST_NS:
+            self._queued = self.place(QUEUED) if self._queued < 0 else self._queued
+            self.stage(self._queued, now - waited, now)
         self.ring.add(STEP, 0, 0, self.step, self._step_began_ns, now, 0)
         self.step, self._step_began_ns = self.step + 1, now
         if self.after_step is not None:
@@ -140,6 +146,7 @@ class Observer:
     def detach(self) -> None:
         """Leave everything as it was."""
         self.on = False
+        self._core.close()
         while self._undo:
             with self.quietly():
                 self._undo.pop()()

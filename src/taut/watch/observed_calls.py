@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import partial, wraps
 from typing import TYPE_CHECKING, ParamSpec, TypeVar, cast
 
+from taut.watch.functional_calls import FunctionalCalls
 from taut.watch.observed import RECEIVE, SEND
 from taut.watch.wire import COUNTED, GATE, WAIT
 
@@ -56,6 +57,7 @@ def watch_calls(observer: Observer) -> None:
     batch = batched(observer, c10d.batch_isend_irecv)
     observer.replace(c10d, "batch_isend_irecv", batch)
     observer.replace(dist, "batch_isend_irecv", batch)
+    FunctionalCalls(observer).attach()
     observer.tell_counts = Counts(observer).tell
 
 

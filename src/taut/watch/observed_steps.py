@@ -9,6 +9,7 @@ from __future__ import annotations
 import weakref
 from collections import Counter
 from collections.abc import Callable
+from functools import wraps
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from taut.watch.wire import GATE, STAGE
@@ -33,7 +34,7 @@ TAKES_OVER = 16
 
 
 def watch_steps(observer: Observer) -> None:
-    """Watch steps, loads and backward passes of this process."""
+    """Watch steps, loads, saves and backward passes of this process."""
     import torch
     from torch.amp.grad_scaler import GradScaler
     from torch.optim import optimizer
@@ -45,7 +46,8 @@ def watch_steps(observer: Observer) -> None:
         observer.at_detach(handle.remove)
     observer.replace(GradScaler, "step", steps.scaled(GradScaler.step))
     base = dataloader._BaseDataLoaderIter
-    observer.replace(base, "__next__", loaded(observer, base.__next__))
+    observer.replace(base, "__next__", staged(observer, base.__next__, "load"))
+    observer.replace(torch, "save", staged(observer, torch.save, "save"))
     observer.replace(torch.autograd, "backward", passed(observer, torch.autograd.backward))
 
 
@@ -106,11 +108,12 @@ class Steps:
         return not self.observer.by_hand and self._ends is not None and self._ends() is optimizer
 
 
-def loaded(observer: Observer, call: Callable[P, R]) -> Callable[P, R]:
-    """The loader's function, its time kept as a stage."""
-    place = observer.place("load")
+def staged(observer: Observer, call: Callable[P, R], verb: str) -> Callable[P, R]:
+    """The same function, its time kept as a stage."""
+    place = observer.place(verb)
 
-    def loaded(*args: P.args, **kwargs: P.kwargs) -> R:
+    @wraps(call)
+    def staged(*args: P.args, **kwargs: P.kwargs) -> R:
         begin = 0
         try:
             begin = observer.clock()
@@ -124,7 +127,7 @@ def loaded(observer: Observer, call: Callable[P, R]) -> Callable[P, R]:
                 observer.fault()
         return out
 
-    return loaded
+    return staged
 
 
 def passed(observer: Observer, call: Callable[P, None]) -> Callable[P, None]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 HOP = "hop"
 """Verb of the class in which a send and its receive meet."""
-FORWARD, LOAD, BACKWARD, OPTIMIZER = "forward", "load", "backward", "optimizer"
+FORWARD, LOAD, BACKWARD, OPTIMIZER, SAVE = "forward", "load", "backward", "optimizer", "save"
 
 
 class Meeting(Struct, frozen=True):
