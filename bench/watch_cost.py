@@ -2,12 +2,12 @@
 
     python bench/watch_cost.py [--jobs ddp fsdp tp-fsdp pipeline hsdp] [--ranks 8] [--minutes 4] [--seed 1] [--device cuda]
 
-Ranks are processes of this machine that sleep where a device would compute, or share a GPU, and meet through gloo; `taut watch collect` runs
-beside them. First every function that taut puts into the job is timed by its thread's CPU clock, what it calls of torch taken
-off, and the sender's thread as a whole; by turns, functions that do nothing are timed in their place, and what those take is
-the meter's and is taken off too. Then blocks of steps are done by
-turns with and without `taut.watch`, with the same emulated work in both of a pair, until the time is over. A pair gives one
-ratio, of its median steps; the interval is that of their mean (Student's t).
+Ranks are processes of this machine that sleep where a device would compute, or share a GPU, and meet through gloo;
+`taut watch collect` runs beside them. First every function that taut puts into the job is timed by its thread's CPU clock, what
+it calls of torch taken off, and the sender's thread as a whole; by turns, functions that do nothing are timed in their place,
+and what those take is the meter's and is taken off too. Then blocks of steps are done by turns with and without `taut.watch`,
+with the same emulated work in both of a pair, until the time is over. A pair gives one ratio, of its median steps; the interval
+is that of their mean (Student's t).
 """
 
 from __future__ import annotations
