@@ -1,13 +1,13 @@
 """What watching costs a job of the lab: processor time of all that taut adds, wall clock by turns, bytes.
 
-    python bench/watch_cost.py [--jobs ddp fsdp tp-fsdp pipeline hsdp] [--ranks 8] [--minutes 4] [--seed 1]
+    python bench/watch_cost.py [--jobs ddp fsdp tp-fsdp pipeline hsdp] [--ranks 8] [--minutes 4] [--seed 1] [--device cuda]
 
-Ranks are processes of this machine that sleep where a device would compute, and meet through gloo; `taut watch collect` runs
-beside them. First every function that taut puts into the job is timed by its thread's CPU clock, what it calls of torch taken
-off, and the sender's thread as a whole; by turns, functions that do nothing are timed in their place, and what those take is
-the meter's and is taken off too. Then blocks of steps are done by
-turns with and without `taut.watch`, with the same emulated work in both of a pair, until the time is over. A pair gives one
-ratio, of its median steps; the interval is that of their mean (Student's t).
+Ranks are processes of this machine that sleep where a device would compute, or share a GPU, and meet through gloo;
+`taut watch collect` runs beside them. First every function that taut puts into the job is timed by its thread's CPU clock, what
+it calls of torch taken off, and the sender's thread as a whole; by turns, functions that do nothing are timed in their place,
+and what those take is the meter's and is taken off too. Then blocks of steps are done by turns with and without `taut.watch`,
+with the same emulated work in both of a pair, until the time is over. A pair gives one ratio, of its median steps; the interval
+is that of their mean (Student's t).
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Meter:
         """Time everything of ours that is attached now."""
         from taut.watch import observed_calls, observed_groups, observed_steps, sender
 
-        makers = [(observed_calls, "called"), (observed_calls, "batched"), (observed_steps, "loaded"),
+        makers = [(observed_calls, "called"), (observed_calls, "batched"), (observed_steps, "staged"),
                   (observed_steps, "passed"), (observed_steps.Steps, "scaled")]  # fmt: skip
         plain = [(observed_steps.Steps, "before"), (observed_steps.Steps, "after"), (observed_steps.Pass, "at_begin"),
                  (observed_steps.Pass, "at_work_done"), (observed_groups.GroupCalls, "before"),
@@ -141,7 +141,7 @@ class Rank:
         os.environ.update(RANK=str(rank), WORLD_SIZE=str(asked.ranks), JOB_NAME=job)
         torch.set_num_threads(1)
         dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=asked.ranks)
-        spec = Spec(job=job, fault="none", ranks=asked.ranks, seed=asked.seed, watch=True, folder=folder)
+        spec = Spec(job=job, fault="none", ranks=asked.ranks, seed=asked.seed, device=asked.device, watch=True, folder=folder)
         self.dist, self.torch, self.rank, self.asked, self.folder = dist, torch, rank, asked, folder
         self.pace = Pace(spec, rank, ())
         self.job = Job(spec, rank, self.pace)
@@ -270,6 +270,7 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, default=8)
     parser.add_argument("--minutes", type=float, default=4.0, help="of every job")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--json", type=Path, help="also write everything there")
     asked = parser.parse_args()
     warnings.simplefilter("ignore")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 if TYPE_CHECKING:
     import torch
 
-    from taut.watch.observed import Observer
+    from taut.watch.observed import Observer, Spot
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -26,6 +26,7 @@ class FunctionalCalls:
     def __init__(self, observer: Observer) -> None:
         self.observer = observer
         self._inside = False  # functions of old names call those of new names
+        self._spots: dict[tuple[str, str], Spot] = {}
         self._begun: tuple[str, int, object, int] | None = None
         """Verb, begin, group and memory of the result of the call whose end is still to come; the result itself is not kept."""
 
@@ -77,17 +78,23 @@ class FunctionalCalls:
         return waited
 
     def _ended(self, end_ns: int) -> None:
+        if self._begun is not None:
+            verb, begin, group, _ = self._begun
+            self._begun = None
+            self.observer.came(self._spot(verb, group), 0, begin, end_ns)
+
+    def _spot(self, verb: str, group: object) -> Spot:
+        """The place of the calls of a group, which may be given by its name, or as a part of a mesh."""
         import torch.distributed as dist
         import torch.distributed._functional_collectives as functional
         from torch._C._distributed_c10d import _resolve_process_group
 
-        if self._begun is None:
-            return
-        verb, begin, given, _ = self._begun
-        self._begun = None
-        group = _resolve_process_group(functional._resolve_group_name(given))  # type: ignore[arg-type]
-        spot = self.observer.spot(verb, group.group_name, -1, dist.get_process_group_ranks(group))
-        self.observer.came(spot, 0, begin, end_ns)
+        name = functional._resolve_group_name(group)  # type: ignore[arg-type]
+        spot = self._spots.get((verb, name))
+        if spot is None:
+            ranks = dist.get_process_group_ranks(_resolve_process_group(name))
+            spot = self._spots[verb, name] = self.observer.spot(verb, name, ranks=ranks)
+        return spot
 
 
 def _memory(tensor: torch.Tensor | None) -> int:

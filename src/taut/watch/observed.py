@@ -57,7 +57,7 @@ class Observer:
         self._spot: dict[tuple[str, str, int], Spot] = {}
         self._undo: list[Callable[[], None]] = []
         self._step_began_ns = clock()
-        self._core = CoreWaits()
+        self._core, self._queued = CoreWaits(), -1
 
     # -- places and events ----------------------------------------------------------------------------------------------
 
@@ -92,7 +92,8 @@ class Observer:
         now = self.clock()
         waited = self._core.since_last(now)
         if waited >= LEAST_NS:
-            self.stage(self.place(QUEUED), now - waited, now)
+            self._queued = self.place(QUEUED) if self._queued < 0 else self._queued
+            self.stage(self._queued, now - waited, now)
         self.ring.add(STEP, 0, 0, self.step, self._step_began_ns, now, 0)
         self.step, self._step_began_ns = self.step + 1, now
         if self.after_step is not None:

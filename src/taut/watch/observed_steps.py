@@ -9,6 +9,7 @@ from __future__ import annotations
 import weakref
 from collections import Counter
 from collections.abc import Callable
+from functools import wraps
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from taut.watch.wire import GATE, STAGE
@@ -33,7 +34,7 @@ TAKES_OVER = 16
 
 
 def watch_steps(observer: Observer) -> None:
-    """Watch steps, loads and backward passes of this process."""
+    """Watch steps, loads, saves and backward passes of this process."""
     import torch
     from torch.amp.grad_scaler import GradScaler
     from torch.optim import optimizer
@@ -108,9 +109,10 @@ class Steps:
 
 
 def staged(observer: Observer, call: Callable[P, R], verb: str) -> Callable[P, R]:
-    """The same function, of the loader or a checkpoint, its time kept as a stage."""
+    """The same function, its time kept as a stage."""
     place = observer.place(verb)
 
+    @wraps(call)
     def staged(*args: P.args, **kwargs: P.kwargs) -> R:
         begin = 0
         try:
