@@ -1,4 +1,4 @@
-"""What a thread waited for a core, by Linux's account, less what its own quota took."""
+"""What a thread waited for a core, by Linux's account, as long as no quota of its own takes time."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def test_what_was_waited_since_it_was_last_asked(monkeypatch: pytest.MonkeyPatch
     assert waits.since_last(3) == 0
 
 
-def test_what_a_quota_took_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_under_a_quota_that_takes_time_nothing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     account = Account(monkeypatch)
     waits = CoreWaits()
     waits.since_last(1)
     account.waited, account.throttled = 40_000_000, 30_000_000
-    assert waits.since_last(3 * SECOND) == 10_000_000
+    assert waits.since_last(3 * SECOND) == 0
 
 
 def test_where_nobody_keeps_account_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:

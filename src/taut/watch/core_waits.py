@@ -1,6 +1,6 @@
 """How long this thread was ready to run and had no core, by the account of Linux: what others on its host take from it.
 
-Time that a quota of its own control group took is left out: that is this rank's, whoever set it.
+Where a quota of its own control group takes time, nothing is told: that time is this rank's, whoever set the quota.
 """
 
 from __future__ import annotations
@@ -22,10 +22,9 @@ class CoreWaits:
     def __init__(self) -> None:
         self._file: int | None = None
         self._waited_ns, self._asked_ns = 0, 0
-        self._before = 0, 0
-        """Waited and throttled when the control group was last asked."""
-        self._own = 1.0
-        """Share of the waits that no quota explains."""
+        self._throttled_ns = 0
+        self._own = 1
+        """Whether waits are told: 1 or 0."""
 
     def since_last(self, now_ns: int) -> int:
         """Nanoseconds since it was last asked; 0 where that is not known."""
@@ -33,25 +32,23 @@ class CoreWaits:
             if self._file is None:
                 self._file = os.open("/proc/thread-self/schedstat", os.O_RDONLY)
                 self._waited_ns = self._read()
-                self._before = self._waited_ns, throttled_ns()
+                self._throttled_ns = throttled_ns()
             before, self._waited_ns = self._waited_ns, self._read()
         except (OSError, ValueError, IndexError):
             return 0
         if now_ns - self._asked_ns > EVERY_NS:
             self._asked_ns = now_ns
             self._ask()
-        return int((self._waited_ns - before) * self._own)
+        return (self._waited_ns - before) * self._own
 
     def _read(self) -> int:
         assert self._file is not None
         return int(os.pread(self._file, 64, 0).split()[1])
 
     def _ask(self) -> None:
-        now = self._waited_ns, throttled_ns()
-        waited, throttled = now[0] - self._before[0], now[1] - self._before[1]
-        self._before = now
-        # A quota that ends may have been counted for another control group: less than nothing is nothing.
-        self._own = max(1 - max(throttled, 0) / waited, 0.0) if waited > 0 else 1.0
+        before, self._throttled_ns = self._throttled_ns, throttled_ns()
+        # Kernels differ in which part of a throttled thread's time is a wait: under a quota that bites, none is told.
+        self._own = 0 if self._throttled_ns > before else 1
 
     def close(self) -> None:
         """Ask no more."""
