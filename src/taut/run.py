@@ -272,12 +272,12 @@ def _graph_tables(analysis: Analysis) -> dict[str, pa.Table]:
     for name in OP_ARRAYS:
         ops = ops.append_column(name, pa.array(getattr(graph, name)))
     ops = ops.append_column("reference_ns", pa.array(analysis.blame.peers.value_ns))
-    ops = ops.append_column("preds", pa.array(np.diff(graph.pred_ptr)))
+    ops = ops.append_column("preds", pa.array(np.diff(graph.pred_ptr).astype(np.int64)))
     of_gates = {name: words[name] for name in ("verb", "name", "group")}
     return {
         "ops": worded(ops, words),
-        "edges": pa.table({"pred": graph.pred, "lag_ns": graph.lag_ns}),
-        "events": pa.table({"event": graph.events}),
+        "edges": pa.table({"pred": graph.pred.astype(np.int64), "lag_ns": graph.lag_ns}),
+        "events": pa.table({"event": graph.events.astype(np.int64)}),
         "waits": analysis.ledger.waits.to_arrow(),
         "ledger": worded(analysis.ledger.cells.to_arrow(), {"fate": FATES, "name": words["name"]}),
         "metrics": graph.trace.metrics.to_arrow(),

@@ -17,7 +17,7 @@ from functools import cached_property
 import numpy as np
 from msgspec import Struct
 
-from taut.core.array_types import Indices, Ints, Mask
+from taut.core.array_types import Codes, Indices, Ints, Mask
 from taut.core.ids import greatest, least, numbered
 from taut.core.tables import NULL, Kind, Table, Trace, col
 from taut.result.types import Device
@@ -59,18 +59,16 @@ class Clock:
 class Predecessors(Struct, frozen=True):
     """The edges into every op: those of op v are rows ptr[v] … ptr[v + 1] − 1."""
 
-    ptr: Ints
-    pred: Ints
+    ptr: Codes
+    pred: Codes
     lag: Ints
     """Added to the end of the predecessor, ns."""
 
-    def permuted(self, order: Ints, position: Ints) -> Predecessors:
+    def permuted(self, order: Indices, position: Indices) -> Predecessors:
         """The same edges when the ops are put in another order; ``position`` is its inverse."""
-        counts = np.diff(self.ptr)[order]
-        ptr = np.zeros(len(self.ptr), dtype=np.int64)
-        np.cumsum(counts, out=ptr[1:])
-        take = np.repeat(self.ptr[:-1][order] - ptr[:-1], counts) + np.arange(len(self.pred))
-        return Predecessors(ptr, position[self.pred[take]], self.lag[take])
+        from taut.graph.sweeps import permute_edges
+
+        return Predecessors(*permute_edges(self.ptr, self.pred, self.lag, order, position))
 
 
 @dataclass(frozen=True)
@@ -91,15 +89,15 @@ class Graph:
     """The ops in event order, clocks aligned, times relative to the origin of their segment."""
     work_ns: Ints
     gap_ns: Ints
-    pred_ptr: Ints
-    pred: Ints
+    pred_ptr: Indices
+    pred: Indices
     lag_ns: Ints
     join: Indices
     wait: Indices
     wait_lag_ns: Ints
     """At most 0: how much before its slot opened a waiting op may begin its work (clock residual)."""
     slots: int
-    events: Ints
+    events: Indices
     gate: Indices
     """Gate number of each op, -1 for none."""
     explained: Mask
@@ -125,6 +123,11 @@ class Graph:
     stored_phases: Sequence[str] | None = None
     """Phase of each window in a graph that comes from a run folder, which keeps no marks."""
 
+    def __post_init__(self) -> None:
+        # Half of the memory, and one compiled form of every kernel, wherever a graph comes from.
+        for name in ("pred_ptr", "pred", "events"):
+            object.__setattr__(self, name, _narrow(getattr(self, name)))
+
     def __len__(self) -> int:
         return len(self.ops)
 
@@ -143,7 +146,7 @@ class Graph:
         """Number of precedence edges, gates not counted."""
         return len(self.pred)
 
-    def program(self, join: Indices, wait: Indices) -> tuple[Ints, Ints, Ints, Ints, Indices, Indices, Ints]:
+    def program(self, join: Indices, wait: Indices) -> tuple[Indices, Indices, Indices, Ints, Indices, Indices, Ints]:
         """What a sweep follows, in the order in which kernels take it, with these slots."""
         return self.events, self.pred_ptr, self.pred, self.lag_ns, join, wait, self.wait_lag_ns
 
@@ -253,6 +256,12 @@ class Graph:
             nth[loose] = np.where(kinds, numbered(rows[loose], nth[loose])[0], nth[loose])
             agreed[loose] = kinds
         return nth, agreed
+
+
+def _narrow(values: Indices) -> Indices:
+    """Indices in 32 bits; those of a damaged file that do not fit stay as they are, and are refused later."""
+    fits = not len(values) or (int(values.min()) >= -(1 << 31) and int(values.max()) < 1 << 31)
+    return values.astype(np.int32, copy=False) if fits else values
 
 
 LEAST_STEPS = 3

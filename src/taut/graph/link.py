@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from msgspec import structs
 
-from taut.core.array_types import Indices, Ints, Mask
+from taut.core.array_types import Codes, Indices, Ints, Mask
 from taut.core.errors import InputRefused
 from taut.core.ids import greatest, least, numbered
 from taut.core.tables import NULL, Kind, Op, Table, Trace, Verb, constant
@@ -30,14 +30,21 @@ FEW_CIRCLES = 8
 class Edges:
     """Edges under construction: source, target and the lag added to the source's end."""
 
-    source: Ints
-    target: Ints
+    source: Indices
+    target: Indices
     lag: Ints
 
     @classmethod
     def join(cls, parts: Sequence[Edges]) -> Edges:
         """All edges of several parts."""
-        return cls(*(np.concatenate([getattr(p, name) for p in parts]) for name in ("source", "target", "lag")))
+        some = [part for part in parts if len(part.source)]
+        if len(some) == 1 and some[0].source.dtype == np.int32:
+            return some[0]
+        source, target = (
+            np.concatenate([np.zeros(0, np.int32), *(getattr(p, name) for p in some)], dtype=np.int32, casting="same_kind")
+            for name in ("source", "target")
+        )
+        return cls(source, target, np.concatenate([np.zeros(0, np.int64), *(p.lag for p in some)]))
 
 
 def link(trace: Trace) -> Graph:
@@ -211,10 +218,10 @@ class Ordered:
     predecessors: Predecessors
     slots: Slots
     gate: Indices
-    events: Ints
-    order: Ints
+    events: Codes
+    order: Codes
     """The op at each position."""
-    position: Ints
+    position: Codes
     """The position of each op."""
     broken: int
     """Gates that were taken apart."""
@@ -360,12 +367,12 @@ def _edges(ops: Table, lanes: Lanes, axis: Axis, trace: Trace) -> tuple[Edges, E
     return kept, _anchors(ops, lanes, kept.target), int(np.count_nonzero(~holds))
 
 
-def _plain(source: Ints, target: Ints) -> Edges:
+def _plain(source: Indices, target: Indices) -> Edges:
     """Edges without a lag."""
     return Edges(source, target, np.zeros(len(source), dtype=np.int64))
 
 
-def _anchors(ops: Table, lanes: Lanes, explained: Ints) -> Edges:
+def _anchors(ops: Table, lanes: Lanes, explained: Indices) -> Edges:
     """An op that nothing explains hangs on the start of the op that began before it on its rank: nothing floats."""
     from taut.core.group_kernels import order_groups
 
@@ -431,10 +438,9 @@ def _work(ops: Table, wait: Indices, wait_lag: Ints, opens: Ints) -> Ints:
 
 
 def _predecessors(edges: Edges, n: int) -> Predecessors:
-    from taut.core.group_kernels import group_sort
+    from taut.graph.sweeps import edges_by_target
 
-    order, ptr = group_sort(edges.target, n)
-    return Predecessors(ptr, edges.source[order], edges.lag[order])
+    return Predecessors(*edges_by_target(edges.source, edges.target, edges.lag, n))
 
 
 def _gaps(ops: Table, predecessors: Predecessors) -> Ints:

@@ -69,9 +69,9 @@ def grid(batch: Batch, before: Sequence[Numbers | None], after: Sequence[Numbers
 
 @numpy_twin_of_kernel
 def mix_plain(
-    events: Ints,
-    pred_ptr: Ints,
-    pred: Ints,
+    events: Indices,
+    pred_ptr: Indices,
+    pred: Indices,
     lag: Ints,
     join: Indices,
     wait: Indices,
@@ -121,9 +121,9 @@ def mix_plain(
 
 @kernel(plain=mix_plain, fastmath={"nnan", "ninf", "nsz"})
 def mix(
-    events: Ints,
-    pred_ptr: Ints,
-    pred: Ints,
+    events: Indices,
+    pred_ptr: Indices,
+    pred: Indices,
     lag: Ints,
     join: Indices,
     wait: Indices,

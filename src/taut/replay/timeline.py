@@ -37,9 +37,9 @@ class Timeline:
     arrival_ns: Ints
     opening_ns: Ints
     end_ns: Ints
-    bound: Ints
+    bound: Indices
     """The op whose end set this op's arrival; -1 for the origin."""
-    opener: Ints
+    opener: Indices
     """The op whose arrival opened the gate this op waited at; -1 if it did not wait."""
     gap_ns: Ints
     work_ns: Ints
@@ -253,9 +253,9 @@ class Program(Struct, frozen=True):
     folded: Ints
     onward_ns: Ints
     """Per folded op: the lag to the op that follows it."""
-    events: Ints
-    pred_ptr: Ints
-    pred: Ints
+    events: Indices
+    pred_ptr: Indices
+    pred: Indices
     lag_ns: Ints
     join: Indices
     wait: Indices

@@ -127,7 +127,7 @@ def leave_one_out(median: Floats, spread: Floats, order: Ints, begin: Ints) -> t
 
 
 @kernel()
-def meet(p: int, q: int, bound: Ints, opener: Ints, last: Ints, mine: Ints) -> tuple[int, int, int, int]:
+def meet(p: int, q: int, bound: Indices, opener: Indices, last: Ints, mine: Ints) -> tuple[int, int, int, int]:
     """Walk two arrivals up the binding forest: (ops on p's branch, on q's branch, shared end, where they meet).
 
     Writes the arrivals passed on each branch into ``last`` and ``mine``; the work below arrival x is that of bound[x],
@@ -213,8 +213,8 @@ def split_work(
     z: float,
     arrival: Ints,
     opening: Ints,
-    bound: Ints,
-    opener: Ints,
+    bound: Indices,
+    opener: Indices,
     work: Ints,
     reference: Floats,
     within: Floats,
@@ -296,7 +296,7 @@ def split_work(
 
 @kernel(lists=True)
 def split_gaps(
-    waited: Ints, rest: Ints, bound: Ints, opener: Ints, gap: Ints, reference: Floats, rank: Indices, ranks: int, slots: int
+    waited: Ints, rest: Ints, bound: Indices, opener: Indices, gap: Ints, reference: Floats, rank: Indices, ranks: int, slots: int
 ) -> tuple[Ints, Ints, Ints, Ints]:
     """Blame what is left of observed waits on gaps in excess of their class: (gap per waiting op, per cause op, rank pairs
     and their sums)."""
@@ -328,7 +328,7 @@ def split_gaps(
 
 @kernel(lists=True)
 def part_of_gaps(
-    waited: Ints, blamed: Ints, bound: Ints, opener: Ints, gap: Ints, reference: Floats, held: Ints
+    waited: Ints, blamed: Ints, bound: Indices, opener: Indices, gap: Ints, reference: Floats, held: Ints
 ) -> tuple[Ints, Ints]:
     """Of what ``split_gaps`` blamed on gaps: the part of each wait that lies in some of them, and the op with the largest.
 
