@@ -371,6 +371,48 @@ def backward(
 
 
 @kernel(lists=True)
+def chains(
+    pred_ptr: Indices, pred: Indices, lag: Ints, window: Indices, join: Indices, wait: Indices
+) -> tuple[Mask, Codes, int]:
+    """(ops that can be the last of their window, the op that follows each in a chain or -1, how many are followed).
+
+    An op that another of its window follows cannot be the window's last: the other ends no earlier. A chain is where an op has
+    one successor, that successor no other predecessor, and no gate is in between.
+    """
+    n = len(join)
+    closes = np.ones(n, np.bool_)
+    successors = np.zeros(n, np.int32)
+    for v in range(n):
+        for i in range(pred_ptr[v], pred_ptr[v + 1]):
+            successors[pred[i]] += 1
+            if window[pred[i]] == window[v] and lag[i] >= 0:
+                closes[pred[i]] = False
+    follower = np.full(n, -1, np.int32)
+    chained = 0
+    for v in range(n):
+        i = pred_ptr[v]
+        if pred_ptr[v + 1] == i + 1:
+            u = pred[i]
+            if successors[u] == 1 and window[u] == window[v] and lag[i] >= 0 and join[u] < 0 and wait[u] < 0:
+                follower[u] = v
+                chained += 1
+    return closes, follower, chained
+
+
+@kernel(lists=True)
+def fold_gaps(ops: Indices, owner: Indices, folded: Indices, onward: Ints, work: Ints, gap: Ints) -> Floats:
+    """Gap before each of some ops with the ops that are folded into it: their gaps, work and lags."""
+    passed = np.zeros(len(gap), np.float64)
+    for k in range(len(folded)):
+        v = folded[k]
+        passed[owner[v]] += gap[v] + work[v] + onward[k]
+    out = np.empty(len(ops), np.float64)
+    for k in range(len(ops)):
+        out[k] = gap[ops[k]] + passed[ops[k]]
+    return out
+
+
+@kernel(lists=True)
 def fold(follower: Indices) -> tuple[Codes, Codes]:
     """Chains of ops: (op that ends each op's chain, op that begins the chain an op ends); ops are in event order."""
     n = len(follower)

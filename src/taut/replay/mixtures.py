@@ -53,8 +53,8 @@ def grid(batch: Batch, before: Sequence[Numbers | None], after: Sequence[Numbers
     """
     p = batch.short
     rows = np.zeros((2, len(p.ops), len(before)))
-    row_of = np.zeros(len(p.owner), dtype=np.int64)
-    row_of[p.ops] = np.arange(len(p.ops))
+    row_of = np.zeros(len(p.owner), dtype=np.int32)
+    row_of[p.ops] = np.arange(len(p.ops), dtype=np.int32)
     heirs = row_of[p.owner[p.folded]]
     for i, (gap, work) in enumerate(zip(before, after, strict=True)):
         for side, values in enumerate((gap, work)):
