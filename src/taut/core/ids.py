@@ -49,6 +49,31 @@ def numbered(*keys: Indices | Mask) -> tuple[Ints, int]:
     return ids.ravel(), len(found)
 
 
+def coded(*keys: Indices | Mask) -> tuple[Codes, int]:
+    """``numbered`` in 32 bits, for ids that only tell groups apart: half of the memory. Do not multiply them."""
+    n = len(keys[0])
+    span, digits = 1, []
+    for key in keys if n else ():
+        low, high = int(key.min()), int(key.max())
+        span *= high - low + 1
+        if high > low:
+            digits.append((key, low, high - low + 1))
+    if not n or span > min(16 * n + 1024, 1 << 31):
+        ids, count = numbered(*keys)
+        return ids.astype(np.int32), count
+    packed = np.zeros(n, dtype=np.int32)
+    for key, low, wide in digits:
+        packed *= wide
+        packed += np.subtract(key, low, dtype=np.int64 if key.dtype.itemsize > 4 else np.int32).astype(np.int32, copy=False)
+    present = np.zeros(span, dtype=bool)
+    present[packed] = True
+    if present.all():
+        return packed, span
+    dense = np.cumsum(present, dtype=np.int32)
+    dense -= 1
+    return dense[packed], int(dense[-1]) + 1
+
+
 def distinct(values: Indices) -> Ints:
     """The distinct values of an integer column, ascending; without sorting where their range is small."""
     if len(values) == 0:

@@ -18,7 +18,7 @@ import numpy as np
 from msgspec import Struct
 
 from taut.core.array_types import Codes, Indices, Ints, Mask
-from taut.core.ids import greatest, least, numbered
+from taut.core.ids import coded, greatest, least, numbered
 from taut.core.tables import NULL, Kind, Table, Trace, col
 from taut.result.types import Device
 
@@ -180,13 +180,13 @@ class Graph:
         """Size of an op as far as it tells classes apart: one that a rank seldom has in a step (data decides it) is none."""
         ops = self.ops
         own = np.flatnonzero((ops.kind == Kind.COMPUTE) & (ops.size >= 0) & (ops.part < 0))
-        shape: Ints = ops.size.astype(np.int64)
         if not len(own):
-            return shape
+            return ops.size
         name, names = numbered(ops.name[own])
         family, families = numbered(name, ops.size[own])
         if families == names:
-            return shape
+            return ops.size
+        shape: Ints = ops.size.copy()
         cell, _ = numbered(self.rank_index[own], self.window[own])
         seen = np.bincount(_firsts(family, cell), minlength=families)
         seen_by_name = np.bincount(_firsts(name, cell), minlength=names)
@@ -199,14 +199,14 @@ class Graph:
         return self._turns[1]
 
     @cached_property
-    def place(self) -> Ints:
+    def place(self) -> Indices:
         """Place of an op in its step: its micro-batch, else its turn among the ops of that name, where ranks agree on it.
 
         Steps of several phases (prefill, decode) have places of their own: their ops are never of one class.
         """
         nth, aligned = self._turns
-        place = np.where(self.ops.part >= 0, self.ops.part, np.where(aligned, nth, 0))
-        phases = int(self._phase.max(initial=0)) + 1
+        parts, phases = self.ops.part >= 0, int(self._phase.max(initial=0)) + 1
+        place = np.where(parts, self.ops.part, np.where(aligned, nth, 0)) if parts.any() or not aligned.all() else nth
         return place * phases + self._phase if phases > 1 else place
 
     @cached_property
@@ -240,12 +240,12 @@ class Graph:
         return numbered(phase)[0]
 
     @cached_property
-    def _turns(self) -> tuple[Ints, Mask]:
+    def _turns(self) -> tuple[Codes, Mask]:
         from taut.core.group_kernels import turn
 
         ops = self.ops
-        family, families = numbered(ops.name, self.shape, self._phase)
-        cell, cells = numbered(family, ops.rank, self.window)
+        family, families = coded(ops.name, self.shape, self._phase)
+        cell, cells = coded(family, ops.rank, self.window)
         nth, count = turn(cell, cells)  # turns are compared only where all ranks have as many in every step
         rows = count[cell]
         agreed = (least(family, families, rows) == greatest(family, families, rows))[family] | (ops.part >= 0)

@@ -217,6 +217,7 @@ def split_work(
     opener: Indices,
     work: Ints,
     reference: Floats,
+    cell: Indices,
     within: Floats,
     between: Floats,
     rank: Indices,
@@ -226,7 +227,7 @@ def split_work(
 ) -> tuple[Ints, Ints, Floats, Ints, Ints, Ints]:
     """Split gap-free waits: (fault, structural, score) per waiting op, fault per cause op, rank pairs and their sums.
 
-    Of the fault of a wait only what ``counted`` ops caused is told.
+    Of the fault of a wait only what ``counted`` ops caused is told. Spreads are those of the ``cell`` of an op.
 
     ``waited`` lists the waiting ops, ``least`` how much of each wait is to be split, ``ordinary`` the wait that remains
     with every op at its reference: that is structural. The rest is excess of the last arriver: first on its branch below
@@ -253,12 +254,13 @@ def split_work(
             u = bound[mine[i]]
             if u < 0 or u == common:
                 continue
-            if np.isnan(reference[u]) or np.isnan(within[u]):
+            c = cell[u]
+            if np.isnan(reference[u]) or np.isnan(within[c]):
                 known = False
                 continue
             net -= work[u] - reference[u]
-            variance += within[u] * within[u]
-            shared += between[u]
+            variance += within[c] * within[c]
+            shared += between[c]
         plain = min(max(ordinary[j], 0), total)
         i = 0
         while True:
@@ -274,15 +276,16 @@ def split_work(
             i += 1
             if u < 0 or (i <= a and u == common):
                 continue
-            if np.isnan(reference[u]) or np.isnan(within[u]):
+            c = cell[u]
+            if np.isnan(reference[u]) or np.isnan(within[c]):
                 known = known and i > a
                 continue
             excess = work[u] - reference[u]
             weight[i - 1] = max(0.0, excess)
             weighed += weight[i - 1]
             net += excess
-            variance += within[u] * within[u]
-            shared += between[u]
+            variance += within[c] * within[c]
+            shared += between[c]
         if not known:
             continue
         scale = least[j] / total  # the part of the gap-free wait that was observed
