@@ -53,6 +53,46 @@ def group_sort(cell: Indices, cells: int) -> tuple[Codes, Ints]:
 
 
 @numpy_twin_of_kernel
+def extremes_plain(ids: Indices, count: int, values: Indices, sign: int) -> Ints:
+    """``extremes`` by numpy."""
+    limits = np.iinfo(np.int64)
+    out = np.full(count, limits.min if sign > 0 else limits.max)
+    (np.maximum if sign > 0 else np.minimum).at(out, ids, values)
+    return out
+
+
+@kernel(plain=extremes_plain)
+def extremes(ids: Indices, count: int, values: Indices, sign: int) -> Ints:
+    """The largest value of each id, or with a negative sign the smallest."""
+    if sign > 0:
+        out = np.full(count, -(1 << 63), np.int64)
+        for i in range(len(ids)):
+            out[ids[i]] = max(out[ids[i]], values[i])
+    else:
+        out = np.full(count, (1 << 63) - 1, np.int64)
+        for i in range(len(ids)):
+            out[ids[i]] = min(out[ids[i]], values[i])
+    return out
+
+
+@numpy_twin_of_kernel
+def group_sums_plain(ids: Indices, count: int, values: Indices) -> Ints:
+    """``group_sums`` by numpy."""
+    out = np.zeros(count, np.int64)
+    np.add.at(out, ids, values)
+    return out
+
+
+@kernel(plain=group_sums_plain)
+def group_sums(ids: Indices, count: int, values: Indices) -> Ints:
+    """The sum of the values of each id."""
+    out = np.zeros(count, np.int64)
+    for i in range(len(ids)):
+        out[ids[i]] += values[i]
+    return out
+
+
+@numpy_twin_of_kernel
 def order_groups_plain(group: Indices, groups: int, start: Ints, end: Ints) -> tuple[Codes, Ints]:
     """``order_groups`` by numpy."""
     begin = np.zeros(groups + 1, np.int64)

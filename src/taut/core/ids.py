@@ -106,16 +106,25 @@ def occurrence(*keys: Indices | Mask) -> Ints:
 
 def least(ids: Indices, count: int, values: Indices) -> Ints:
     """Smallest value of each id."""
-    out = np.full(count, np.iinfo(np.int64).max)
-    np.minimum.at(out, ids, values)
-    return out
+    from taut.core.group_kernels import extremes
+
+    return extremes(ids, _bounded(ids, values, count), values, -1)
 
 
 def greatest(ids: Indices, count: int, values: Indices) -> Ints:
     """Largest value of each id."""
-    out = np.full(count, np.iinfo(np.int64).min)
-    np.maximum.at(out, ids, values)
-    return out
+    from taut.core.group_kernels import extremes
+
+    return extremes(ids, _bounded(ids, values, count), values, 1)
+
+
+def _bounded(ids: Indices, values: Indices, count: int) -> int:
+    """The number of ids; raises IndexError where there are others, which a kernel would not see."""
+    if len(ids) != len(values):
+        raise ValueError(f"{len(ids)} ids for {len(values)} values")
+    if len(ids) and not (int(ids.min()) >= -count and int(ids.max()) < count):  # negative ones count from the end
+        raise IndexError(f"ids are not all below {count}")
+    return count
 
 
 def total(values: Indices) -> int:
@@ -131,16 +140,12 @@ def total(values: Indices) -> int:
 
 def sums(ids: Indices, values: Indices, count: int) -> Ints:
     """The exact sum of the integers of each id, where it fits 64 bits."""
+    from taut.core.group_kernels import group_sums
+
     least, most = (int(values.min()), int(values.max())) if len(values) else (0, 0)
     if least == most == 0:
         return np.zeros(count, dtype=np.int64)
-    largest = max(-least, most)
-    # Floats hold every sum below 2⁵³, and add up more quickly.
-    if largest * len(values) < 1 << 53 or (least >= 0 and largest * len(values) < 1 << 63 and int(values.sum()) < 1 << 53):
-        return np.bincount(ids, weights=values, minlength=count).astype(np.int64)
-    out = np.zeros(count, dtype=np.int64)
-    np.add.at(out, ids, values)
-    return out
+    return group_sums(ids, _bounded(ids, values, count), values)
 
 
 def weighed(ids: Indices, weights: Numbers | Mask, count: int = 0) -> Floats:
