@@ -186,8 +186,9 @@ def analyze_trace(
     say = progress or (lambda stage: None)
     placed = None if topology is None else topology.seated(trace.members)
     say("linking")
-    graph = link(replace(trace, partial=[*trace.partial, *hang.notes(trace)]))
-    del trace  # a large job's ops need not be held twice
+    box = [replace(trace, partial=[*trace.partial, *hang.notes(trace)])]
+    del trace  # a large job's ops need not be held twice: link lets go of them, too
+    graph = link(box.pop())
     both = None if past is None else beside_baseline(past, graph)
     say("replaying")
     observed, prepared = replay(graph), batch(graph)
@@ -204,7 +205,10 @@ def analyze_trace(
         findings = most_recoverable(found)
         # Fault is what a finding mends; what else lies outside ordinary variation has no culprit.
         booked = blamed.mended_by([change for finding in findings for change in finding.changes])
-        ledger = charge(graph, observed, booked, prices)
+        shown = evidence.exposed
+        del evidence  # what only findings needed is let go
+        ledger = charge(graph, observed, booked, prices, shown=shown)
+        del shown
         world = graph.trace.world_size or len(graph.ranks)
         tries = charge_attempts(graph.trace.attempts, prices, world, graph.trace.actions)
         whatif = asked.result()

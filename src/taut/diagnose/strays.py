@@ -63,12 +63,17 @@ def strays(evidence: Evidence, findings: Sequence[Finding]) -> Strays:
     g, batch = evidence.graph, evidence.batch
     _, work, gap = mended(g, evidence.blame, findings)
     own = own_ops(g)
-    usual, usual_gap = usual_of_rank(g, work), usual_of_rank(g, gap)
-    apart = np.where(own, _apart(g, work - usual), 0.0)
-    apart_gap = _apart(g, gap - usual_gap)
-    longer = np.where(own, 0.0, np.maximum(work - usual, 0.0))
+    deviation = work - usual_of_rank(g, work)
+    longer = np.maximum(deviation, 0.0)
+    longer[own] = 0.0
+    apart = _apart(g, deviation)
+    apart[~own] = 0.0
+    del deviation
+    # Where there are no gaps, none strays.
+    apart_gap = _apart(g, gap - usual_of_rank(g, gap)) if gap.any() else np.zeros(len(g))
     # Columns: as it was, without strays, without longer transfers too.
     prepared = grid(batch, [gap - apart_gap, apart_gap, None], [work - apart - longer, apart, longer])
+    del longer
     was, without, quick = prepared.walls(np.array([[1.0, 1.0, 1.0], [1.0, 0.0, 0.0], [1.0, 1.0, 0.0]])).T
     even, even_gap = (np.maximum(np.rint(ns), 0).astype(np.int64) for ns in (work - apart, gap - apart_gap))
     by_rank = _by_rank(g, apart + apart_gap)

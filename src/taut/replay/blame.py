@@ -118,13 +118,17 @@ class Blame:
     @cached_property
     def usual_gap_ns(self) -> Ints:
         """Gap before every op, at most its reference where there is one."""
+        if not self.graph.gap_ns.any():
+            return self.graph.gap_ns
         at_most = np.where(np.isnan(self.gap_reference), np.inf, self.gap_reference)
         return np.minimum(self.graph.gap_ns, at_most).astype(np.int64)
 
     @cached_property
     def excess_ns(self) -> Floats:
         """Work above the leave-one-out reference, per op; 0 where there is no reference."""
-        return np.nan_to_num(self.graph.work_ns - self.peers.value_ns)
+        excess = self.graph.work_ns - self.peers.value_ns
+        excess[np.isnan(excess)] = 0.0
+        return excess
 
     @cached_property
     def matrix(self) -> Ints:
@@ -142,8 +146,12 @@ class Blame:
 
 def at_reference(graph: Graph, peers: reference.Reference) -> Ints:
     """Work of every op at its leave-one-out reference, where it has one, ns."""
-    known = ~np.isnan(peers.value_ns)
-    return np.where(known, np.rint(np.nan_to_num(peers.value_ns)), graph.work_ns).astype(np.int64)
+    usual = np.rint(peers.value_ns)
+    unknown = np.isnan(usual)
+    usual[unknown] = 0.0
+    out = usual.astype(np.int64)
+    out[unknown] = graph.work_ns[unknown]
+    return out
 
 
 def _degrees_of_freedom(graph: Graph) -> float:

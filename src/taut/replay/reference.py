@@ -169,8 +169,9 @@ def gap_peers(graph: Graph) -> Floats:
     gaps = np.zeros(classes, dtype=bool)
     gaps[cls[graph.gap_ns > 0]] = True
     rows = np.flatnonzero(gaps[cls])
+    if not len(rows):
+        return np.broadcast_to(np.nan, len(ops))
     out = np.full(len(ops), np.nan)
-    if len(rows):
-        cell, reference, _, _ = _leave_one_out(graph.gap_ns[rows], *coded(cls[rows]), ops.rank[rows])
-        out[rows] = reference[cell]
+    cell, reference, _, _ = _leave_one_out(graph.gap_ns[rows], *coded(cls[rows]), ops.rank[rows])
+    out[rows] = reference[cell]
     return out

@@ -11,6 +11,7 @@ import numpy as np
 from msgspec import Struct
 
 from taut.core.array_types import Codes, Floats, Indices, Ints, Mask, Numbers, Value
+from taut.core.ids import greatest
 from taut.core.jit import SMALL
 from taut.core.tables import NULL
 from taut.graph import Graph
@@ -99,9 +100,7 @@ class Timeline:
 
 def completion(graph: Graph, end_ns: Ints) -> Ints:
     """When the last op of each window ended."""
-    done = np.zeros(len(graph.steps), dtype=np.int64)
-    np.maximum.at(done, graph.window, end_ns)
-    return done
+    return np.maximum(greatest(graph.window, len(graph.steps), end_ns), 0)
 
 
 def window_times(graph: Graph, done: Times) -> Times:
@@ -125,7 +124,14 @@ def replay(graph: Graph, changes: Sequence[Change] = (), *, gaps: bool = True) -
 
     work, gap, join, wait = changed(graph, changes, gaps)
     arrival, opening, end, bound, opener = sweep(*graph.program(join, wait), graph.slots, work, gap)
+    if gaps and not changes:  # the replay law: what is the same is kept once
+        arrival, end = _once(arrival, graph.ops.start_ns), _once(end, graph.ops.end_ns)
     return Timeline(graph, arrival, opening, end, bound, opener, gap, work, join, wait)
+
+
+def _once(times: Ints, recorded: Ints) -> Ints:
+    """The recorded times where they are the same."""
+    return recorded if np.array_equal(times, recorded) else times
 
 
 def changed(graph: Graph, changes: Sequence[Change], gaps: bool = True) -> tuple[Ints, Ints, Indices, Indices]:

@@ -55,7 +55,7 @@ def distance(ordered: Floats, center: float) -> float:
 
 
 @kernel()
-def describe_cells(values: Numbers, order: Ints, begin: Ints) -> tuple[Floats, Floats]:
+def describe_cells(values: Numbers, order: Indices, begin: Ints) -> tuple[Floats, Floats]:
     """(median, spread) of each cell; the spread is the larger of the scaled MAD and the scaled upper tail.
 
     Two values give their range over its expectation (1.128 standard deviations), one gives none.
@@ -363,7 +363,7 @@ def part_of_gaps(
 
 @kernel(lists=True)
 def expose(
-    begin: Ints, stop: Ints, order: Ints, lane: Indices, lanes: int, arrival: Ints, opening: Ints, end: Ints, level: Ints
+    begin: Ints, stop: Ints, order: Indices, lane: Indices, lanes: int, arrival: Ints, opening: Ints, end: Ints, level: Indices
 ) -> tuple[Ints, Ints, Ints, Ints]:
     """What each rank was doing at every nanosecond: (working, waiting, idle before) per op, and the idle tail per group.
 
