@@ -254,12 +254,15 @@ def _write(analysis: Analysis, folder: Path) -> dict[str, object]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    def put(name: str, table: pa.Table) -> None:
+    def put(name: str, make: Callable[[], pa.Table]) -> None:
+        table = make()
         words = [field.name for field in table.schema if pa.types.is_dictionary(field.type) or pa.types.is_string(field.type)]
         path = folder / f"{name}.parquet"
         pq.write_table(table, path, compression="lz4", use_dictionary=words, write_statistics=False)
 
-    tables = {**_graph_tables(analysis), **result_tables(analysis, analysis.result)}
+    # One table at a time: together they would take as much memory as the graph.
+    tables = _graph_tables(analysis)
+    tables |= {name: partial(_same, table) for name, table in result_tables(analysis, analysis.result).items()}
     with ThreadPoolExecutor(max_workers=1) as pool:
         written = pool.map(put, tables, tables.values())
         meta = _meta(analysis)
@@ -267,30 +270,42 @@ def _write(analysis: Analysis, folder: Path) -> dict[str, object]:
     return meta
 
 
-def _graph_tables(analysis: Analysis) -> dict[str, pa.Table]:
-    """The graph and what was computed of it; codes are the words they stand for."""
+def _graph_tables(analysis: Analysis) -> dict[str, Callable[[], pa.Table]]:
+    """The graph and what was computed of it, made when asked; codes are the words they stand for."""
     import pyarrow as pa
 
     graph, words = analysis.graph, op_words(analysis.graph.trace)
+    of_gates = {name: words[name] for name in ("verb", "name", "group")}
+    return {
+        "ops": lambda: _ops_table(analysis),
+        "edges": lambda: pa.table({"pred": graph.pred.astype(np.int64), "lag_ns": graph.lag_ns}),
+        "events": lambda: pa.table({"event": graph.events.astype(np.int64)}),
+        "waits": analysis.ledger.waits.to_arrow,
+        "ledger": lambda: worded(analysis.ledger.cells.to_arrow(), {"fate": FATES, "name": words["name"]}),
+        "metrics": graph.trace.metrics.to_arrow,
+        "attempts": graph.trace.attempts.to_arrow,
+        **({"actions": graph.trace.actions.to_arrow} if len(graph.trace.actions) else {}),
+        "gates": lambda: worded(graph.gates.to_arrow(), of_gates),
+        "members": graph.members.to_arrow,
+        "clock": graph.clock.to_arrow,
+    }
+
+
+def _ops_table(analysis: Analysis) -> pa.Table:
+    """The ops with what the graph and the blame say of them."""
+    import pyarrow as pa
+
+    graph = analysis.graph
     ops = graph.ops.to_arrow()
     for name in OP_ARRAYS:
         ops = ops.append_column(name, pa.array(getattr(graph, name)))
     ops = ops.append_column("reference_ns", pa.array(analysis.blame.peers.value_ns))
     ops = ops.append_column("preds", pa.array(np.diff(graph.pred_ptr).astype(np.int64)))
-    of_gates = {name: words[name] for name in ("verb", "name", "group")}
-    return {
-        "ops": worded(ops, words),
-        "edges": pa.table({"pred": graph.pred.astype(np.int64), "lag_ns": graph.lag_ns}),
-        "events": pa.table({"event": graph.events.astype(np.int64)}),
-        "waits": analysis.ledger.waits.to_arrow(),
-        "ledger": worded(analysis.ledger.cells.to_arrow(), {"fate": FATES, "name": words["name"]}),
-        "metrics": graph.trace.metrics.to_arrow(),
-        "attempts": graph.trace.attempts.to_arrow(),
-        **({"actions": graph.trace.actions.to_arrow()} if len(graph.trace.actions) else {}),
-        "gates": worded(graph.gates.to_arrow(), of_gates),
-        "members": graph.members.to_arrow(),
-        "clock": graph.clock.to_arrow(),
-    }
+    return worded(ops, op_words(graph.trace))
+
+
+def _same(table: pa.Table) -> pa.Table:
+    return table
 
 
 def _meta(analysis: Analysis) -> dict[str, object]:
