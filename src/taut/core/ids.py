@@ -101,7 +101,7 @@ def occurrence(*keys: Indices | Mask) -> Ints:
     from taut.core.group_kernels import turn
 
     ids, count = numbered(*keys)
-    return turn(ids, count)[0]
+    return turn(ids, count)[0].astype(np.int64)
 
 
 def least(ids: Indices, count: int, values: Indices) -> Ints:

@@ -9,6 +9,7 @@ own op where its rank and its step put it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from msgspec import Struct
@@ -22,7 +23,7 @@ from taut.diagnose.job_regime import mended
 from taut.graph import Graph
 from taut.replay.exposed import copies
 from taut.replay.mixtures import grid
-from taut.replay.timeline import Change, replay
+from taut.replay.timeline import replay
 
 
 class Strays(Struct, frozen=True):
@@ -75,7 +76,8 @@ def strays(evidence: Evidence, findings: Sequence[Finding]) -> Strays:
     prepared = grid(batch, [gap - apart_gap, apart_gap, None], [work - apart - longer, apart, longer])
     del longer
     was, without, quick = prepared.walls(np.array([[1.0, 1.0, 1.0], [1.0, 0.0, 0.0], [1.0, 1.0, 0.0]])).T
-    even, even_gap = (np.maximum(np.rint(ns), 0).astype(np.int64) for ns in (work - apart, gap - apart_gap))
+    even = np.maximum(np.rint(work - apart), 0).astype(np.int64)
+    even_gap = np.maximum(np.rint(gap - apart_gap), 0).astype(np.int64) if gap.any() else gap
     by_rank = _by_rank(g, apart + apart_gap)
     mean = np.clip(by_rank.mean(axis=0), 0.0, np.maximum(was - without, 0.0))
     return Strays(
@@ -92,9 +94,8 @@ def strays(evidence: Evidence, findings: Sequence[Finding]) -> Strays:
 
 def _slack(graph: Graph, work: Ints, gap: Ints) -> Floats:
     """Mean wait of every rank in a window with this work and these gaps, ns."""
-    everywhere = np.arange(len(graph))
-    even = [Change(everywhere, "work", "set", work), Change(everywhere, "gap", "set", gap)]
-    waits = weighed(graph.rank_index, replay(graph, even).wait_ns, len(graph.ranks))
+    even = replay(replace(graph, work_ns=work, gap_ns=gap))
+    waits = weighed(graph.rank_index, even.wait_ns, len(graph.ranks))
     return waits / max(len(graph.steps), 1)
 
 

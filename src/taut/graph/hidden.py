@@ -64,7 +64,9 @@ def edges(ops: Table, order: Indices, begins: Mask, window: Indices, members: Ta
     return (np.concatenate(source), np.concatenate(target)) if source else (none, none)
 
 
-def _explaining_group(ops: Table, before: Indices, gap: Ints, table: Ints, mine: Ints, rank: int, members: Table) -> Ints | None:
+def _explaining_group(
+    ops: Table, before: Indices, gap: Ints, table: Ints, mine: Ints, rank: int, members: Table
+) -> Ints | None:
     """The smallest group of other ranks whose last arrival ends this rank's gaps, or None."""
     if len(mine) < LEAST_STEPS:
         return None

@@ -169,7 +169,6 @@ def _serial_lanes(ops: Table, start: Ints, end: Ints, segment: Indices, timer_ns
     What is shorter than the timer's error goes before what seems to begin with it.
     """
     from taut.core.group_kernels import order_groups
-
     from taut.graph.sweeps import neighbours
 
     lane, (rank, ranks) = ops.lane, coded(segment, ops.rank)

@@ -366,12 +366,11 @@ def _grouped(*keys: Indices) -> tuple[Codes, Ints]:
     return cell, member
 
 
-def _cells(c: Context, shown: Exposed, categories: tuple[Category, ...]) -> Table:
-    """One row per rank, step, fate and class of op (and action, where a controller took the time)."""
-    graph, ranks = c.graph, len(c.graph.ranks)
-    code = {one.fate: i for i, one in enumerate(categories)}
+def _claimed_rows(c: Context, categories: tuple[Category, ...], code: Mapping[str, int]) -> list[list[Indices]]:
+    """Columns of the cells of every fate that claims any time: rank, step, fate, class, ns, action."""
+    graph = c.graph
     actions = {} if c.overhead is None else {"control overhead": c.overhead.action, "discarded": c.overhead.attempt}
-    rows: list[tuple[Indices, ...]] = []
+    rows: list[list[Indices]] = []
     by_class = _grouped(graph.rank_index, graph.window, graph.ops.name)
     for fate, ns in _claimed(c, categories):
         if not (ns.ns if isinstance(ns, AtSome) else ns).any():
@@ -384,7 +383,15 @@ def _cells(c: Context, shown: Exposed, categories: tuple[Category, ...]) -> Tabl
         fates = np.broadcast_to(np.int8(code[fate]), len(op))
         action = actions[fate][op] if fate in actions else np.broadcast_to(np.int64(NULL), len(op))
         step = graph.steps[graph.window[op]].astype(np.int32)
-        rows.append((graph.ops.rank[op], step, fates, graph.ops.name[op], summed[used], action))
+        rows.append([graph.ops.rank[op], step, fates, graph.ops.name[op], summed[used], action])
+    return rows
+
+
+def _cells(c: Context, shown: Exposed, categories: tuple[Category, ...]) -> Table:
+    """One row per rank, step, fate and class of op (and action, where a controller took the time)."""
+    graph, ranks = c.graph, len(c.graph.ranks)
+    code = {one.fate: i for i, one in enumerate(categories)}
+    rows = _claimed_rows(c, categories, code)
     over = np.flatnonzero(shown.tail)
     if len(over):
         last_window = np.zeros(len(shown.stop), dtype=np.int64)
@@ -395,12 +402,15 @@ def _cells(c: Context, shown: Exposed, categories: tuple[Category, ...]) -> Tabl
         if graph.trace.waits_recorded:  # a service that a request does not need, or needs no more, is free for others
             fates = np.full(len(over), code["idle"])
         nameless, step = np.full(len(over), NULL, np.int32), graph.steps[last_window[over // ranks]].astype(np.int32)
-        rows.append((graph.ranks[over % ranks], step, fates.astype(np.int8), nameless, shown.tail[over], nameless))
+        rows.append([graph.ranks[over % ranks], step, fates.astype(np.int8), nameless, shown.tail[over], nameless])
     if not rows:
         return Table(Cell, {}, 0)
 
     def joined(i: int) -> Indices:
-        return np.concatenate([row[i] for row in rows])
+        out = np.concatenate([row[i] for row in rows])
+        for row in rows:  # the parts are let go one column after the other
+            row[i] = row[i][:0].copy()
+        return out
 
     columns = {"rank": joined(0), "step": joined(1), "fate": joined(2), "name": joined(3), "rank_ns": joined(4)}
     return Table(Cell, columns | ({} if c.overhead is None else {"action": joined(5)}))

@@ -305,7 +305,9 @@ def batch(graph: Graph) -> Batch:
     if chained < FOLD * n:
         return Batch(graph, whole, whole)
     folded, kept = (np.flatnonzero(some).astype(np.int32) for some in (follower >= 0, follower < 0))
-    onward = graph.lag_ns[graph.pred_ptr[follower[folded]]]  # who follows in a chain has no other predecessor
+    onward = np.zeros(len(folded), dtype=np.int64)
+    if graph.lag_ns.any():
+        onward = graph.lag_ns[graph.pred_ptr[follower[folded]]]  # who follows in a chain has no other predecessor
     owner, first = fold(follower)
     return Batch(graph, whole, _program(graph, kept, owner, first[kept], folded, onward, closes))
 

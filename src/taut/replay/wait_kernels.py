@@ -299,7 +299,15 @@ def split_work(
 
 @kernel(lists=True)
 def split_gaps(
-    waited: Ints, rest: Ints, bound: Indices, opener: Indices, gap: Ints, reference: Floats, rank: Indices, ranks: int, slots: int
+    waited: Ints,
+    rest: Ints,
+    bound: Indices,
+    opener: Indices,
+    gap: Ints,
+    reference: Floats,
+    rank: Indices,
+    ranks: int,
+    slots: int,
 ) -> tuple[Ints, Ints, Ints, Ints]:
     """Blame what is left of observed waits on gaps in excess of their class: (gap per waiting op, per cause op, rank pairs
     and their sums)."""
