@@ -177,12 +177,11 @@ def blame(graph: Graph, observed: Timeline, gap_free: Timeline, both: Joined | N
     if both is not None:
         before = reference.baseline_medians(both, both.graph.gap_ns)[0]
         gap_reference = np.where(np.isnan(before), gap_reference, before)
-    waited = np.flatnonzero(observed.wait_ns > 0)
-    wait = observed.wait_ns[waited]
-    ordinary_wait = ordinary.wait_ns[waited]
+    waited = np.flatnonzero(observed.opening_ns > observed.arrival_ns)
+    wait, ordinary_wait = observed.wait_at(waited), ordinary.wait_at(waited)
     del ordinary  # a timeline of all ops, of which only this much is asked
     # Of an observed wait at most the gap-free one is split by work; what is beyond that can only come from gaps.
-    least = np.minimum(wait, np.maximum(gap_free.wait_ns[waited], 0))
+    least = np.minimum(wait, np.maximum(gap_free.wait_at(waited), 0))
     rank, ranks = graph.rank_index, len(graph.ranks)
     free = _degrees_of_freedom(graph)
     threshold = student_quantile(FALSE_ALARMS / max(len(waited) * ranks, 1), free)

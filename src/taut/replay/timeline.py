@@ -48,10 +48,14 @@ class Timeline:
     wait: Indices
     """Slots joined and waited at, as the changes left them."""
 
-    @cached_property
+    @property
     def wait_ns(self) -> Ints:
         """Gate opening minus arrival, per op."""
         return self.opening_ns - self.arrival_ns
+
+    def wait_at(self, ops: Indices) -> Ints:
+        """The same of some ops."""
+        return self.opening_ns[ops] - self.arrival_ns[ops]
 
     @cached_property
     def critical(self) -> Mask:
