@@ -95,7 +95,7 @@ class Context:
 
     def work(self, mask: Mask) -> dict[str, Ints | AtSome]:
         """The exposed work of some ops."""
-        return {"work": np.where(mask, self.time["work"], 0)}
+        return {"work": np.where(mask, self.time["work"], 0)} if mask.any() else {}
 
 
 Claim: TypeAlias = Callable[[Context], Mapping[str, Ints | AtSome]]
@@ -346,7 +346,8 @@ def _taken(claims: Mapping[str, Ints | AtSome], left: dict[str, Ints | AtSome]) 
         if claim is not rest and not isinstance(claim, AtSome) and not isinstance(rest, AtSome):
             part = np.minimum(claim, rest)
             left[source] = rest - part
-        taken.append(part)
+        if isinstance(part, AtSome) or part.any():
+            taken.append(part)
     return reduce(_sum, taken) if taken else np.zeros(0, dtype=np.int64)
 
 
