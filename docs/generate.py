@@ -99,7 +99,8 @@ def columns_page() -> str:
         "is empty. In the Parquet files of a run folder every code is the word it stands for (dictionary-encoded): `kind`, "
         "`name`, `lane`, `verb` and `group` of `ops.parquet` and `gates.parquet`, `fate` and `name` of `ledger.parquet`. "
         "`findings.parquet`, `causes.parquet` and `steps.parquet` hold `findings`, `blame` and `windows` of "
-        "[the result](result.md), `ranks.parquet` who each rank is, the wait it caused, and its time by fate.",
+        "[the result](result.md), `steps.parquet` also `ideal_ns`, what the step takes with no op above its reference "
+        "([the ideal](serve.md)), `ranks.parquet` who each rank is, the wait it caused, and its time by fate.",
     ]
     for row in rows():
         lines = ["| column | type | meaning |", "|---|---|---|"]

@@ -112,13 +112,15 @@ class Running:
         self.collector, self.said = collector, said
         listening = bound("127.0.0.1", 0, waiting=4096)
         self.port = int(listening.getsockname()[1])
+        metrics = bound("127.0.0.1", 0)
+        self.metrics_port = int(metrics.getsockname()[1])
         self._loop = asyncio.new_event_loop()
         self._done = asyncio.Event()
-        self._thread = threading.Thread(target=self._run, args=(listening,), daemon=True)
+        self._thread = threading.Thread(target=self._run, args=(listening, metrics), daemon=True)
         self._thread.start()
 
-    def _run(self, listening: socket.socket) -> None:
-        self._loop.run_until_complete(self.collector.serve(listening, self._done))
+    def _run(self, listening: socket.socket, metrics: socket.socket) -> None:
+        self._loop.run_until_complete(self.collector.serve(listening, self._done, metrics))
         self._loop.run_until_complete(self._loop.shutdown_default_executor())
         self._loop.close()
 

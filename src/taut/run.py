@@ -12,17 +12,19 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from taut import __version__
+from taut.core.array_types import Ints
 from taut.core.coded_columns import unique, worded
 from taut.core.errors import NotATrace, UsageError
 from taut.core.folder import FORMAT, save_folder
 from taut.core.json_text import json_text
-from taut.core.tables import Action, Attempt, Member, Metric, Op, Table, Trace
+from taut.core.tables import Action, Attempt, Call, Member, Metric, Op, Table, Trace
 from taut.diagnose import hang
 from taut.diagnose.against_baseline import LEAST_STEPS
 from taut.diagnose.detectors import Evidence, diagnose, most_recoverable
@@ -205,7 +207,7 @@ def analyze_trace(
         findings = most_recoverable(found)
         # Fault is what a finding mends; what else lies outside ordinary variation has no culprit.
         booked = blamed.mended_by([change for finding in findings for change in finding.changes])
-        shown = evidence.exposed
+        shown, slowdowns = evidence.exposed, evidence.slowdowns
         del evidence  # what only findings needed is let go
         ledger = charge(graph, observed, booked, prices, shown=shown)
         del shown
@@ -217,7 +219,7 @@ def analyze_trace(
     )
     return Analysis(
         graph, observed, gap_free, blamed, prepared, whatif, findings, early, ledger, digest, pays, envelope, placed, tries,
-        told, undecided,
+        told, undecided, slowdowns,
     )  # fmt: skip
 
 
@@ -254,20 +256,36 @@ def _write(analysis: Analysis, folder: Path) -> dict[str, object]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    def put(name: str, make: Callable[[], pa.Table]) -> None:
-        table = make()
+    def put(name: str, table: pa.Table) -> None:
         words = [field.name for field in table.schema if pa.types.is_dictionary(field.type) or pa.types.is_string(field.type)]
         path = folder / f"{name}.parquet"
         pq.write_table(table, path, compression="lz4", use_dictionary=words, write_statistics=False)
 
-    # One table at a time: together they would take as much memory as the graph.
-    tables = _graph_tables(analysis)
-    tables |= {name: partial(_same, table) for name, table in result_tables(analysis, analysis.result).items()}
+    graph_tables = _graph_tables(analysis)
     with ThreadPoolExecutor(max_workers=1) as pool:
-        written = pool.map(put, tables, tables.values())
+        # One table at a time: together they would take as much memory as the graph.
+        first = pool.map(lambda name, make: put(name, make()), graph_tables, graph_tables.values())
+        told = result_tables(analysis, analysis.result, _ideal_step_ns(analysis))
+        then = pool.map(put, told, told.values())
         meta = _meta(analysis)
-        list(written)
+        list(chain(first, then))
     return meta
+
+
+def _ideal_step_ns(analysis: Analysis) -> Ints:
+    """What each step takes in the ideal replay, as a page would tell it of the stored run."""
+    from taut.views.ideal import least_times
+    from taut.views.replays import Replays
+
+    graph, trace = analysis.graph, analysis.graph.trace
+    # Calls of flight recorders, and whether waits were recorded, are not stored: fixes on a page are told without them.
+    unstored = len(trace.calls) > 0 or trace.waits_recorded
+    if unstored:
+        graph = replace(graph, trace=replace(trace, calls=Table(Call, {}, 0), waits_recorded=False))
+    run = Run(Path(), graph, analysis.blame.peers.value_ns, analysis.result, {}, analysis.digest)
+    work, gap = least_times(Replays(run, None if unstored else analysis.slowdowns))
+    everywhere = np.zeros(len(graph), dtype=np.int64)
+    return analysis.batch.walls(work, work, everywhere, 1, gap)[:, 0].astype(np.int64)
 
 
 def _graph_tables(analysis: Analysis) -> dict[str, Callable[[], pa.Table]]:
@@ -302,10 +320,6 @@ def _ops_table(analysis: Analysis) -> pa.Table:
     ops = ops.append_column("reference_ns", pa.array(analysis.blame.peers.value_ns))
     ops = ops.append_column("preds", pa.array(np.diff(graph.pred_ptr).astype(np.int64)))
     return worded(ops, op_words(graph.trace))
-
-
-def _same(table: pa.Table) -> pa.Table:
-    return table
 
 
 def _meta(analysis: Analysis) -> dict[str, object]:

@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import numpy as np
 
+from taut.core.array_types import Ints
 from taut.core.boundary import refusing_unexpected
-from taut.core.coded_columns import Words, codes_of, unique
+from taut.core.coded_columns import Words, codes_of, unique, values_of
 from taut.core.errors import RunError, UsageError
 from taut.core.folder import FORMAT, MOST_BYTES, RUN, File, read_file, read_listed, read_steadily
 from taut.core.tables import Action, Kind, Member, Op, Table, Trace, Verb
@@ -128,6 +129,19 @@ class Run:
         from taut.views.cells import cells_of
 
         return cells_of(self, list(schema_of(Cell)))
+
+    @cached_property
+    def ideal_step_ns(self) -> Ints | None:
+        """What each step takes in the ideal of the pages (``views/ideal.py``); None where the folder does not keep it."""
+        if "steps.parquet" not in self.files:
+            return None
+        kept = read_columns(self.folder, self.files, "steps", {"ideal_ns": "int64"}, newer=("ideal_ns",))
+        if not kept:
+            return None
+        found: Ints = kept["ideal_ns"]
+        if len(found) != len(self.graph.steps) or int(found.min()) < 0 or int(found.max()) >= FAR_NS:
+            raise damaged(self.folder, "steps.parquet: ideal_ns is not that of its steps")
+        return found
 
     @cached_property
     def waits(self) -> Table:
@@ -305,7 +319,7 @@ def read_columns(
         if any(table[column].null_count for column in schema if column not in coded):
             raise damaged(root, f"{file} has empty cells")
         return {
-            column: codes_of(table[column], coded[column], schema[column]) if column in coded else table[column].to_numpy()
+            column: codes_of(table[column], coded[column], schema[column]) if column in coded else values_of(table[column])
             for column in schema
         }
     except (OSError, pa.ArrowException, UnicodeDecodeError, ValueError) as error:

@@ -333,3 +333,8 @@ def foreign(page: Page) -> int:
         "() => document.querySelectorAll('body :is(script, img, iframe, style, form, math, object)').length"
     )
     return found
+
+
+@pytest.mark.parametrize("view", ["timeline", "structure"])
+def test_an_address_that_names_no_rank_of_the_run_says_so(pages: Pages, view: str) -> None:
+    assert pages.open(view, "?rank=99&step=x").inner_text(".toast").startswith("This run has no ")

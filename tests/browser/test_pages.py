@@ -276,3 +276,30 @@ def test_the_time_of_a_single_step_is_drawn(browser: Browser, plain: str) -> Non
         )
         watched.open("/run/0/overview")
         assert watched.page.evaluate(GREEN) > 10  # the dot of the ideal step
+
+
+def test_a_command_stands_only_where_something_is_asked(browser: Browser, plain: str) -> None:
+    """taut whatif without a change is refused."""
+    with opened(browser, plain) as watched:
+        watched.open("/run/0/whatif")
+        watched.page.wait_for_selector(".answer:not(.stale) .walls")
+        assert watched.page.evaluate(COUNT.format(".asking .command")) == 0
+
+
+def test_paper_is_light_and_the_screen_as_before(browser: Browser, plain: str) -> None:
+    with opened(browser, plain) as watched:
+        watched.open("/")
+        theme = "document.documentElement.dataset.theme"
+        watched.page.click("#theme")
+        watched.page.click("#theme")
+        watched.page.evaluate("dispatchEvent(new Event('beforeprint'))")
+        assert watched.page.evaluate(theme) == "light"
+        watched.page.evaluate("dispatchEvent(new Event('afterprint'))")
+        assert watched.page.evaluate(theme) == "dark"
+
+
+def test_a_range_that_begins_below_nothing_has_no_dash(browser: Browser, plain: str) -> None:
+    with opened(browser, plain) as watched:
+        watched.open("/")
+        words = "taut.interval({{value: 0, lo: {}, hi: 0.05}}, (v) => taut.percent(v))"
+        assert [watched.page.evaluate(words.format(lo)) for lo in (-0.02, 0.02)] == ["-2.0 to 5.0 %", "2.0–5.0 %"]

@@ -195,3 +195,8 @@ def test_what_nobody_foresaw_is_told_at_the_terminal(changing: tuple[App, Path],
     found = app.get("/api/openapi.json")
     assert (found.status_code, "secret" in found.text) == (500, False)
     assert [line[:24] for line in app.said] == ["taut: ZeroDivisionError:"]
+
+
+def test_a_finding_of_many_ranks_can_be_asked_about(app: App) -> None:
+    fixes = "&".join(f"fix=rank%3D{one % 2}" for one in range(300))
+    assert app.get(f"/api/runs/{app.ids()[0]}/whatif?{fixes}").status_code == 200

@@ -72,6 +72,20 @@ def test_only_what_changed_is_read_again(tmp_path: Path) -> None:
     assert read == ["one", "two", "one"]
 
 
+@pytest.mark.parametrize("left", [None, b"PAR1"])
+def test_a_run_whose_files_are_gone_or_cut_off_is_a_line_until_they_are_back(tmp_path: Path, left: bytes | None) -> None:
+    one = run_folder(tmp_path / "one")
+    run_folder(tmp_path / "two")
+    data = (one / "ops.parquet").read_bytes()
+    (one / "ops.parquet").unlink() if left is None else (one / "ops.parquet").write_bytes(left)
+    served = Catalogue([tmp_path])
+    found = served.runs()
+    assert names(found) == ["two"]
+    assert found.refused == [f"{one}: damaged run folder (ops.parquet is missing or has another size); make it again"]
+    (one / "ops.parquet").write_bytes(data)
+    assert (names(served.runs()), served.runs().refused) == (["one", "two"], [])
+
+
 def test_links_that_lead_out_are_refused(tmp_path: Path) -> None:
     outside, inside = run_folder(tmp_path / "outside" / "secret"), tmp_path / "inside"
     inside.mkdir()

@@ -38,10 +38,10 @@ def test_values() -> None:
         (b"rank=1&ms=1e99", "ms=1e99: give a number from 0 to 1,000,000,000"),
         (b"rank=1&who=me", "'who': this address takes rank, ms, fix"),
         (b"rank=1&fix=a&fix=b&fix=c&fix=d", "fix: given 4 times, at most 3"),
-        (b"rank=1&fix=", "fix: give 1 to 400 characters"),
+        (b"rank=1&fix=", "fix: give 1 to 2000 characters"),
         (b"rank=1&fix=%FF", "the query cannot be read"),
         (b"rank=\xff", "the query cannot be read"),
-        (b"rank=1&" + b"a&" * 300, "the query cannot be read"),
+        (b"rank=1&" + b"a&" * 700, "the query cannot be read"),
         (b"rank=1&fix=" + b"x" * MOST_QUERY, "a query of "),
     ],
 )

@@ -20,7 +20,9 @@ from taut.views.replays import Replays
 def walls(trace: Trace, folder: Path) -> tuple[int, list[int], int]:
     """(ideal wall, walls after each single fix, actual wall)."""
     replays = Replays(open_run(analyze(trace).save(folder / "run")))
-    asked = questions(replays)
+    asked, kept = questions(replays), replays.run.ideal_step_ns
+    assert kept is not None
+    assert kept.tolist() == ideal(replays).window_ns.tolist()
     saved = [one.saved_share for some in asked.choices.values() for one in some if one.saved_share is not None]
     actual = asked.actual_wall_ns
     return ideal(replays).wall_ns, [round(actual * (1 - one)) for one in saved], actual

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -114,3 +115,14 @@ def test_trust_says_what_is_missing() -> None:
         "4/8 ranks": False, "4 steps: few to tell a spread": False, "clocks ok": True, "93 % of starts explained": True,
         "1 edge dropped: the traces break them": False, "rank 5 missing": None,
     }  # fmt: skip
+
+
+def test_job_logs_tell_the_currency_of_their_money_and_what_is_unfinished_is_not_discarded(tmp_path: Path) -> None:
+    log = tmp_path / "sacct.txt"
+    log.write_text(
+        "JobID|JobName|State|Submit|Start|End|AllocTRES|Restarts\n"
+        "1|train|FAILED|2026-01-01T00:00:00|2026-01-01T00:01:00|2026-01-01T01:00:00|gres/gpu=8|0\n", encoding="utf-8",
+    )  # fmt: skip
+    found = overview_of(taut.analyze(log, prices=taut.Prices(Decimal(2), "EUR")).save(tmp_path / "run"))
+    assert found.currency == "EUR"
+    assert [(one.fate, one.group) for one in found.fates] == [("unfinished", "unfinished")]

@@ -14,6 +14,7 @@ import taut
 from build import MS, barriers, job, one_f_one_b, play
 from taut.core.errors import UsageError
 from taut.replay.policy_names import KNOWN
+from taut.result.types import Estimate, Regime, StructuralPolicy
 from taut.run import analyze_trace
 from taut.stored import open_run
 from taut.views import questions as asked_of_runs
@@ -180,3 +181,30 @@ def test_a_finding_that_says_another_figure_is_explained(replays: Replays) -> No
     assert note.startswith("The finding says 20.0 %")
     assert note.endswith("40.0 %.")
     assert answer(other, question(["rank=1"], scales={"gaps": "0"})).note is None
+
+
+def test_a_policy_that_a_finding_names_says_where_it_differs_from_it(replays: Replays) -> None:
+    """The regime without it is that of the result, where nobody causes the loss; its figure is after the other findings."""
+    (late,) = replays.run.result.findings
+    policy = StructuralPolicy(name="local-steps=4", saved_wall_ns=MS)
+    nobody = structs.replace(late, ranks=[], loss_share=Estimate(value=0.2), policy=policy, recoverable_wall_ns=MS)
+    regime = Regime(kind="unstable", reserve=None, marginal_return=None, pays=0.5)
+    result = structs.replace(replays.run.result, findings=[late, nobody], regime=regime)
+    found = answer(Replays(replace(replays.run, result=result)), question(policies=["local-steps=4"]))
+    assert (found.regime.without, found.regime.with_) == ("unstable", None)
+    assert found.note is not None
+    assert found.note.startswith("The finding says 0.8 %: what the policy saves once the other findings are mended.")
+
+
+def test_policies_pay_as_the_run_was_analyzed(tmp_path: Path) -> None:
+    work = np.random.default_rng(2).normal(1, 0.02, (40, 6)) * 10 * MS
+    run = open_run(analyze_trace(barriers(work, MS), pays=0.999).save(tmp_path / "run"))
+    assert run.result.regime is not None
+    found = answer(Replays(run), question(policies=["local-steps=4"]))
+    assert found.regime.without == run.result.regime.kind == "unstable"
+
+
+@pytest.mark.parametrize(("given", "words"), [("2", "2"), ("0.9", "0.9"), ("0.1234567891", "0.1234567891")])
+def test_a_command_keeps_all_digits_of_a_factor(given: str, words: str) -> None:
+    asked = question(scales={"work": given})
+    assert (command("run", asked), canonical(asked)) == (f"taut whatif run --scale work={words}", f"work={words}")

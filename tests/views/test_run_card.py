@@ -26,7 +26,7 @@ def test_a_traced_run_tells_its_job_and_needs_no_table(tmp_path: Path) -> None:
         table.unlink()
     card = run_card(run)
     assert (card.verb, card.ranks, card.steps, card.step_ns) == ("analyze", 2, 12, 10e6)
-    assert card.views == ["overview", "timeline", "structure", "whatif", "scaling", "decisions"]
+    assert card.views == ["overview", "timeline", "structure", "whatif", "scaling", "bill", "decisions"]
     assert card.recoverable_share == pytest.approx(0.4, abs=0.05)
     assert (card.lost_per_hour, card.currency, card.trend_ns) == (None, None, [])
 
@@ -43,14 +43,14 @@ def test_a_price_prices_what_the_findings_cost_an_hour(tmp_path: Path) -> None:
     assert float(card.lost_per_hour or 0) == pytest.approx(2 * 2.5 * card.recoverable_share, abs=0.01)
 
 
-def test_logs_alone_have_an_overview_only(tmp_path: Path) -> None:
+def test_logs_alone_have_an_overview_and_where_the_time_went(tmp_path: Path) -> None:
     log = tmp_path / "sacct.txt"
     log.write_text(
         "JobID|JobName|State|Submit|Start|End|AllocTRES|Restarts\n"
         "1|train|FAILED|2026-01-01T00:00:00|2026-01-01T00:01:00|2026-01-01T01:00:00|gres/gpu=8|0\n", encoding="utf-8",
     )  # fmt: skip
     card = run_card(taut.analyze(log).save(tmp_path / "a"))
-    assert (card.verb, card.views, card.ranks) == ("analyze", ["overview"], None)
+    assert (card.verb, card.views, card.ranks) == ("analyze", ["overview", "bill"], None)
 
 
 def test_other_verbs_have_their_own_page(tmp_path: Path, root: Path) -> None:

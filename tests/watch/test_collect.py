@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from collecting import ALLREDUCE, HELLO, SECRET, Line, collecting, event, mutated
-from taut.result.types import LiveFinding
+from taut.result.types import LiveFinding, WatchedJob
 from taut.serve.listening import bound
 from taut.watch.collect import Limits
 from taut.watch.kept import Kept
@@ -380,6 +380,9 @@ class Looks:
         if not len(self.window.gates):
             return []
         return [finding(self.states.pop(0), time.time_ns())]
+
+    def state(self, window: Window) -> WatchedJob:
+        raise RuntimeError("no state")
 
 
 def test_what_watchers_find_is_told_and_kept(tmp_path: Path) -> None:

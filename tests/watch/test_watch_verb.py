@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -53,6 +54,15 @@ def test_from_start_to_end(tmp_path: Path, number: signal.Signals, code: int, sa
     assert (collector.returncode, out, err) == (code, "", f"taut: {says}\n")
     (kept,) = (tmp_path / "taut-runs" / "watch").glob("steps-*.jsonl")
     assert json.loads(kept.read_text())["received"] == 1
+
+
+def test_a_port_for_metrics_that_is_taken_is_said_in_a_line(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with process("--metrics-port", str(port), cwd=tmp_path) as collector:
+            _, said = collector.communicate(timeout=30)
+    why = f"127.0.0.1:{port}: cannot be listened at (Address already in use); give another --metrics-port or --metrics-host"
+    assert (collector.returncode, said) == (2, f"taut: {why}\n")
 
 
 @pytest.mark.parametrize(("secret", "says"), [(None, "is not set"), ("short", "has 5 characters")])

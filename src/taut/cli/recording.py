@@ -19,6 +19,7 @@ from taut.cli.common import ARGUMENTS, FAILED, FINDINGS, Watched, reason, say, w
 from taut.cli.options import Target
 from taut.core import seen_inputs
 from taut.core.errors import TautError
+from taut.read.remote import shown
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -32,8 +33,8 @@ PLACE = "taut.audit"
 """Key of the context's notes: what ``--audit`` said."""
 ANSWERED = (0, FAILED, FINDINGS)
 """Exit codes of a verb that has answered; FAILED, where only keeping the answer failed."""
-UNRECORDED = ("audit", "serve")
-"""Verbs that write records of their own, or only read them; and one of which an option is a secret."""
+UNRECORDED = ("audit", "serve", "top")
+"""Verbs that write records of their own, or only read them; one of which an option is a secret; one that shows a moment."""
 STDIN = "standard input"
 MOST_FILES = 256
 """Files of one input that are recorded one by one."""
@@ -116,7 +117,7 @@ def _record(
         "outputs": [_output(path) for path in written if path.exists()],
         "seed": None if options.get("seed") is None else str(options["seed"]),
         "code": code,
-        "arguments": [Text(word) for word in context.meta.get(ARGUMENTS, ())],
+        "arguments": [Text(shown(word)) for word in context.meta.get(ARGUMENTS, ())],
         "printed": done.printed,
     }
     with open_log(log_path(context), __version__, create=True) as log:
@@ -170,7 +171,7 @@ def _salted(value: Value) -> Detail:
     from taut.audit.record import Text
 
     if isinstance(value, str):
-        return Text(value)
+        return Text(shown(value))
     if isinstance(value, (list, tuple)):
         return [_salted(each) for each in value]
     if isinstance(value, dict):
@@ -186,7 +187,7 @@ def _input(path: str) -> dict[str, Detail]:
     place = Path(path)
     what = "run" if is_run_folder(place) else "file" if place.is_file() else "folder" if place.is_dir() else "name"
     digest = sealed(place)[RUN] if what == "run" else file_digest(place) if what == "file" else None
-    return {"name": Text(path), "what": what, "sha256": digest}
+    return {"name": Text(shown(path)), "what": what, "sha256": digest}
 
 
 def _read(seen: Sequence[seen_inputs.Seen]) -> list[Detail]:

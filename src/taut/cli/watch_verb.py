@@ -11,15 +11,17 @@ import click
 
 from taut.cli.common import say, write_out
 from taut.cli.options import Target, price
+from taut.cli.watch_top import FOLDER, top
 from taut.core.errors import UsageError
 
 if TYPE_CHECKING:
+    import socket
+
     from taut.result.types import LiveFinding
     from taut.watch.collect import Watcher
     from taut.watch.window import Window
 
 PORT = 8322
-FOLDER = Path("taut-runs") / "watch"
 SECRET = "TAUT_WATCH_SECRET"
 
 
@@ -29,6 +31,9 @@ def watch() -> None:
 
     In the job: import taut.watch; taut.watch.start(). Both sides know the secret in TAUT_WATCH_SECRET.
     """
+
+
+watch.add_command(top)
 
 
 @watch.command(short_help="Hear the ranks of jobs, and tell what is found.")
@@ -47,7 +52,18 @@ def watch() -> None:
 @click.option(
     "--gpu-hour", "price", metavar="PRICE", callback=price, help="Price of one rank for one hour, for example 2.50EUR."
 )
-def collect(host: str, port: int, keep: str, memory: int, as_json: bool, price: tuple[str, str] | None) -> None:
+@click.option(
+    "--metrics-port", metavar="P", type=click.IntRange(0, 65535),
+    help="Tell Prometheus what is seen, at http://…:P/metrics; off unless given.",
+)  # fmt: skip
+@click.option(
+    "--metrics-host", metavar="H", default="127.0.0.1", show_default=True,
+    help="Address for --metrics-port; whoever reaches it reads names of jobs and hosts.",
+)  # fmt: skip
+def collect(
+    host: str, port: int, keep: str, memory: int, as_json: bool, price: tuple[str, str] | None, metrics_port: int | None,
+    metrics_host: str,
+) -> None:  # fmt: skip
     """Hear the ranks of jobs over TCP, keep a window of each, and tell what is found.
 
     Ranks find it by TAUT_WATCH=HOST:PORT. Who does not know the secret in TAUT_WATCH_SECRET (at least 16 characters) is
@@ -66,6 +82,7 @@ def collect(host: str, port: int, keep: str, memory: int, as_json: bool, price: 
     files = open_files(Limits().connections)
     limits = Limits(window_bytes=memory << 20, connections=min(files, Limits().connections))
     listening = bound(host, port, waiting=4096)
+    metrics = _metrics_socket(metrics_host, metrics_port)
     kept = Kept(Path(keep), say)
     collector = Collector(secret, limits=limits, say=say, tell=_teller(as_json), kept=kept, watcher=_watcher(price))
     at = f"{host}:{listening.getsockname()[1]}"
@@ -74,9 +91,20 @@ def collect(host: str, port: int, keep: str, memory: int, as_json: bool, price: 
     if files < limits.ranks:
         say(f"at most {files:,} ranks: this process may open no more files (ulimit -n)")
     try:
-        run(collector, listening)
+        run(collector, listening, metrics)
     finally:
         kept.close()
+
+
+def _metrics_socket(host: str, port: int | None) -> socket.socket | None:
+    """Where metrics are asked for, and a line that says so; None where nobody is to ask."""
+    if port is None:
+        return None
+    from taut.serve.listening import bound
+
+    listening = bound(host, port, option="--metrics-", waiting=16)
+    say(f"metrics at http://{host}:{listening.getsockname()[1]}/metrics")
+    return listening
 
 
 def _secret() -> bytes:

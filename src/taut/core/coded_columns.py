@@ -45,10 +45,39 @@ def worded(table: pa.Table, words: Words) -> pa.Table:
     return table
 
 
-def codes_of(column: pa.ChunkedArray, words: Sequence[str], dtype: str) -> Column:
-    """The codes of a dictionary-encoded column; ValueError for a word that is none of these."""
+def values_of(column: pa.ChunkedArray) -> Column:
+    """The values of a column of numbers or words without empty cells.
+
+    Not by ``to_numpy``: where pandas is installed, the first one of a process loads it, which takes longer than most tables.
+    """
     import pyarrow as pa
 
+    parts = [_words(chunk) if pa.types.is_string(chunk.type) else _numbers(chunk) for chunk in column.chunks]
+    kind = object if pa.types.is_string(column.type) else column.type.to_pandas_dtype()
+    return parts[0] if len(parts) == 1 else np.concatenate([np.zeros(0, kind), *parts])
+
+
+def _numbers(array: pa.Array) -> Column:
+    """The values of an array of numbers, where they lie in memory."""
+    import pyarrow as pa
+
+    if pa.types.is_boolean(array.type):
+        return _numbers(array.cast(pa.uint8())).view(np.bool_)
+    kind, memory = np.dtype(array.type.to_pandas_dtype()), array.buffers()[1]
+    if memory is None or not len(array):
+        return np.zeros(0, kind)
+    return np.frombuffer(memory, kind, len(array), array.offset * kind.itemsize)
+
+
+def _words(array: pa.Array) -> Column:
+    """The words of an array, each of them one object."""
+    coded = array.dictionary_encode()
+    found: Column = np.array([*coded.dictionary.to_pylist(), ""], dtype=object)[_numbers(coded.indices)]
+    return found
+
+
+def codes_of(column: pa.ChunkedArray, words: Sequence[str], dtype: str) -> Column:
+    """The codes of a dictionary-encoded column; ValueError for a word that is none of these."""
     place = {word: code for code, word in enumerate(words)}
     parts: list[Codes] = []
     for chunk in column.chunks:
@@ -56,8 +85,9 @@ def codes_of(column: pa.ChunkedArray, words: Sequence[str], dtype: str) -> Colum
         unknown = next((word for word in found if word not in place), None)
         if unknown is not None:
             raise ValueError(f"{str(unknown)[:40]!r} is no word of this column")
-        code = np.array([*(place[word] for word in found), -1], dtype=np.int32)
-        index = chunk.indices.fill_null(len(found)) if chunk.null_count else chunk.indices
-        parts.append(code[index.to_numpy(zero_copy_only=False)])
-    joined = np.concatenate(parts) if parts else np.zeros(0, np.int32)
-    return joined.astype(pa.from_numpy_dtype(np.dtype(dtype)).to_pandas_dtype())
+        code = np.array([*(place[word] for word in found), -1], dtype=dtype)
+        index = _numbers(chunk.indices)
+        if chunk.null_count:
+            index = np.where(_numbers(chunk.is_valid()), index, len(found))
+        parts.append(code[index])
+    return parts[0] if len(parts) == 1 else np.concatenate([np.zeros(0, dtype), *parts])

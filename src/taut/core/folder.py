@@ -136,6 +136,13 @@ def manifest_of(folder: Path) -> Manifest | None:
         return None
 
 
+def file_unlike_manifest(folder: Path) -> str | None:
+    """The first file of a run folder that is missing, or not as long as its manifest says; None where all are."""
+    manifest = manifest_of(folder)
+    files = {} if manifest is None else manifest.files
+    return next((name for name, listed in sorted(files.items()) if "/" in name or not _has_size(folder / name, listed)), None)
+
+
 def is_run_folder(folder: str | Path) -> bool:
     """Whether taut wrote a run here, judged by how its ``run.json`` begins."""
     try:

@@ -32,30 +32,27 @@ def caused_by_rank(slowdowns: Slowdowns, rank: Place, links: Place) -> bool:
 def rank_before(slowdowns: Slowdowns, place: Place, peers_ns: Floats) -> tuple[Change, ...]:
     """A rank's own work and gaps as before, and the transfers that it holds up; its peers' work where its past is not known."""
     graph = slowdowns.graph
-    usual = slowdowns.outside(graph.work_ns, place.first, place.last)
     mine = np.flatnonzero((graph.rank_index == place.rank) & slowdowns.own & place.holds(graph.window))
-    work = np.where(np.isnan(usual), peers_ns, usual)
+    usual = slowdowns.outside(graph.work_ns, mine, place.first, place.last)
+    work = np.where(np.isnan(usual), peers_ns[mine], usual)
     reason = f"rank {int(graph.ranks[place.rank])} as before"
-    return _set(mine, "work", work, reason), *pauses_before(slowdowns, place, usual)
+    return _set(mine, "work", work, reason), *pauses_before(slowdowns, place)
 
 
-def pauses_before(slowdowns: Slowdowns, place: Place, usual: Floats | None = None) -> tuple[Change, ...]:
-    """A rank's gaps as in its other steps (as in all, where these are few), and the transfers that it holds up.
-
-    ``usual``: what ops take in the other steps, where that is known already.
-    """
+def pauses_before(slowdowns: Slowdowns, place: Place) -> tuple[Change, ...]:
+    """A rank's gaps as in its other steps (as in all, where these are few), and the transfers that it holds up."""
     graph, within = slowdowns.graph, place.holds(slowdowns.graph.window)
     # Where hardly any other steps are left, the median over all of them stands for before.
     few = slowdowns.windows - (place.last - place.first + 1) < LEAST_OUTSIDE
     last = -1 if few else place.last
-    gap = slowdowns.outside(graph.gap_ns, place.first, last)
-    work = slowdowns.outside(graph.work_ns, place.first, last) if few or usual is None else usual
     held = slowdowns.held_up(place)
     for links in slowdowns.links:
         held = held | links.gates if caused_by_rank(slowdowns, place, links) else held & ~links.gates
     reason = f"rank {int(graph.ranks[place.rank])} as before"
     transfers = np.flatnonzero(within & (graph.gate >= 0) & np.append(held, False)[graph.gate])
     mine = np.flatnonzero((graph.rank_index == place.rank) & within)
+    gap = slowdowns.outside(graph.gap_ns, mine, place.first, last)
+    work = slowdowns.outside(graph.work_ns, transfers, place.first, last)
     return _set(mine, "gap", gap, reason), _set(transfers, "work", work, reason)
 
 
@@ -63,8 +60,9 @@ def links_before(slowdowns: Slowdowns, place: Place) -> Change:
     """Transfers of the groups that slow links hold up, as before."""
     graph = slowdowns.graph
     inside = place.holds(graph.window) & (graph.gate >= 0) & np.append(place.gates, False)[graph.gate]
-    usual = slowdowns.outside(graph.work_ns, place.first, place.last, inside)
-    return _set(np.flatnonzero(inside), "work", usual, f"link {', '.join(place.link_names)} as before")
+    ops = np.flatnonzero(inside)
+    usual = slowdowns.outside(graph.work_ns, ops, place.first, place.last, inside)
+    return _set(ops, "work", usual, f"link {', '.join(place.link_names)} as before")
 
 
 def as_before(
@@ -85,5 +83,6 @@ def as_before(
 
 
 def _set(ops: Ints, what: Literal["work", "gap"], values: Floats, reason: str) -> Change:
-    known = ops[~np.isnan(values[ops])]
-    return Change(known, what, "set", np.rint(values[known]).astype(np.int64), reason)
+    """A change that sets each of ``ops`` to its value, where that is known."""
+    known = ~np.isnan(values)
+    return Change(ops[known], what, "set", np.rint(values[known]).astype(np.int64), reason)

@@ -135,11 +135,18 @@ class Slowdowns:
         ops = self.graph.ops
         return coded(ops.rank, ops.name, ops.size, self.graph.place)
 
-    def outside(self, values: Ints, first: int, last: int, but: Mask | None = None) -> Floats:
-        """Median of an op's class outside windows first … last or outside ``but`` (a mask of ops); NaN where there is none."""
-        window = self.graph.window
-        use = (window < first) | (window > last) if but is None else ~but
-        return class_medians(values, *self.classes, use)[self.classes[0]]
+    def outside(self, values: Ints, ops: Ints, first: int, last: int, but: Mask | None = None) -> Floats:
+        """For each of ``ops``: median of its class outside windows first … last or outside ``but`` (a mask of ops).
+
+        NaN where there is none.
+        """
+        cls, count = self.classes
+        asked = np.zeros(count, dtype=bool)
+        asked[cls[ops]] = True
+        kin = np.flatnonzero(asked[cls])
+        window = self.graph.window[kin]
+        use = (window < first) | (window > last) if but is None else ~but[kin]
+        return class_medians(values[kin], cls[kin], count, use)[cls[ops]]
 
     def table(self, values: Numbers, key: Ints, count: int, window: Ints) -> Floats:
         """Sums of values by key (below ``count``) and window."""
@@ -245,7 +252,7 @@ class Slowdowns:
         """Per gate: window, shortest and longest transfer of its members."""
         g = self.graph
         inside = g.gate >= 0
-        gate, work = g.gate[inside], g.work_ns[inside]
+        gate, work = g.gate[inside], g.work_ns[inside].astype(np.float64)
         window, low, high = np.zeros(len(g.gates), dtype=np.int64), np.full(len(g.gates), np.inf), np.zeros(len(g.gates))
         window[gate] = g.window[inside]
         np.minimum.at(low, gate, work)
@@ -375,10 +382,12 @@ class Slowdowns:
     def _step_ns(self) -> float:
         """Median length of a window."""
         g = self.graph
-        begin, end = np.full(self.windows, np.inf), np.full(self.windows, -np.inf)
+        most = np.iinfo(np.int64)  # whole numbers as the times are: numpy is slow where it must convert each of them
+        begin, end = np.full(self.windows, most.max), np.full(self.windows, most.min)
         np.minimum.at(begin, g.window, g.ops.start_ns)
         np.maximum.at(end, g.window, g.ops.end_ns)
-        return float(np.median((end - begin)[end > begin])) if (end > begin).any() else 0.0
+        held = end > begin
+        return float(np.median((end[held] - begin[held]).astype(np.float64))) if held.any() else 0.0
 
     @cached_property
     def _hiccups(self) -> tuple[Ints, Ints]:
@@ -416,8 +425,11 @@ class Slowdowns:
         """Work of every op if no transfer took far longer than its class does, ns."""
         g, (gates, _) = self.graph, self._hiccups
         far = np.append(np.isin(np.arange(len(g.gates)), gates), False)[g.gate]
-        usual = self.outside(g.work_ns, 0, -1, far)
-        return np.where(far & (usual < g.work_ns), np.nan_to_num(usual), g.work_ns).astype(np.int64)
+        ops, work = np.flatnonzero(far), g.work_ns.copy()
+        usual = self.outside(work, ops, 0, -1, far)
+        shorter = usual < work[ops]
+        work[ops[shorter]] = usual[shorter].astype(np.int64)
+        return work
 
     @property
     def _least_ns(self) -> float:

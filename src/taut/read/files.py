@@ -1,4 +1,4 @@
-"""User inputs → members: one readable file each, out of paths, folders, gzip, tar and standard input.
+"""User inputs → members: one readable file each, out of paths, folders, addresses, gzip, tar and standard input.
 
 Nothing is ever extracted to disk, and every cap is checked while bytes flow, so a bomb costs its first megabytes.
 """
@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from taut.core.errors import InputRefused, NotATrace, TooLarge
 from taut.core.folder import is_run_folder
-from taut.read import windows_text
+from taut.read import remote, windows_text
 
 HEAD_BYTES = 64 << 10
 CHUNK_BYTES = 1 << 20
@@ -138,7 +138,9 @@ def expand(paths: Sequence[str | Path]) -> list[str]:
     """The files that paths and folders stand for, in a stable order; ``-`` stays as it is."""
     files: list[str] = []
     for path in map(str, paths):
-        if path == STDIN or not os.path.isdir(path):
+        if remote.is_address(path):
+            files += sorted(remote.expand(path, MEMBERS), key=natural)
+        elif path == STDIN or not os.path.isdir(path):
             if path != STDIN and not os.path.exists(path):
                 raise InputRefused(path, "no such file or folder", "check the path")
             files.append(path)
@@ -181,11 +183,13 @@ def natural(text: str) -> list[tuple[int, str]]:
 
 def as_text(path: str) -> str:
     """A path that can be written as UTF-8: a name of other bytes, which no table and no JSON holds, has ``?`` for them."""
-    return path.encode("utf-8", "replace").decode()
+    return remote.shown(path).encode("utf-8", "replace").decode()
 
 
 def size_of(path: str) -> int:
-    """Bytes on disk; 0 for standard input."""
+    """Bytes on disk, or where it lies; 0 where nothing tells."""
+    if remote.is_address(path):
+        return remote.size_of(path)
     try:
         return 0 if path == STDIN else os.path.getsize(path)
     except OSError:
@@ -210,7 +214,8 @@ class Source:
         """The input itself, inflated, or what is inside the archive."""
         try:
             self._stream = _buffered(_opened(self.path), self._hash)
-            yield from _unwrap(self._stream, self.label, archive=True, path=None if self.path == STDIN else self.path)
+            on_disk = self.path != STDIN and not remote.is_address(self.path)
+            yield from _unwrap(self._stream, self.label, archive=True, path=self.path if on_disk else None)
         except (OSError, tarfile.TarError) as error:
             raise unreadable(self.label, error) from None
 
@@ -241,7 +246,7 @@ def _opened(path: str) -> io.RawIOBase | IO[bytes]:
         # A copy of the descriptor, so that closing the stream leaves the caller's standard input open.
         raw = sys.stdin.buffer
         return raw if isinstance(raw, io.BytesIO) else open(os.dup(raw.fileno()), "rb", buffering=0)
-    return open(path, "rb", buffering=0)
+    return remote.opened(path) if remote.is_address(path) else open(path, "rb", buffering=0)
 
 
 def _archive_files(path: str) -> list[str]:

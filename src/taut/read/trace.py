@@ -16,7 +16,7 @@ from taut.core import seen_inputs
 from taut.core.boundary import refusing_unexpected
 from taut.core.errors import InputRefused, NotATrace
 from taut.core.tables import Member, Op, Table, Trace
-from taut.read import files, merge
+from taut.read import files, merge, remote
 from taut.read.actions.control_log import ControlLog
 from taut.read.contents import Dump, Execution, InspectorLog, Plan, Profile, Report, Spans
 from taut.read.jobs import progress_log
@@ -70,7 +70,8 @@ class Inputs(Struct, frozen=True):
         """The name of the first input, without its suffixes."""
         if str(self.paths[0]) == files.STDIN:
             return "job"
-        stem = files.as_text(Path(self.paths[0]).resolve().name)
+        first = str(self.paths[0])
+        stem = remote.job_name(first) if remote.is_address(first) else files.as_text(Path(first).resolve().name)
         for suffix in SUFFIXES:
             stem = stem.removesuffix(suffix)
         return stem or "job"

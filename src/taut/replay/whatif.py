@@ -54,21 +54,34 @@ class WhatIf:
 
 
 def dimensions(graph: Graph) -> list[Dimension]:
-    """Rank, stage, data-parallel rank, class, link and gate class of a graph's ops."""
-    members, index = graph.members, graph.rank_index
-    out = [Dimension("rank", index, [str(r) for r in graph.ranks])]
-    for name, values in (("stage", members.stage), ("dp_rank", members.dp_rank)):
-        if (values >= 0).any():
-            labels = np.unique(values[values >= 0])
-            key = np.searchsorted(labels, values)
-            out.append(Dimension(name, np.where(values >= 0, key, -1)[index], [str(x) for x in labels]))
-    out.append(_classes(graph))
-    link = links(graph)
-    if link is not None:
-        out.append(link)
-    if (graph.gate >= 0).any():
-        out.append(_gate_classes(graph))
-    return out
+    """Rank, stage, data-parallel rank, class, link and gate class of a graph's ops; those that it has."""
+    return [one for one in (dimension_of(graph, name) for name in DIMENSIONS) if one is not None]
+
+
+DIMENSIONS = ("rank", "stage", "dp_rank", "class", "link", "gate")
+
+
+def dimension_of(graph: Graph, name: str) -> Dimension | None:
+    """One of the ``DIMENSIONS`` of a graph's ops; None where it has none of that name."""
+    if name == "rank":
+        return Dimension("rank", graph.rank_index, [str(r) for r in graph.ranks])
+    if name in ("stage", "dp_rank"):
+        return _by_member(graph, name)
+    if name == "class":
+        return _classes(graph)
+    if name == "link":
+        return links(graph)
+    return _gate_classes(graph) if name == "gate" and (graph.gate >= 0).any() else None
+
+
+def _by_member(graph: Graph, name: str) -> Dimension | None:
+    """Ops by a number that their rank has; None where no rank has it."""
+    values = getattr(graph.members, name)
+    if not (values >= 0).any():
+        return None
+    labels = np.unique(values[values >= 0])
+    key = np.searchsorted(labels, values)
+    return Dimension(name, np.where(values >= 0, key, -1)[graph.rank_index], [str(x) for x in labels])
 
 
 def _classes(graph: Graph) -> Dimension:

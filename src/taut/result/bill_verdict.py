@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 
@@ -69,13 +70,18 @@ def _share(one: BillShare, categories: Sequence[BillShare]) -> float:
 
 
 def _largest(category: str, lines: Sequence[BillLine], currency: str | None, causes: Mapping[str, str]) -> str:
-    """The largest line of a category that has a cause, in brackets."""
-    found = [one for one in lines if one.category == category and one.cause]
-    best = max(found, key=lambda one: (Decimal(one.money or 0), one.rank_ns or 0), default=None)
-    if best is None or best.cause is None:
+    """The cause to which most of a category goes, in brackets, with all its lines there."""
+    money, rank_ns = defaultdict[str, Decimal](Decimal), defaultdict[str, int](int)
+    for one in lines:
+        if one.category == category and one.cause:
+            money[one.cause] += Decimal(one.money or 0)
+            rank_ns[one.cause] += one.rank_ns or 0
+    best = max(money, key=lambda cause: (money[cause], rank_ns[cause]), default=None)
+    if best is None:
         return ""
-    cost = f", {said(Decimal(best.money), currency)}" if best.money is not None else ""
-    return f" (the largest: {causes.get(best.cause, best.cause)}{cost})"
+    priced = any(one.money is not None for one in lines if one.category == category and one.cause == best)
+    cost = f", {said(money[best], currency)}" if priced else ""
+    return f" (the largest: {causes.get(best, best)}{cost})"
 
 
 def closing_words(

@@ -9,6 +9,7 @@ from taut.diagnose.detectors import Finding
 from taut.diagnose.early_warning import EarlyWarning
 from taut.diagnose.instability import Undecided
 from taut.diagnose.job_regime import PAYS
+from taut.diagnose.slowdowns import Slowdowns
 from taut.graph import Graph
 from taut.ledger import Ledger
 from taut.ledger.attempt_ledger import Attempts
@@ -46,6 +47,13 @@ class Computed:
     """The healthy run that it was compared with."""
     undecided: Undecided | None = None
     """Loss that may be nobody's, of which the run is too short to tell."""
+    known_slowdowns: Slowdowns | None = None
+    """What became slower during the run, as findings were told from it."""
+
+    @cached_property
+    def slowdowns(self) -> Slowdowns:
+        """What became slower during the run."""
+        return Slowdowns(self.graph) if self.known_slowdowns is None else self.known_slowdowns
 
     @cached_property
     def coupling(self) -> Coupling:

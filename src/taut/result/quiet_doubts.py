@@ -9,7 +9,6 @@ from taut.core.interval import share_of
 from taut.core.rank_words import rank_label, rank_labels
 from taut.core.reporting import LISTED_SHARE, spell
 from taut.diagnose.slow_sets import shared_place, two_levels
-from taut.diagnose.slowdowns import Slowdowns
 from taut.read.flight.reader import ONLY_DUMPS
 from taut.replay.timeline import Change, Timeline, replay
 from taut.result.computed import Computed
@@ -131,7 +130,7 @@ def _hiccups(a: Computed) -> str | None:
     g = a.graph
     if not len(g.gates):
         return None
-    found = _shorter(a, replay(g, [Change(np.arange(len(g)), "work", "set", Slowdowns(g).without_hiccups())]))
+    found = _shorter(a, replay(g, [Change(np.arange(len(g)), "work", "set", a.slowdowns.without_hiccups())]))
     if found is None or _least(found) < LISTED_SHARE:
         return None
     return (

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from taut.core.array_types import Ints
 from taut.ledger.charge import FATES
 from taut.result.computed import Computed
 from taut.result.types import AnalysisResult
@@ -14,9 +15,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def result_tables(a: Computed, result: AnalysisResult) -> dict[str, pa.Table]:
-    """Name → table, one row for each finding, cause, step and rank."""
-    return {"findings": _findings(result), "causes": _causes(result), "steps": _steps(result), "ranks": _ranks(a)}
+IDEAL = "what the step takes with no op above its reference, gaps kept: no single fix ends before it"
+
+
+def result_tables(a: Computed, result: AnalysisResult, ideal_ns: Ints) -> dict[str, pa.Table]:
+    """Name → table, one row for each finding, cause, step and rank; ``ideal_ns`` is what each step takes in the ideal."""
+    steps = _steps(result, ideal_ns)
+    return {"findings": _findings(result), "causes": _causes(result), "steps": steps, "ranks": _ranks(a)}
 
 
 def _findings(result: AnalysisResult) -> pa.Table:
@@ -64,11 +69,11 @@ def _causes(result: AnalysisResult) -> pa.Table:
     )
 
 
-def _steps(result: AnalysisResult) -> pa.Table:
+def _steps(result: AnalysisResult, ideal_ns: Ints) -> pa.Table:
     import pyarrow as pa
 
     rows = result.windows
-    return pa.table(
+    told = pa.table(
         {
             "step": pa.array([w.step for w in rows], pa.int64()),
             "wall_ns": pa.array([w.wall_ns for w in rows], pa.int64()),
@@ -78,6 +83,7 @@ def _steps(result: AnalysisResult) -> pa.Table:
             "turnover": pa.array([w.turnover for w in rows], pa.float64()),
         }
     )
+    return told.append_column(pa.field("ideal_ns", pa.int64(), metadata={"doc": IDEAL}), pa.array(ideal_ns, pa.int64()))
 
 
 def _ranks(a: Computed) -> pa.Table:

@@ -2741,4 +2741,70 @@ class LiveFinding(Part, frozen=True, kw_only=True):
     """For people: who, where, what to do."""
 
 
+class WatchedRank(Part, frozen=True, kw_only=True):
+    """A rank of a job that runs."""
+
+    rank: Small
+    host: str | None
+    gpu: Small | None
+    state: Literal["heard", "lost", "ended"]
+    """Whether it is heard, has been silent for too long, or said goodbye."""
+    late_ns: Small | None
+    """How late it comes to its gates behind the middle member, in the median of the last steps; null where not seen."""
+    busy_ns: Small | None
+    """How much longer than the middle rank it is busy in a step, outside of calls that wait."""
+    loader_ns: Small | None
+    """How much longer than the middle rank it is in its loader in a step."""
+    dropped: Small
+    """Events that its process could not send."""
+
+
+class WatchedJob(Part, frozen=True, kw_only=True):
+    """A job that runs, as the collector sees it."""
+
+    job: str
+    verdict: str
+    """For people: the worst that is open, or what is not known yet."""
+    kind: VerdictClass = field(name="class")
+    """Unknown until enough steps were seen."""
+    findings: list[LiveFinding]
+    """Those that are open, the first told first."""
+    world: Small | None
+    """Ranks that it says it has."""
+    heard: Small
+    lost: Small
+    ended: Small
+    """Ranks that are heard, have been silent for too long, or said goodbye."""
+    ranks: list[WatchedRank]
+    """The latest first; of a large job not all of them."""
+    last_step: Small | None
+    step_ns: Small | None
+    """Time of a step, the median of the last ones."""
+    steps_ns: list[Small]
+    """Times of the last steps, the newest last."""
+    regime: str | None
+    """Stable, marginal or unstable, by the last analysis."""
+    reserve: Estimate | None
+    """Factor by which jitter may still grow."""
+    received: Small
+    """Events of all ranks so far."""
+    not_received: dict[str, Small]
+    """Events that were not, by why; those that are 0 are left out."""
+
+
+class LiveState(Part, frozen=True, kw_only=True):
+    """What a collector sees now."""
+
+    schema: Small
+    at_ns: Small
+    """When this was seen, ns since 1970, UTC."""
+    since_ns: Small
+    """When the collector began."""
+    jobs: list[WatchedJob]
+    """The one last heard of first."""
+    counts: dict[str, Small]
+    """Connections, messages, bytes and ranks so far, and what was refused."""
+
+
 RESULTS["watch collect"] = LiveFinding
+RESULTS["watch top"] = LiveState

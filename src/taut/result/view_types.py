@@ -126,7 +126,7 @@ class FateShare(Part, frozen=True, kw_only=True):
     """A fate of rank time."""
 
     fate: str
-    group: Literal["useful", "slow", "discarded", "communication", "copy", "waiting", "idle", "other"]
+    group: Literal["useful", "slow", "discarded", "unfinished", "communication", "copy", "waiting", "idle", "other"]
     share: float
     """Of all rank time, 0–1."""
     rank_ns: int

@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 from taut.core.boundary import refusing_unexpected
 from taut.core.errors import RunError, TautError
-from taut.core.folder import RUN, is_run_folder
+from taut.core.folder import RUN, file_unlike_manifest, is_run_folder
 from taut.result.view_types import RunCard, RunList
 from taut.serve.refusals import Refused, encoded
 from taut.views.run_card import run_card, run_id, with_trends
@@ -128,15 +128,25 @@ class Catalogue:
         self._cards, self._places = known, scan.places
 
     def _known(self, place: Place) -> tuple[Stamp, RunCard | str]:
-        """The card of a run, or why it has none; read again only where its run.json is another."""
+        """The card of a run, or why it has none; read again only where its run.json is another, or it had none.
+
+        What was damaged may be mended by a file that is copied there again.
+        """
         known = self._cards.get(place.id)
-        if known is not None and known[0] == place.stamp:
+        if known is not None and known[0] == place.stamp and isinstance(known[1], RunCard):
             return known
         try:
             with refusing_unexpected(lambda why: RunError(f"{place.folder}: cannot be read ({why})")):
-                return place.stamp, self._card(place.folder)
+                return place.stamp, self._sound_card(place.folder)
         except (TautError, OSError) as error:
             return place.stamp, str(error)
+
+    def _sound_card(self, folder: Path) -> RunCard:
+        """The card of a run whose files are there, as long as they were written; opening it checks what they hold."""
+        card, wrong = self._card(folder), file_unlike_manifest(folder)
+        if wrong is not None:
+            raise RunError(f"{folder}: damaged run folder ({wrong} is missing or has another size); make it again")
+        return card
 
 
 def _look(folder: Path, root: Path, scan: _Scan, depth: int = 0) -> None:

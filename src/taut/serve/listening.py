@@ -18,15 +18,15 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def bound(host: str, port: int, other: bool = False, waiting: int = 256) -> socket.socket:
+def bound(host: str, port: int, other: bool = False, waiting: int = 256, option: str = "--") -> socket.socket:
     """A socket that listens; with ``other`` at any port that is free, where that one is taken.
 
-    ``waiting`` is how many may wait to be let in.
+    ``waiting`` is how many may wait to be let in, ``option`` how the options that say host and port begin.
     """
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except (socket.gaierror, UnicodeError):
-        raise UsageError(f"--host {host}: no address of this machine") from None
+        raise UsageError(f"{option}host {host}: no address of this machine") from None
     made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # named, else asyncio leaves small packets waiting
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -36,6 +36,7 @@ def bound(host: str, port: int, other: bool = False, waiting: int = 256) -> sock
         made.close()
         if other:
             return bound(host, 0, waiting=waiting)
-        raise UsageError(f"{host}:{port}: cannot be listened at ({error.strerror}); give another --port or --host") from None
+        why = f"cannot be listened at ({error.strerror}); give another {option}port or {option}host"
+        raise UsageError(f"{host}:{port}: {why}") from None
     made.setblocking(False)
     return made

@@ -14,7 +14,7 @@ from taut.core.errors import UsageError
 if TYPE_CHECKING:
     from taut.core.array_types import Json
 
-MOST_QUERY, MOST_PAIRS, MOST_TEXT = 8192, 256, 400
+MOST_QUERY, MOST_PAIRS, MOST_TEXT = 8192, 640, 2000
 """Characters of a query string, its pairs, characters of one value."""
 FAR = 2**62
 """No time, rank or step lies beyond."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 MOST_COLUMNS, MOST_LINES = 4096, 2048
 """Pixels of a frame."""
-MOST_FIXES, MOST_MS = 64, 1e9
+MOST_FIXES, MOST_MS = 512, 1e9
 
 
 @dataclass(frozen=True)

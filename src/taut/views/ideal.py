@@ -21,12 +21,26 @@ from taut.graph import Graph
 from taut.replay.timeline import Change, Timeline, changed, replay
 from taut.replay.whatif import Dimension, median_of_others
 from taut.result.types import Finding
+from taut.stored import Run
 from taut.views.headlines import fixes_of
 from taut.views.replays import Question, Replays
 
 
+def ideal_step_ns(run: Run) -> Ints:
+    """What each step takes in the ideal replay: as the run folder keeps it, else replayed."""
+    kept = run.ideal_step_ns
+    return ideal(Replays(run)).window_ns if kept is None else kept
+
+
 def ideal(replays: Replays) -> Timeline:
     """The ideal replay of a run."""
+    work, gap = least_times(replays)
+    every = np.arange(len(replays.graph))
+    return replay(replays.graph, [Change(every, "work", "set", work), Change(every, "gap", "set", gap)])
+
+
+def least_times(replays: Replays) -> tuple[Ints, Ints]:
+    """(work, gap) of every op in the ideal."""
     graph = replays.graph
     work, gap = graph.work_ns, graph.gap_ns
     for one in _references(replays):
@@ -34,9 +48,7 @@ def ideal(replays: Replays) -> Timeline:
     for changes in _mended(replays):
         fixed_work, fixed_gap, *_ = changed(graph, changes)
         work, gap = np.minimum(work, fixed_work), np.minimum(gap, fixed_gap)
-    every = np.arange(len(graph))
-    least = np.maximum(work, 0).astype(np.int64)
-    return replay(graph, [Change(every, "work", "set", least), Change(every, "gap", "set", gap)])
+    return np.maximum(work, 0).astype(np.int64), gap
 
 
 def of_other_stages(graph: Graph, stage: Dimension) -> Floats:
@@ -50,9 +62,8 @@ def of_other_stages(graph: Graph, stage: Dimension) -> Floats:
 
 def _references(replays: Replays) -> list[Floats]:
     """What every op would take, NaN where it is not known."""
-    staged = (replays.graph.members.stage >= 0).any()
-    stages = [one for one in replays.dims if one.name == "stage"] if staged else []
-    return [replays.run.reference_ns, *(of_other_stages(replays.graph, one) for one in stages)]
+    stage = replays.cut("stage")
+    return [replays.run.reference_ns, *([] if stage is None else [of_other_stages(replays.graph, stage)])]
 
 
 def _mended(replays: Replays) -> list[list[Change]]:

@@ -20,10 +20,9 @@ from taut.result.view_types import FateShare, LatenessMap, Overview, RunCard, St
 from taut.stored import Run, decoded_result, open_run, read_stored
 from taut.views.course import ledger_rate
 from taut.views.headlines import headlines, in_order, stopped
-from taut.views.ideal import ideal
+from taut.views.ideal import ideal_step_ns
 from taut.views.lateness import lateness_of
 from taut.views.rank_blocks import rank_blocks
-from taut.views.replays import Replays
 from taut.views.run_card import run_card
 
 COLUMNS = 120
@@ -38,11 +37,12 @@ BLAMED_OPS = 250_000
 """Ops of which the map tells who waited for whom: of larger runs the first steps, and the page says so."""
 LATEST_NS = 1_000_000
 """Clocks that differ by less than this at gates are well set."""
-Group = Literal["useful", "slow", "discarded", "communication", "copy", "waiting", "idle", "other"]
+Group = Literal["useful", "slow", "discarded", "unfinished", "communication", "copy", "waiting", "idle", "other"]
 GROUPS: dict[Group, tuple[str, ...]] = {
     "useful": ("productive", "kept"),
     "slow": ("slow compute",),
-    "discarded": ("discarded", "discarded at most", "unfinished"),
+    "discarded": ("discarded", "discarded at most"),
+    "unfinished": ("unfinished",),
     "communication": ("exposed transfer", "communication undivided"),
     "copy": ("exposed copy",),
     "waiting": ("fault wait", "jitter wait", "structural wait"),
@@ -80,7 +80,7 @@ def _without_graph(card: RunCard, result: AnalysisResult) -> Overview:
     return Overview(
         run=card, headlines=headlines(result, card.folder), nominal_share=verdict.nominal_share,
         nominal_is=verdict.nominal_is, effective_share=verdict.effective_share, fates=fates(result),
-        currency=card.currency, rank_hour=None if rate is None else str(rate[0].quantize(Decimal("0.0001"))), lateness=None,
+        currency=_currency(result), rank_hour=None if rate is None else str(rate[0].quantize(Decimal("0.0001"))), lateness=None,
         step_times=None, waits=None, ranks=result.ranks or [],
         stopped=stopped(result), jobs=result.attempts.worst if result.ledger is None and result.attempts is not None else [],
         trust=trust(result), commands=_commands(card, result),
@@ -99,6 +99,13 @@ def fates(result: AnalysisResult) -> list[FateShare]:
     return [
         FateShare(fate=fate, group=_group(fate), share=ns / total, rank_ns=ns, money=money) for fate, ns, money in rows if ns
     ]
+
+
+def _currency(result: AnalysisResult) -> str | None:
+    """Of the amounts of the fates."""
+    if result.ledger is not None:
+        return result.ledger.currency
+    return None if result.attempts is None else result.attempts.currency
 
 
 def _group(fate: str) -> Group:
@@ -134,7 +141,7 @@ def step_times(run: Run) -> StepTimes:
     return StepTimes(
         step=[int(one) for one in graph.steps],
         observed_ns=[int(one) for one in window_times(graph, completion(graph, graph.ops.end_ns))],
-        ideal_ns=[int(one) for one in ideal(Replays(run)).window_ns],
+        ideal_ns=[int(one) for one in ideal_step_ns(run)],
         baseline_ns=None if before is None else before.step_ns.before,
     )
 

@@ -75,7 +75,7 @@ def _traced(run: Run, card: RunCard) -> dict[str, object]:
     from taut.views.replays import Replays
     from taut.views.structure import structure
 
-    first = overview(run, _shown_card(card, priced=run.result.ledger is not None))
+    first = overview(run, _shown_card(card))
     shape = structure(run, first)
     parts: dict[str, object] = {
         "runs": _listed(first.run), "overview": first, "structure": shape, "delays": [*delays(run, first, shape)],
@@ -94,16 +94,12 @@ def _untraced(root: Path, card: RunCard) -> dict[str, object]:
     if card.verb != "analyze":
         made: Mapping[str, Callable[[Path], object]] = {"bill": bill_view, "control": control_view, "scaling": scaling}
         return {"runs": _listed(card), **{view: made[view](root) for view in card.views}}
-    first = overview_of(root)
-    shown = _shown_card(card, priced=bool(first.fates))
-    return {"runs": _listed(shown), "overview": replace(first, run=shown)}
+    return {"runs": _listed(card), "overview": replace(overview_of(root), run=card)}
 
 
-def _shown_card(card: RunCard, priced: bool) -> RunCard:
-    """The card of a file: what takes minutes to compute is not in it, and where the time went is a page of its own."""
-    kept = [view for view in card.views if view != "scaling" and (view != "decisions" or "timeline" in card.views)]
-    at = kept.index("decisions") if "decisions" in kept else len(kept)
-    return replace(card, views=[*kept[:at], *(["bill"] if priced else []), *kept[at:]])
+def _shown_card(card: RunCard) -> RunCard:
+    """The card of a file: what takes minutes to compute is not in it."""
+    return replace(card, views=[view for view in card.views if view != "scaling"])
 
 
 def _listed(card: RunCard) -> RunList:

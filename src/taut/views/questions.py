@@ -203,13 +203,18 @@ def canonical(asked: Question) -> str:
     """A question as text, the same however it is put together: ``fix=rank=3&work=0.9``."""
     fixes = sorted(f"fix={key}={label}" for key, label in asked.fixes)
     policies = [f"policy={one}" for one in asked.policies]
-    return "&".join([*fixes, *policies, *(f"{key}={asked.scales[key]:g}" for key in SCALES if key in asked.scales)])
+    return "&".join([*fixes, *policies, *(f"{key}={_plain(asked.scales[key])}" for key in SCALES if key in asked.scales)])
+
+
+def _plain(factor: float) -> str:
+    """A factor with all its digits, as scripts of the page write it: 2, 0.9."""
+    return str(int(factor)) if factor == int(factor) else repr(factor)
 
 
 def command(folder: str, asked: Question) -> str:
     """The command that says the same."""
     words = [f"--fix {shlex.quote(f'{key}={label}')}" for key, label in asked.fixes]
-    words += [f"--scale {key}={factor:g}" for key, factor in asked.scales.items()]
+    words += [f"--scale {key}={_plain(factor)}" for key, factor in asked.scales.items()]
     words += [f"--policy {shlex.quote(one)}" for one in asked.policies]
     return " ".join(["taut whatif", shlex.quote(folder), *words])
 
@@ -232,10 +237,12 @@ def answer(replays: Replays, asked: Question) -> Answer:
 
 
 def _note(replays: Replays, asked: Question, result: WhatIfResult) -> str | None:
-    """Why the finding whose fix is asked for says another figure: what it is about is not all of a rank or a link."""
+    """Why the finding whose fix or policy is asked for says another figure."""
+    if asked.policies:
+        return _policy_note(replays, asked, result)
     fixes = {f"{key}={label}" for key, label in asked.fixes}
     told = [one for one in replays.run.result.findings if fixes and set(fixes_of(one)) == fixes]
-    if len(told) != 1 or asked.scales or asked.policies or asked.delays:
+    if len(told) != 1 or asked.scales or asked.delays:
         return None
     share, here = told[0].recoverable_wall_ns / max(replays.actual_wall_ns, 1), result.saved_share
     if f"{100 * share:.1f}" == f"{100 * here:.1f}":
@@ -243,6 +250,21 @@ def _note(replays: Replays, asked: Question, result: WhatIfResult) -> str | None
     return (
         f"The finding says {100 * share:.1f} %: it mends what it found, in its steps, with the pauses that go with it. "
         f"Here, as in taut whatif, all work of {', '.join(sorted(fixes))} is at its reference: {100 * here:.1f} %."
+    )
+
+
+def _policy_note(replays: Replays, asked: Question, result: WhatIfResult) -> str | None:
+    """The same of a policy alone: a finding tells what it saves after the other findings are mended."""
+    findings, here = replays.run.result.findings, _beside(result)
+    told = next((one for one in findings if one.policy is not None and [one.policy.name] == list(asked.policies)), None)
+    if told is None or asked.fixes or asked.scales or asked.delays or len(findings) < 2:
+        return None
+    share = told.recoverable_wall_ns / max(replays.actual_wall_ns, 1)
+    if f"{100 * share:.1f}" == f"{100 * here:.1f}":
+        return None
+    return (
+        f"The finding says {100 * share:.1f} %: what the policy saves once the other findings are mended. "
+        f"Here, as in taut whatif, nothing is mended before: {100 * here:.1f} %."
     )
 
 

@@ -18,8 +18,8 @@ from taut.core.errors import UsageError
 from taut.diagnose.as_before import as_before
 from taut.diagnose.slowdowns import Slowdowns
 from taut.replay.timeline import Batch, Change, batch, completion, edited, replay, window_times
-from taut.replay.whatif import MEASURED, Dimension, delay, dimensions, fix, scale
-from taut.result.types import Range, StalenessBudget, WhatIfResult
+from taut.replay.whatif import DIMENSIONS, MEASURED, Dimension, delay, dimension_of, fix, scale
+from taut.result.types import Estimate, MeasuredPolicy, Range, Regimes, Reserves, StalenessBudget, WhatIfResult
 from taut.stored import Run
 
 if TYPE_CHECKING:
@@ -55,18 +55,22 @@ def _silent(line: str) -> None:
 class Replays:
     """A run that is replayed with something changed."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, slowdowns: Slowdowns | None = None) -> None:
+        """``slowdowns``: what became slower during the run, where it is known already."""
         self.run, self.graph = run, run.graph
+        self.slowdowns = Slowdowns(run.graph) if slowdowns is None else slowdowns
+        self._cuts: dict[str, Dimension | None] = {}
 
-    @cached_property
+    @property
     def dims(self) -> list[Dimension]:
         """Ways to cut the ops."""
-        return dimensions(self.graph)
+        return [one for one in map(self.cut, DIMENSIONS) if one is not None]
 
-    @cached_property
-    def slowdowns(self) -> Slowdowns:
-        """What became slower during the run."""
-        return Slowdowns(self.graph)
+    def cut(self, name: str) -> Dimension | None:
+        """One way to cut the ops; None where the run has none of that name."""
+        if name not in self._cuts:
+            self._cuts[name] = dimension_of(self.graph, name)
+        return self._cuts[name]
 
     @cached_property
     def actual_wall_ns(self) -> int:
@@ -95,23 +99,35 @@ class Replays:
         """What questions about policies have in common."""
         from taut.project.measured.run_policies import shared_of
 
-        return shared_of(self.graph, self.mended)
+        return shared_of(self.graph, self.mended, self.pays)
+
+    @property
+    def pays(self) -> float:
+        """The share from which one more accelerator pays, as the run was analyzed."""
+        from taut.diagnose.job_regime import PAYS
+
+        known = self.run.result.regime
+        return known.pays if known is not None and isinstance(known.pays, float) else PAYS
+
+    @property
+    def nobodys(self) -> bool:
+        """Whether the run loses by what nobody causes: its regime is then told in another way than that of a changed graph."""
+        return any(finding.loss_share is not None for finding in self.run.result.findings)
 
     def regime(self, asked: Question) -> str | None:
         """The class of the regime after a question's changes, findings mended too, as the result tells that of the run.
 
         None where the run has none, is too large, or loses by what nobody causes: that has a regime of its own.
         """
-        from taut.diagnose.job_regime import PAYS, regime_of
+        from taut.diagnose.job_regime import regime_of
 
-        known, findings = self.run.result.regime, self.run.result.findings
-        nobodys = any(finding.loss_share is not None for finding in findings)
-        if known is None or known.kind is None or nobodys or len(self.graph) > REGIME_OPS:
+        known = self.run.result.regime
+        if known is None or known.kind is None or self.nobodys or len(self.graph) > REGIME_OPS:
             return None
         prepared, (usual, work, gap) = self.mended
         for change in self.changes(asked):
             usual, work, gap = _applied(change, usual, work, gap)
-        return regime_of(prepared, (usual, work, gap), known.pays if isinstance(known.pays, float) else PAYS).kind
+        return regime_of(prepared, (usual, work, gap), self.pays).kind
 
     def result(self, asked: Question, note: Callable[[str], None] = _silent) -> WhatIfResult:
         """The answer; ``note`` hears of fixes that change nothing."""
@@ -127,10 +143,9 @@ class Replays:
 
     def changes(self, asked: Question, note: Callable[[str], None] = _silent) -> list[Change]:
         """The changes of a question: fixes, then scales, then delays."""
-        labels = {dimension.name: dimension.labels for dimension in self.dims} if asked.fixes else {}
         together: dict[str, list[str]] = {}
         for key, said in asked.fixes:
-            together.setdefault(key, []).append(_label(key, said, labels.get(key, [])))
+            together.setdefault(key, []).append(self._label(key, said))
         mended = [self._at_reference(key, named) for key, named in together.items()]
         for (key, named), (now, before) in zip(together.items(), mended, strict=True):
             if len(now.ops) == 0 and not before:
@@ -141,11 +156,23 @@ class Replays:
 
     def _at_reference(self, key: str, named: Sequence[str]) -> tuple[Change, list[Change]]:
         """(what is named at its reference, and as it was before it became slow)."""
-        graph, known = self.graph, self.run.reference_ns
-        now = fix(graph, known, key, named, baseline=self.run.result.baseline is not None, dims=self.dims)
+        graph, known, cut = self.graph, self.run.reference_ns, self.cut(key)
+        dims = self.dims if cut is None else [cut]
+        now = fix(graph, known, key, named, baseline=self.run.result.baseline is not None, dims=dims)
         # Only ranks and links have a past of their own.
         before = as_before(graph, known, key, named, self.slowdowns) if key in ("rank", "link") else []
         return now, before
+
+    def _label(self, key: str, said: str) -> str:
+        """The label that is meant: itself, or the only one that holds it."""
+        cut = self.cut(key) if key in NAMED_KEYS else None
+        if cut is None or said in cut.labels:
+            return said
+        like = [label for label in cut.labels if said.lower() in label.lower()]
+        if len(like) > 1:
+            some = ", ".join(like[:12]) + (" …" if len(like) > 12 else "")
+            raise UsageError(f"--fix {key}={said}: which of {some}?")
+        return like[0] if like else said
 
     def _with_policies(self, result: WhatIfResult, changes: list[Change], asked: Question) -> WhatIfResult:
         """The result with policies beside it, applied after the changes."""
@@ -156,7 +183,17 @@ class Replays:
         )
         job = of_run(self.graph, changes, more_steps=asked.more_steps, shared=self.policies)
         found = job.given(asked.policies) + (job.advised(budget.steps) if asked.advice else [])
-        return replace(result, policies=found, replicas=job.job.met.says, staleness=budget if asked.advice else UNSET)
+        told = [self._as_recorded(one) for one in found]
+        return replace(result, policies=told, replicas=job.job.met.says, staleness=budget if asked.advice else UNSET)
+
+    def _as_recorded(self, one: MeasuredPolicy) -> MeasuredPolicy:
+        """A policy beside the regime of the result; where nobody causes the loss, that under the policy is not known."""
+        known = self.run.result.regime
+        if not self.nobodys or known is None:
+            return one
+        reserve = known.reserve if isinstance(known.reserve, Estimate) else None
+        without = Regimes(without=known.kind, with_=None)
+        return replace(one, regime=without, reserve=Reserves(without=reserve, with_=None))
 
 
 def _applied(change: Change, usual: Ints, work: Ints, gap: Ints) -> tuple[Ints, Ints, Ints]:
@@ -178,14 +215,3 @@ def _error(asked: Question) -> Range | None:
         return None
     known = [MEASURED[key] for key in keys]
     return Range(lo=min(lo for lo, _ in known), hi=max(hi for _, hi in known))
-
-
-def _label(key: str, said: str, labels: Sequence[str]) -> str:
-    """The label that is meant: itself, or the only one that holds it."""
-    if key not in NAMED_KEYS or said in labels:
-        return said
-    like = [label for label in labels if said.lower() in label.lower()]
-    if len(like) > 1:
-        some = ", ".join(like[:12]) + (" …" if len(like) > 12 else "")
-        raise UsageError(f"--fix {key}={said}: which of {some}?")
-    return like[0] if like else said

@@ -48,6 +48,7 @@ class _Class(msgspec.Struct):
 
 
 class _Entry(msgspec.Struct):
+    rank_ns: int
     money: str | None
 
 
@@ -61,6 +62,10 @@ class _Present(msgspec.Struct):
     """Something that is there, whatever it holds."""
 
 
+class _Attempts(msgspec.Struct):
+    entries: list[_Entry]
+
+
 class _Analysis(msgspec.Struct):
     """What a card tells of a result of ``taut analyze``; all else is skipped."""
 
@@ -71,6 +76,7 @@ class _Analysis(msgspec.Struct):
     regime: _Class | None
     ledger: _Ledger | None
     control: _Present | None = None
+    attempts: _Attempts | None = None
 
 
 class _Project(msgspec.Struct):
@@ -139,16 +145,22 @@ def run_id(folder: str | Path) -> str:
 def _analysis(blank: RunCard, found: _Analysis, traced: bool) -> RunCard:
     job, wall_ns = found.job, found.job.wall_ns
     views = ["overview", "timeline", "structure", "whatif", "scaling"] if traced else ["overview"]
+    views += ["control"] * (found.control is not None) + ["bill"] * _spent(found) + ["decisions"] * traced
     share = None if found.recoverable_wall_ns is None or not wall_ns else min(found.recoverable_wall_ns / wall_ns, 1.0)
     lost, currency = _lost(found.ledger, share, job.ranks)
     return replace(
-        blank, name=job.name, views=views + ["control"] * (found.control is not None) + ["decisions"] * traced,
+        blank, name=job.name, views=views,
         verdict=found.verdict.text, kind=found.verdict.kind, regime=None if found.regime is None else found.regime.kind,
         ranks=job.ranks if traced else None, steps=job.steps if traced else None,
         step_ns=float(median(one.wall_ns for one in found.windows)) if found.windows and job.unit == "step" else None,
         wall_ns=wall_ns, recoverable_share=share, effective_share=found.verdict.effective_share, lost_per_hour=lost,
         currency=currency,
     )  # fmt: skip
+
+
+def _spent(found: _Analysis) -> bool:
+    """Whether a ledger tells where the time, and at a price the money, went."""
+    return found.ledger is not None or (found.attempts is not None and any(one.rank_ns for one in found.attempts.entries))
 
 
 def _lost(ledger: _Ledger | None, share: float | None, ranks: int) -> tuple[str | None, str | None]:

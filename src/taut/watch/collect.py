@@ -21,9 +21,11 @@ import msgspec
 
 from taut.core.rank_words import listed
 from taut.core.signals import GRACE_S
-from taut.result.types import LiveFinding
+from taut.result.types import SCHEMA, LiveFinding, LiveState, WatchedJob
 from taut.watch.event_rows import Room
 from taut.watch.kept import Kept
+from taut.watch.live_state import job_state
+from taut.watch.metrics_port import MetricsPort
 from taut.watch.session import Session
 from taut.watch.window import LOST_S, Hello, Member, Window
 from taut.watch.wire import EVENT, WireError
@@ -80,6 +82,10 @@ class Watcher(Protocol):
         """Findings that have opened, changed or closed since it last looked."""
         ...
 
+    def state(self, window: Window) -> WatchedJob:
+        """The job as it is now."""
+        ...
+
 
 class Collector:
     """Sessions and windows; ``say`` gets a line for people, ``tell`` a finding."""
@@ -102,6 +108,7 @@ class Collector:
         self.counts: Counter[str] = Counter()
         """Messages and bytes; and of what was refused, why."""
         self.flight_bytes = 0
+        self.since_ns = time.time_ns()
         self._say, self._tell, self._watcher = say, tell, watcher
         self._watchers: dict[str, Watcher] = {}
         self._unproved: dict[Session, None] = {}
@@ -110,6 +117,8 @@ class Collector:
         self._refused: Counter[str] = Counter()
         self._looking: asyncio.Task[None] | None = None
         self._due = dict.fromkeys(("upkeep", "clocks", "look", "minute"), 0.0)
+        self.latest = self.state()
+        """What was seen at the last look."""
 
     # -- what sessions ask ------------------------------------------------------------------------------------------------
 
@@ -281,8 +290,25 @@ class Collector:
             if self.kept is not None:
                 for window in self.windows.values():
                     self.kept.add_steps(window)
+        self.latest = await asyncio.to_thread(self.state)
         if self.kept is not None:
-            await asyncio.to_thread(self.kept.write)
+            await asyncio.to_thread(self.kept.write, self.latest)
+
+    def state(self) -> LiveState:
+        """What is seen now, of all jobs."""
+        windows = sorted(self.windows.values(), key=lambda one: -one.heard_ns)
+        return LiveState(
+            schema=SCHEMA, at_ns=time.time_ns(), since_ns=self.since_ns, jobs=[self._job(one) for one in windows],
+            counts=dict(self.counts),
+        )  # fmt: skip
+
+    def _job(self, window: Window) -> WatchedJob:
+        watcher = self._watchers.get(window.job)
+        try:
+            return job_state(window, None) if watcher is None else watcher.state(window)
+        except Exception:  # as above: what looks is not what hears
+            self.counts["failed states"] += 1
+            return job_state(window, None)
 
     def _failed(self, _: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
         """A fault of ours ends one connection, and is said once."""
@@ -293,11 +319,13 @@ class Collector:
 
     # -- running ------------------------------------------------------------------------------------------------------------
 
-    async def serve(self, listening: socket.socket, done: asyncio.Event) -> None:
-        """Hear ranks until it is done."""
+    async def serve(self, listening: socket.socket, done: asyncio.Event, metrics: socket.socket | None = None) -> None:
+        """Hear ranks until it is done; at a second socket tell metrics."""
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(self._failed)
         server = await loop.create_server(lambda: Session(self), sock=listening, backlog=1024)
+        told = MetricsPort(lambda: self.latest)
+        telling = await told.listen(metrics) if metrics is not None else None
         self._due["minute"] = time.monotonic() + MINUTE_S
         try:
             while not done.is_set():
@@ -309,6 +337,9 @@ class Collector:
                     self._looking = loop.create_task(self._look())
         finally:
             server.close()
+            if telling is not None:
+                telling.close()
+                told.close()
             for session in [*self._unproved, *self._sessions.values()]:
                 session.close()
             if self._looking is not None:
@@ -323,18 +354,18 @@ class Collector:
         kept.write()
 
 
-def run(collector: Collector, listening: socket.socket) -> None:
+def run(collector: Collector, listening: socket.socket, metrics: socket.socket | None = None) -> None:
     """Hear ranks until the process is asked to end; then what is held is written, and it ends in its own way."""
-    asked = asyncio.run(_run(collector, listening))
+    asked = asyncio.run(_run(collector, listening, metrics))
     if asked is not None:
         signal.raise_signal(asked)
 
 
-async def _run(collector: Collector, listening: socket.socket) -> int | None:
+async def _run(collector: Collector, listening: socket.socket, metrics: socket.socket | None) -> int | None:
     """The signal that asked the process to end."""
     done = asyncio.Event()
     with _asked(done) as asked:
-        await collector.serve(listening, done)
+        await collector.serve(listening, done, metrics)
     return asked[0] if asked else None
 
 

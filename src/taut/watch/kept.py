@@ -23,11 +23,11 @@ import numpy as np
 from taut.core.errors import UsageError
 from taut.core.folder import read_file
 from taut.core.whole_file import is_scratch, whole_file
-from taut.result.types import LiveFinding
+from taut.result.types import LiveFinding, LiveState
 from taut.watch.window import Window
 
 NAME = re.compile(r"(findings|steps)-\d{4}-\d\d-\d\dT\d\d\.jsonl")
-OPEN, LOCK = "open.json", "lock"
+OPEN, LIVE, LOCK = "open.json", "live.json", "lock"
 MOST_BYTES, MOST_AGE_S = 256 << 20, 30 * 86_400.0
 MOST_FILE = 16 << 20
 """Of an hour: what does not fit is counted."""
@@ -121,9 +121,12 @@ class Kept:
 
     # -- the disk -----------------------------------------------------------------------------------------------------------
 
-    def write(self) -> None:
-        """Write what waits; what goes wrong is said once, and tried again later."""
+    def write(self, state: LiveState | None = None) -> None:
+        """Write what waits, and what is seen now; what goes wrong is said once, and tried again later."""
         now = time.monotonic()
+        if state is not None and now >= self._retry_s:
+            with contextlib.suppress(OSError), whole_file(self.folder / LIVE) as out:
+                out.write(msgspec.json.encode(state))
         if now >= self._alive_s:
             self._alive_s = now + ALIVE_S
             self._live()
@@ -235,6 +238,14 @@ class Kept:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
+
+
+def live_state(folder: Path) -> LiveState | None:
+    """What the collector that keeps its findings in a folder saw last; None where nothing can be read."""
+    try:
+        return msgspec.json.decode(read_file(folder / LIVE, MOST_FILE), type=LiveState)
+    except (OSError, msgspec.DecodeError):
+        return None
 
 
 def _file(what: str, at_ns: int) -> str:

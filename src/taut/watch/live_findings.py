@@ -19,12 +19,14 @@ from msgspec import Struct
 
 from taut.core.array_types import Ints
 from taut.core.rank_words import listed
-from taut.result.types import LiveFinding, Regime
+from taut.result.types import LiveFinding, Regime, WatchedJob
+from taut.watch.live_state import job_state
 from taut.watch.naming import NAMED_MODES, Look, Named, look
 from taut.watch.seen import Events, Seen, joined, no_events
 from taut.watch.sequential import RATE, RECENT, Panel, Suspected
 from taut.watch.step_series import BUSY, HOST, LATE, LOADER, STEP, TRANSFER, StepSeries
 from taut.watch.stopped import LastCalls, Stopped, stopped
+from taut.watch.window import Window
 
 STEPS, SPAN_S = 120, 60.0
 """An analysis sees the last steps: no more than this, and of slow steps so many that they fill this time, but FEWEST."""
@@ -78,6 +80,8 @@ class Live:
         self.counts: Counter[str] = Counter()
         """Steps, suspicions, analyses, and suspicions that no analysis confirmed."""
         self.analysis_s = 0.0
+        self.step_times: deque[float] = deque(maxlen=STEPS)
+        """Times of the last steps, s."""
         self._kept: deque[Seen] = deque()
         self._kept_rows = 0
         self._newest = Seen(no_events(), no_events(), no_events(), [], {})
@@ -101,12 +105,17 @@ class Live:
         if rows is None:
             return out
         self.counts["steps"] += len(rows.rows)
+        self.step_times.extend(rows.rows[:, -1].tolist())
         crossed = self.panel.feed(rows.rows, rows.step_s)
         self.counts["suspicions"] += len(crossed)
         out += self._closed()
         out += self._suspected(now_ns, {series for _, series in crossed})
         out += self._minutely(now_ns)
         return out
+
+    def state(self, window: Window) -> WatchedJob:
+        """The job as it is now."""
+        return job_state(window, self)
 
     # -- what is kept ---------------------------------------------------------------------------------------------------
 

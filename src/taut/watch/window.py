@@ -130,6 +130,8 @@ class Member:
         """What its present process tells."""
         self.missing = 0
         """Events that its present process sent, and that never arrived: lost with a connection."""
+        self.before: Counter[str] = Counter()
+        """What its earlier processes dropped and missed, and their faults."""
         self.unnamed, self.strange, self.over = 0, 0, 0
         """Events of places without a name; with times that cannot be; above the rank's limit of bytes a second."""
         self.tokens, self.tokens_ns = 0.0, now_ns
@@ -152,6 +154,7 @@ class Member:
         self._replaced = [*self._replaced[-REPLACED:], self.hello.process]
         self.hello, self.clock, self.began_ns = hello, clock, now_ns
         self.attempt += 1
+        self.before += Counter(dropped=self.dropped, faults=self.faults, missing=self.missing)
         self.dropped, self.faults, self.missing, self._sent_before, self._arrived = 0, 0, 0, None, 0
 
     def arrived(self, events: int) -> None:
@@ -366,7 +369,7 @@ class Window:
         """What was received, and everything that was not."""
         with self._lock:
             names = ("received", "dropped", "missing", "unnamed", "strange", "over", "faults")
-            return {name: sum(getattr(one, name) for one in self.ranks.values()) for name in names}
+            return {name: sum(getattr(one, name) + one.before[name] for one in self.ranks.values()) for name in names}
 
     # -- upkeep -----------------------------------------------------------------------------------------------------------
 

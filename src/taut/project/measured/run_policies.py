@@ -144,7 +144,7 @@ def with_findings_mended(graph: Graph, prepared: Batch | None = None) -> Mended:
     return prepared, mended(graph, blamed, diagnose(Evidence(graph, observed, blamed, prepared)))
 
 
-def shared_of(graph: Graph, known: Mended | None = None) -> Shared:
+def shared_of(graph: Graph, known: Mended | None = None, pays: float = PAYS) -> Shared:
     """What questions about policies of a graph share; ``known`` where its findings are mended already."""
     prepared, (usual, work, gap) = with_findings_mended(graph) if known is None else known
     met = data_parallel(graph)
@@ -153,7 +153,7 @@ def shared_of(graph: Graph, known: Mended | None = None) -> Shared:
     at_work, at_reference = (with_work(observed, bound, some, gap) for some in (work, usual))
     return Shared(
         graph=graph, bound=bound, observed=observed, mended=at_work, usual=at_reference,
-        without=regime_of(prepared, (usual, work, gap)),
+        without=regime_of(prepared, (usual, work, gap), pays),
     )  # fmt: skip
 
 

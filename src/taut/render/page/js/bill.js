@@ -139,22 +139,24 @@
 
   /** Of a run without a bill: where its traced time went, and at the price that it was analysed with, its money. */
   const ledger = (root, data) => {
-    const order = ["useful", "slow", "communication", "waiting", "idle", "other"], priced = data.fates.some((fate) => fate.money !== null);
+    const order = ["useful", "slow", "discarded", "unfinished", "communication", "copy", "waiting", "idle", "other"], priced = data.fates.some((fate) => fate.money !== null);
     const fates = [...data.fates].sort((a, b) => order.indexOf(a.group) - order.indexOf(b.group) || b.share - a.share);
     const hour = data.rank_hour === null || data.run.ranks === null ? null : Number(data.rank_hour) * data.run.ranks;
     const total = priced ? fates.reduce((sum, fate) => sum + Number(fate.money || 0), 0) : null, run = taut.quoted(data.run.folder);
+    const logs = data.run.ranks === null;
     const columns = [
-      { key: "fate", label: "fate", node: (r) => taut.key(r.group, r.fate) }, { key: "group", label: "which is" }, { key: "share", label: "of rank time", number: true, text: (r) => taut.percent(r.share) },
-      { key: "rank_ns", label: "rank time", number: true, text: (r) => taut.ns(r.rank_ns) },
-      ...(priced ? [{ key: "money", label: `${data.currency}, traced time`, number: true, value: (r) => number(r.money), text: (r) => taut.money(r.money, "") }] : []),
+      { key: "fate", label: "fate", node: (r) => taut.key(r.group, r.fate) }, { key: "group", label: "which is" }, { key: "share", label: logs ? "of the time" : "of rank time", number: true, text: (r) => taut.percent(r.share) },
+      { key: "rank_ns", label: logs ? "time" : "rank time", number: true, text: (r) => taut.ns(r.rank_ns) },
+      ...(priced ? [{ key: "money", label: logs ? data.currency : `${data.currency}, traced time`, number: true, value: (r) => number(r.money), text: (r) => taut.money(r.money, "") }] : []),
       ...(hour ? [{ key: "hour", label: `${data.currency} an hour`, number: true, value: (r) => hour * r.share, text: (r) => taut.money(hour * r.share, "") }] : []),
     ];
-    const useful = fates.filter((fate) => fate.group === "useful").reduce((sum, fate) => sum + fate.share, 0);
-    taut.add(root, el("h1", {}, `${taut.percent(useful)} of the ${priced ? "money" : "rank time"} went into useful work`),
-      el("dl", { class: "facts" }, fact("traced time", priced ? taut.money(total, data.currency) : taut.ns(fates.reduce((sum, fate) => sum + fate.rank_ns, 0)), priced ? "every rank, while it was traced" : "of all ranks together"),
+    const of = (fate) => (priced ? (total ? Number(fate.money || 0) / total : 0) : fate.share); // what is down or queued takes time and no money
+    const useful = fates.filter((fate) => fate.group === "useful").reduce((sum, fate) => sum + of(fate), 0);
+    taut.add(root, el("h1", {}, `${taut.percent(useful)} of the ${priced ? "money" : logs ? "time" : "rank time"} went into useful work`),
+      el("dl", { class: "facts" }, fact(logs ? "all jobs" : "traced time", priced ? taut.money(total, data.currency) : taut.ns(fates.reduce((sum, fate) => sum + fate.rank_ns, 0)), logs ? priced ? "all that they held" : "first start to last end" : priced ? "every rank, while it was traced" : "of all ranks together"),
         hour ? fact("an hour of the job", taut.money(hour, data.currency), `${taut.count(data.run.ranks, "rank")} at ${taut.money(data.rank_hour, data.currency)}`) : null,
         hour ? fact("not useful", taut.money(hour * (1 - useful), data.currency), "an hour") : null),
-      el("section", { class: "card" }, taut.bar(fates.map((f) => ({ name: f.fate, group: f.group, share: f.share, text: taut.percent(f.share) + (f.money === null ? "" : `, ${taut.money(f.money, data.currency)}`) })), `where it went: ${fates.map((f) => `${f.fate} ${taut.percent(f.share)}`).join(", ")}`),
+      el("section", { class: "card" }, taut.bar(fates.map((f) => ({ name: f.fate, group: f.group, share: of(f), text: taut.percent(of(f)) + (f.money === null ? "" : `, ${taut.money(f.money, data.currency)}`) })), `where it went: ${fates.map((f) => `${f.fate} ${taut.percent(of(f))}`).join(", ")}`),
         taut.table({ caption: priced ? "where the money went" : "where the time went", columns, rows: fates, csv: "fates.csv" })),
       taut.command(`taut bill ${run} --gpu-hour ${hour ? Number(data.rank_hour) + data.currency : "2.50EUR"} -o bill`, "every unit of it on one line, closed to invoices"));
   };
@@ -163,7 +165,7 @@
     name: "bill",
     title: "Bill",
     key: "7",
-    needs: (card) => ({ text: "A bill needs a price of an accelerator hour, or a file of prices; with invoices it closes to them.", command: `taut bill ${card.folder} --gpu-hour 2.50EUR -o bill` }),
+    needs: (card) => ({ text: "A bill needs a price of an accelerator hour, or a file of prices; with invoices it closes to them.", command: `taut bill ${taut.quoted(card.folder)} --gpu-hour 2.50EUR -o bill` }),
     async draw(root, context) {
       if (context.card.verb !== "bill") { ledger(root, await context.get("overview")); return; }
       const data = await context.get("bill");

@@ -59,6 +59,7 @@
 
   const relations = (data, context) => {
     const rows = data.result.relations.map((relation, i) => ({ ...relation, zoned: data.zones[i] || 0 }));
+    if (!data.result.actions) return taut.empty("Nobody decided anything here", "The logs that were read hold no decision of a controller, so there is nothing to test.");
     if (!rows.length) return taut.empty("No relation between controllers shows", data.result.regime.because ? "What would tell more stands above." : "Their decisions were tested for conflict, oscillation, amplification and the other relations of docs/control.md.");
     const seen = (r) => r.zone && r.zone.steps && context.card.views.includes("timeline");
     return el("section", { class: "card" }, taut.table({ caption: "what they do to each other", csv: "relations.csv", rows, columns: [
@@ -67,7 +68,7 @@
       { key: "q", label: "by chance", title: "the chance of such evidence without the relation, after correction for all that was tested", number: true, text: (r) => (r.q === null ? "–" : r.q < 0.001 ? "< 0.1 %" : taut.percent(r.q)) },
       { key: "cost", label: "cost", number: true, value: (r) => r.cost.rank_ns, text: (r) => (r.cost.money ? taut.money(r.cost.money, r.cost.currency) : r.cost.rank_ns ? taut.ns(r.cost.rank_ns) : "–") },
       { key: "because", label: "because", wide: true },
-      { key: "zoned", label: "on the graph", number: true, node: (r) => (seen(r) ? el("a", { href: context.href("timeline", { rank: r.zone.ranks[0], step: r.zone.steps[0] }) }, taut.count(r.zoned, "op")) : taut.count(r.zoned, "op")) } ] }));
+      context.card.views.includes("timeline") && { key: "zoned", label: "on the graph", number: true, node: (r) => (seen(r) ? el("a", { href: context.href("timeline", { rank: r.zone.ranks[0], step: r.zone.steps[0] }) }, taut.count(r.zoned, "op")) : taut.count(r.zoned, "op")) } ].filter(Boolean) }));
   };
 
   const advice = (result) => {

@@ -73,6 +73,7 @@
     if (missing(share)) return UNKNOWN;
     const least = 0.5 * 10 ** -(digits + 2);
     if (share > 0 && share < least) return `<${10 ** -digits} %`;
+    if (share < 0 && share > -least) return `>-${10 ** -digits} %`;
     return `${grouped(100 * share, digits)} %`;
   };
 
@@ -103,7 +104,7 @@
     if (missing(estimate.lo) || missing(estimate.hi)) return words(estimate.value);
     const [lo, hi] = [words(estimate.lo), words(estimate.hi)];
     const unit = hi.replace(/^[^ ]*/, "");
-    return `${lo.endsWith(unit) ? lo.slice(0, lo.length - unit.length) : lo}–${hi}`;
+    return `${lo.endsWith(unit) ? lo.slice(0, lo.length - unit.length) : lo}${estimate.lo < 0 ? " to " : "–"}${hi}`;
   };
 
   taut.span = (first, last) => (first === last ? `step ${first}` : `steps ${first}–${last}`);
@@ -160,6 +161,11 @@
   if (["light", "dark"].includes(remembered())) document.documentElement.dataset.theme = remembered();
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", themeChanged);
 
+  // Paper is light, whatever the screen is.
+  let screen = null;
+  addEventListener("beforeprint", () => { screen = taut.theme(); document.documentElement.dataset.theme = "light"; themeChanged(); });
+  addEventListener("afterprint", () => { if (screen === "auto") delete document.documentElement.dataset.theme; else if (screen) document.documentElement.dataset.theme = screen; themeChanged(); });
+
   /** Between two ``#rrggbb`` colours. */
   taut.mix = (from, to, share) => {
     const parts = (c) => [1, 3, 5].map((i) => parseInt(c.slice(i, i + 2), 16));
@@ -178,6 +184,12 @@
     const toast = el("div", { class: "toast", "aria-hidden": "true" }, text);
     document.body.append(toast);
     setTimeout(() => toast.remove(), 2200);
+  };
+
+  /** Says which parts of an address name nothing of this run: ``{rank: "99"}`` and ``{rank: false}``. */
+  taut.unknown = (params, found) => {
+    const lost = Object.keys(found).filter((key) => params[key] !== undefined && params[key] !== "" && !found[key]);
+    if (lost.length) taut.say(`This run has no ${lost.map((key) => `${key} ${params[key]}`).join(" and no ")}`, true);
   };
 
   let tip = null;

@@ -5,7 +5,7 @@
   const taut = window.taut;
   const { el } = taut;
   const SIGNS = { fault: ["▲", "bad"], structure: ["◆", "bad"], control: ["■", "bad"], unknown: ["?", "muted"], healthy: ["●", "good"] };
-  const GROUPS = { useful: "useful", slow: "slow", discarded: "discarded", communication: "communication", copy: "copies", waiting: "waiting", idle: "idle", other: "other" };
+  const GROUPS = { useful: "useful", slow: "slow", discarded: "discarded", unfinished: "unfinished", communication: "communication", copy: "copies", waiting: "waiting", idle: "idle", other: "other" };
 
   // -------------------------------------------------------------------------------------------------------------------
   // What is wrong
@@ -43,7 +43,7 @@
       el("span", { class: "sign " + tone, role: "img", "aria-label": found.severity, title: found.severity }, mark),
       el("h1", { title: found.title }, found.title),
       many > 1 ? el("div", { class: "turn" }, taut.button("‹", () => turn(-1), { class: "small", "aria-label": "finding before" }), `${at + 1} of ${many} findings`, taut.button("›", () => turn(1), { class: "small", "aria-label": "next finding" })) : el("span", {}),
-      el("p", { class: "saving", title: found.saving }, found.saving || found.because),
+      el("p", { class: "saving", title: found.saving || found.because }, found.saving || found.because),
       buttons(found, data, context),
       found.saving && el("p", { class: "because", title: [found.because, found.do].join(" ") }, [found.do, found.because].filter(Boolean).join(" – ")));
   };
@@ -53,15 +53,29 @@
 
   const figure = (share, word, why) => el("div", { class: "figure" }, el("b", {}, taut.percent(share, 0)), el("span", {}, word, why && taut.why(why)));
 
+  /** Fates by their groups; of those that have none up to two by their own names. */
   const grouped = (fates) => {
-    const found = new Map();
+    const found = new Map(), named = fates.filter((fate) => fate.group === "other").length <= 2;
     for (const fate of fates) {
-      const group = found.get(fate.group) || { share: 0, money: null };
+      const word = fate.group === "other" && named ? fate.fate : GROUPS[fate.group];
+      const group = found.get(word) || { name: fate.group, word, share: 0, money: null };
       group.share += fate.share;
       if (fate.money !== null) group.money = (group.money || 0) + Number(fate.money);
-      found.set(fate.group, group);
+      found.set(word, group);
     }
-    return [...Object.keys(GROUPS)].filter((name) => found.has(name)).map((name) => ({ name, ...found.get(name) }));
+    const order = Object.keys(GROUPS);
+    return [...found.values()].sort((a, b) => order.indexOf(a.name) - order.indexOf(b.name));
+  };
+
+  /** What the shares of a bar are of: traced time; of job logs all from the first start to the last end. */
+  const whose = (data, priced, hour) => {
+    if (priced || hour) return `where the money goes, ${data.currency || ""}${hour ? "/h" : ""}:`;
+    return data.run.ranks === null ? `where ${taut.ns(data.fates.reduce((sum, f) => sum + f.rank_ns, 0))} went, first start to last end:` : "where the time goes:";
+  };
+
+  const productive = (data) => {
+    const unseen = data.fates.filter((f) => f.fate === "unobserved").reduce((sum, f) => sum + f.share, 0);
+    return "Rank time that is useful work, up to what the same work takes elsewhere in the job" + (unseen > 0 ? `; of the time that was recorded: ${taut.percent(unseen)} was not.` : ".");
   };
 
   const spent = (data) => {
@@ -71,14 +85,14 @@
     const order = Object.keys(GROUPS);
     const parts = [...data.fates].sort((a, b) => order.indexOf(a.group) - order.indexOf(b.group) || b.share - a.share)
       .map((f) => ({ name: f.fate, group: f.group, share: f.share, text: taut.percent(f.share) + (f.money === null ? "" : `, ${taut.money(f.money, data.currency)} in the traced time`) }));
-    const words = groups.map((g) => `${GROUPS[g.name]} ${taut.percent(g.share)}`).join(", ");
+    const words = groups.map((g) => `${g.word} ${taut.percent(g.share)}`).join(", ");
     return el("div", { class: "spent" },
       el("div", { class: "figures" },
         figure(data.nominal_share, "utilised", data.nominal_share === null ? "Nobody measured it." : `What a dashboard shows: time under any kernel or op, waiting included (${data.nominal_is}).`),
-        figure(data.effective_share, "productive", "Rank time that is useful work, up to what the same work takes elsewhere in the job.")),
+        figure(data.effective_share, "productive", productive(data))),
       taut.bar(parts, `where the ${priced || hour ? "money" : "time"} goes: ${words}`),
-      el("div", { class: "keys-line" }, el("span", { class: "muted" }, priced || hour ? `where the money goes, ${data.currency || ""}${hour ? "/h" : ""}:` : "where the time goes:"),
-        groups.map((g) => taut.key(g.name, `${GROUPS[g.name]} ${taut.percent(g.share)}`, hour ? el("span", { class: "muted" }, taut.money(hour * g.share, "")) : g.money !== null && el("span", { class: "muted" }, taut.money(g.money, ""))))));
+      el("div", { class: "keys-line" }, el("span", { class: "muted" }, whose(data, priced, hour)),
+        groups.map((g) => taut.key(g.name, `${g.word} ${taut.percent(g.share)}`, hour ? el("span", { class: "muted" }, taut.money(hour * g.share, "")) : g.money !== null && el("span", { class: "muted" }, taut.money(g.money, ""))))));
   };
 
   // -------------------------------------------------------------------------------------------------------------------
@@ -133,10 +147,13 @@
     return el("section", { class: "card" }, titled(title, "Ideal: no op longer than the same op on the other ranks, what findings name mended, gaps kept; no single fix ends before it. Baseline: median step of the healthy run that was compared with.", legend), picture);
   };
 
+  /** Whether a finding names several ranks that hold the others up: no wait is then due to one of them. */
+  const together = (data) => data.headlines.some((found) => found.ranks.length > 1 && found.recoverable_share > 0);
+
   const waited = (data, context) => {
     const waits = data.waits;
     const title = waits && waits.covered_share !== null && waits.covered_share !== undefined ? `who waited for whom: ${taut.percent(waits.covered_share, 0)} of all waiting` : "who waited for whom";
-    if (!waits || !waits.cause.length) return el("section", { class: "card" }, titled(title), data.stopped.length ? hangs(data) : taut.empty("Nobody waited for anybody in particular", "What waiting there is has no cause among the ranks."));
+    if (!waits || !waits.cause.length) return el("section", { class: "card" }, titled(title), data.stopped.length ? hangs(data) : together(data) ? taut.empty("No rank alone is waited for", "Ranks that are slow together hide each other: without one of them the others are still waited for. The finding above says what mending all of them saves.") : taut.empty("Nobody waited for anybody in particular", "What waiting there is has no cause among the ranks."));
     const covered = waits.covered_share === null || waits.covered_share === undefined ? 1 : waits.covered_share;
     const cells = new Map(waits.cause.map((cause, i) => [cause * waits.labels.length + waits.victim[i], waits.share[i] * covered]));
     const value = (r, c) => cells.get(r * waits.labels.length + c) || 0;
@@ -152,7 +169,7 @@
         alt: `waiting of ${waits.labels.length} ranks or groups for each other, at most ${taut.percent(most)} in a cell; arrow keys move, Enter opens the structure` }));
   };
 
-  const jobs = (data) => el("section", { class: "card whole" }, taut.table({ caption: "restarted jobs by what they discarded", rows: data.jobs, sort: "-discarded_rank_ns", csv: "jobs.csv", most: 200, small: true, columns: [
+  const jobs = (data) => el("section", { class: "card whole" }, !data.jobs.length ? taut.empty("No job was restarted", "Who waits for whom, and when, is told by traces of the ranks.") : taut.table({ caption: "restarted jobs by what they discarded", rows: data.jobs, sort: "-discarded_rank_ns", csv: "jobs.csv", most: 200, small: true, columns: [
     { key: "job", label: "job", value: (j) => j.name || j.job },
     { key: "attempts", label: "attempts", number: true, text: (j) => taut.count(j.attempts) },
     { key: "held", label: "held", number: true, title: "accelerators, nodes or CPUs that it held", text: (j) => (j.held === null ? "–" : taut.count(j.held)) },
@@ -207,7 +224,7 @@
       const data = await context.get("overview");
       const place = (params) => Math.max(0, data.headlines.findIndex((found) => found.id !== null && found.id === params.finding));
       const top = el("div", {}, headline(data, context, place(context.params)));
-      root.append(top, spent(data), el("div", { class: "quarters" }, data.jobs.length ? jobs(data) : [lateness(data, context), steps(data, context), waited(data, context), ranks(data, context)]), trust(data));
+      root.append(top, spent(data), el("div", { class: "quarters" }, data.jobs.length || data.run.ranks === null ? jobs(data) : [lateness(data, context), steps(data, context), waited(data, context), ranks(data, context)]), trust(data));
       return (params) => {
         const back = top.contains(document.activeElement) && document.activeElement.getAttribute("aria-label");
         top.replaceChildren(headline(data, context, place(params)));

@@ -39,11 +39,11 @@
     { key: "recoverable_share", label: "recoverable", number: true, title: "what mending all findings saves, of the wall", text: (r) => taut.percent(r.recoverable_share) },
     { key: "lost_per_hour", label: "saved an hour", number: true, title: "money that mending all findings would save an hour; a bill calls lost all that is not useful", value: (r) => (r.lost_per_hour === null ? null : Number(r.lost_per_hour)), text: (r) => taut.money(r.lost_per_hour, r.currency) },
     { key: "trend", label: "trend", title: "median step of the runs of the same job up to this one", value: (r) => r.trend_ns.length, node: (r) => trend(r.trend_ns) },
-    { key: "made_ns", label: "written", number: true, text: (r) => taut.ago(r.made_ns), title: "when its folder was written" },
+    { key: "made_ns", label: "written", number: true, text: (r) => (r.made_ns ? taut.ago(r.made_ns) : "–"), title: "when its folder was written" },
   ];
 
   const nothing = () =>
-    taut.empty("No runs yet", "A run appears here as soon as its folder is written below the folders that are served. Without traces of your own, the demo has some.", "taut analyze --demo --out run");
+    taut.empty("No runs yet", "A run appears here as soon as its folder is written below the folders that are served. Without traces of your own, the demo has some.", "taut demo");
 
   taut.view({
     name: "runs",

@@ -9,8 +9,11 @@
   const GROUPS = { compute: "useful", interconnect: "communication", synchronisation: "waiting", recovery: "slow" };
   const ratio = (forecast) => { const r = forecast.effective_throughput_ratio; return r === null ? null : typeof r === "number" ? { value: r } : r; };
 
+  /** What a forecast is bound by, and the largest loss where that is another word. */
+  const bound = (f) => { const by = f.bound || f.dominant; return by ? by + (f.dominant && f.dominant !== by ? ` (${f.dominant})` : "") : "–"; };
+
   const facts = (result) => {
-    const { regime, threshold } = result;
+    const { regime, threshold } = result, last = result.forecasts[result.forecasts.length - 1];
     const limit = !threshold ? null : threshold.ranks === null ? `more than ${taut.count(threshold.tried)}` : taut.count(threshold.ranks);
     const between = threshold && threshold.ranks !== null && threshold.lo !== null ? `likely ${taut.count(threshold.lo)}${threshold.hi === null ? " or more" : `–${taut.count(threshold.hi)}`}` : "";
     return el("dl", { class: "facts" },
@@ -18,7 +21,7 @@
       threshold && fact("one more pays up to", `${limit} ranks`, between),
       threshold && threshold.made_by && fact("what makes the limit", threshold.made_by),
       result.measured && fact("measured on", taut.count(result.measured.ranks, "rank"), taut.count(result.measured.steps, "step")),
-      fact("what dominates", (result.forecasts[result.forecasts.length - 1] || {}).dominant || "–", `at ${taut.count((result.forecasts[result.forecasts.length - 1] || {}).ranks, "rank")}`));
+      last && fact("bound by", bound(last), `at ${taut.count(last.ranks, "rank")}`));
   };
 
   const useful = (result, context) => {
@@ -61,7 +64,7 @@
       has("cost_per_unit") && { key: "cost_per_unit", label: "cost a unit", title: "a million tokens, a task, or a thousand requests", number: true, text: (f) => (f.cost_per_unit === null ? "–" : taut.money(String(f.cost_per_unit), f.currency)) },
       has("energy_per_unit_j") && { key: "energy_per_unit_j", label: "energy a unit", number: true, text: (f) => (f.energy_per_unit_j === null ? "–" : `${taut.three(f.energy_per_unit_j / 3.6e6)} kWh`) },
       has("availability") && { key: "availability", label: "available", number: true, value: (f) => (f.availability ? f.availability.value : null), text: (f) => taut.percent(f.availability ? f.availability.value : null) },
-      { key: "dominant", label: "largest loss" },
+      { key: "bound", label: "bound by", value: (f) => f.bound || f.dominant, text: (f) => bound(f) },
       { key: "regime", label: "regime", value: (f) => (f.regime ? f.regime.class : null) },
       { key: "known", label: "known", value: (f) => (f.in_range ? "✓ yes" : "? beyond what was measured") },
     ].filter(Boolean);
@@ -87,6 +90,12 @@
       el("div", { class: "tall held" }, taut.heat({ rows: rows.map((v) => `heterog. ${taut.three(v)}`), columns: columns.map((v) => taut.count(v)), axis: "ranks", value: (r, c) => { const cell = at(r, c); return cell ? cell.loss_share : null; }, words: told, alt: "share that is lost by number of ranks and heterogeneity; arrow keys move" })));
   };
 
+  /** Findings that are taken as mended: steps are then shorter than those of the run. */
+  const mended = (result) => {
+    const lines = (result.assumed || []).filter((line) => line.startsWith("mended first"));
+    return lines.length ? el("p", { class: "note" }, lines.join("; ")) : null;
+  };
+
   const rests = (result) => {
     const all = [...(result.assumed || []), ...result.defaults.map((key) => `${key}: default`)];
     return all.length ? taut.fold("what it rests on", el("ul", {}, all.map((line) => el("li", {}, line)))) : null;
@@ -96,12 +105,12 @@
     name: "scaling",
     title: "Scaling",
     key: "5",
-    needs: (card) => ({ text: "A traced run tells what more ranks would bring, a scenario what a planned system would.", command: card.verb === "analyze" ? `taut project --from ${card.folder}` : "taut project --list" }),
+    needs: (card) => ({ text: "A traced run tells what more ranks would bring, a scenario what a planned system would.", command: card.verb === "analyze" ? `taut project --from ${taut.quoted(card.folder)}` : "taut project --list" }),
     async draw(root, context) {
       const data = await context.get("scaling");
       const result = data.project;
       taut.add(root, el("h1", {}, "Scaling"), data.needs && taut.empty(result ? "Not all can be told" : "What more ranks bring cannot be told", data.needs, data.command));
-      if (result) taut.add(root, facts(result), el("div", { class: "sides" }, useful(result, context), where(result)), table(result), gains(result), asked(result));
+      if (result) taut.add(root, facts(result), mended(result), el("div", { class: "sides" }, useful(result, context), where(result)), table(result), gains(result), asked(result));
       taut.add(root, data.envelope && data.envelope.map.length ? envelope(data.envelope) : null, result && rests(result), !data.needs && taut.command(data.command));
     },
   });

@@ -71,10 +71,10 @@
     return [p.wait ? svg("rect", { x: left, y: top, width: p.wait, height: p.tall, class: "waiting" }) : null, svg("rect", { x: left + p.wait, y: top, width: p.work, height: p.tall, class: "mark " + kind })];
   };
 
-  const nodeMark = (p, pick) => {
+  const nodeMark = (p, width, pick) => {
     const { node } = p, above = p.at % 2 === 1, shortened = C.middle(taut.safe(node.name), Math.floor(p.apart * 1.7 / 6.4));
     const y = above ? 14 : GRAPH - 20, shares = `${taut.percent(node.rank_share)}${node.wait_share > 0 ? ` + ${taut.percent(node.wait_share)} waiting` : ""}`;
-    const anchor = p.x < 100 ? "start" : "middle", x = anchor === "start" ? Math.max(6, p.x - 40) : p.x;
+    const half = 3.4 * Math.max(shortened.length, shares.length), anchor = p.x < half + 6 ? "start" : p.x > width - half - 6 ? "end" : "middle", x = { start: 6, end: width - 6, middle: p.x }[anchor];
     const words = `${node.name}: ${node.gate ? "gate, " : ""}${taut.count(node.ops, "op")}, ${taut.percent(node.rank_share)} of rank time, ${taut.percent(node.wait_share)} waiting, ${taut.percent(node.critical_share)} of the wall on the critical path`;
     const act = (event) => { if (event.type === "click" || event.key === "Enter" || event.key === " ") { event.preventDefault(); pick(node); } };
     return svg("g", { class: "node", tabindex: "0", role: "button", on: { click: act, keydown: act } },
@@ -89,7 +89,7 @@
     const places = placed(view.nodes, width);
     const edges = [...view.edges].sort((a, b) => (a.critical_share || 0) - (b.critical_share || 0));
     return svg("svg", { width, height: GRAPH, viewBox: `0 0 ${width} ${GRAPH}`, class: "graph", role: "group", "aria-label": "operator graph of a step; nodes are classes of ops" },
-      hatch(), edges.map((edge) => edgeLine(edge, places)), [...places].sort((a, b) => a.at - b.at).map((place) => nodeMark(place, pick)));
+      hatch(), edges.map((edge) => edgeLine(edge, places)), [...places].sort((a, b) => a.at - b.at).map((place) => nodeMark(place, width, pick)));
   };
 
   const graphKey = () => el("p", { class: "note graph-key" },
@@ -352,7 +352,7 @@
 
     matrix() {
       const { waits } = this.data, card = el("section", { class: "card structure-matrix" }, el("h2", {}, "Who waits because of whom"));
-      if (!waits) { taut.add(card, el("p", { class: "note" }, this.data.stopped.length ? `Rank${this.data.stopped.length > 1 ? "s" : ""} ${this.data.stopped.join(", ")} stopped: the others wait without an end, at gates that never opened.` : "Nobody waited because of anybody.")); return card; }
+      if (!waits) { taut.add(card, el("p", { class: "note" }, this.data.stopped.length ? `Rank${this.data.stopped.length > 1 ? "s" : ""} ${this.data.stopped.join(", ")} stopped: the others wait without an end, at gates that never opened.` : "Nobody waited because of one rank alone.")); return card; }
       const share = new Map(waits.share.map((one, k) => [`${waits.cause[k]}:${waits.victim[k]}`, one]));
       const value = (r, c) => share.get(`${r}:${c}`) || 0;
       const rows = waits.share.map((one, k) => ({ cause: waits.labels[waits.cause[k]], victim: waits.labels[waits.victim[k]], share: one }));
@@ -393,6 +393,7 @@
     take(params) {
       const rank = number(params.rank), step = number(params.step), ms = number(params.ms);
       this.op = number(params.op);
+      taut.unknown(params, { rank: this.rankOf.includes(rank), step: this.data.steps.includes(step) });
       this.rank.value = String(rank !== null && this.rankOf.includes(rank) ? rank : this.data.delayed_rank);
       this.step.value = String(step !== null && this.data.steps.includes(step) ? step : this.data.delayed_step);
       this.ms.value = String(ms !== null && ms > 0 ? ms : this.usual());

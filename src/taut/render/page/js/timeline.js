@@ -289,6 +289,7 @@
       if (view.begin === null && step) [view.begin, view.end] = this.around(step);
       if (view.first === null && this.kept && this.kept.length) Object.assign(view, this.span(this.kept));
       const row = this.axis.rows.findIndex((one) => one.rank === number(params.rank));
+      taut.unknown(params, { step: Boolean(step), rank: row >= 0 });
       if (row >= 0) this.cursor = { row, at: view.begin === null ? 0 : (view.begin + view.end) / 2 };
       if (view.first === null && row >= 0 && wall.rows > 64) [view.first, view.rows] = [row - 16, 32];
       for (const key of Object.keys(view)) if (view[key] === null) view[key] = wall[key];

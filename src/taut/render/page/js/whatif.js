@@ -18,6 +18,8 @@
 
   const written = (asked) => ({ fix: asked.fix, policy: asked.policy, ...Object.fromEntries(Object.keys(SCALES).filter((key) => asked[key] !== 1).map((key) => [key, asked[key]])) });
 
+  const changed = (asked) => Object.values(written(asked)).some((value) => [value].flat().length);
+
   /** The command that answers the same. */
   const told = (folder, asked) => {
     const scales = Object.keys(SCALES).filter((key) => asked[key] !== 1).map((key) => `--scale ${key}=${asked[key]}`);
@@ -100,9 +102,16 @@
   // The answer
 
   /** What is saved with the policy, where one is asked for: it comes after all other changes. */
-  const whole = (result) => {
-    const beside = (result.policies || []).length === 1 ? result.policies[0].saved_share.value : 0;
+  const whole = (result, end = "value") => {
+    const beside = (result.policies || []).length === 1 ? result.policies[0].saved_share[end] : 0;
     return 1 - (1 - result.saved_share) * (1 - beside);
+  };
+
+  /** Of a policy that is known as a range only, the range with all changes; nothing of others. */
+  const range = (result) => {
+    const [only, more] = result.policies || [];
+    if (!only || more || only.kind !== "bounded" || only.saved_share.lo === null || only.saved_share.hi === null) return "";
+    return `; known as a range only: ${["lo", "hi"].map((end) => taut.signed(whole(result, end), (v) => taut.percent(v)).replace("+", "")).join(" to ")}`;
   };
 
   const walls = (result) => {
@@ -123,7 +132,7 @@
     const share = whole(result);
     const saved = share >= 0;
     const some = (result.policies || []).length === 1 && result.saved_share !== 0;
-    const ns = taut.ns(Math.abs(share * result.actual_wall_ns)) + (saved ? " less" : " more");
+    const ns = taut.ns(Math.abs(share * result.actual_wall_ns)) + (saved ? " less" : " more") + range(result);
     const same = regime.without === regime.with;
     return [
       walls(result),
@@ -135,12 +144,12 @@
       answer.note && el("p", { class: "note" }, answer.note),
       result.error && el("p", { class: "note" }, `Such predictions were off by ${taut.signed(result.error.lo, (v) => taut.percent(v))} to ${taut.signed(result.error.hi, (v) => taut.percent(v))} where the lab measured what really happened.`),
       (result.policies || []).length ? measured(result.policies) : null,
-      result.changes.length ? el("div", {}, el("h3", {}, "changed"), el("ul", {}, result.changes.map((line) => el("li", {}, line)))) : el("p", { class: "muted" }, "Nothing is changed yet: tick what to mend, a policy, or move a factor."),
+      result.changes.length ? el("div", {}, el("h3", {}, "changed"), el("ul", {}, result.changes.map((line) => el("li", {}, line)))) : !(result.policies || []).length && el("p", { class: "muted" }, "Nothing is changed yet: tick what to mend, a policy, or move a factor."),
     ];
   };
 
   const measured = (rows) => taut.table({ caption: "policies", rows, small: true, columns: [
-    { key: "name", label: "policy" }, { key: "saved", label: "saves", number: true, value: (p) => p.saved_share.value, text: (p) => taut.percent(p.saved_share.value) },
+    { key: "name", label: "policy" }, { key: "saved", label: "saves", number: true, value: (p) => p.saved_share.value, text: (p) => (p.kind === "bounded" ? "–" : taut.percent(p.saved_share.value)) },
     { key: "range", label: "likely", number: true, value: (p) => p.saved_share.lo, text: (p) => taut.interval(p.saved_share, (v) => taut.percent(v)) },
     { key: "staleness_steps", label: "stale steps", number: true }, { key: "kind", label: "how" }, { key: "costs", label: "what it costs", wide: true } ] });
 
@@ -165,7 +174,7 @@
           const answer = await context.get("whatif", written(asked));
           if (mine !== turn) return;
           panel.replaceChildren(...taut.add(document.createDocumentFragment(), shown(answer)).childNodes);
-          command.replaceChildren(taut.command(answer.command));
+          command.replaceChildren(changed(asked) ? taut.command(answer.command) : ""); // nothing changed is no question to a shell
           context.live(`${whole(answer.result) >= 0 ? "saves" : "costs"} ${taut.percent(Math.abs(whole(answer.result)))} of the wall`);
         } catch (error) {
           if (error.name === "AbortError" || mine !== turn) return;

@@ -1,0 +1,64 @@
+"""What a collector sees now: of modelled jobs, and as the file that others read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from collecting import collecting, event
+from taut.lab.live_jobs import LiveJob, Played
+from taut.result.types import WatchedJob
+from taut.watch.event_rows import Room
+from taut.watch.kept import Kept, live_state
+from taut.watch.live_findings import Live
+from taut.watch.window import Hello, Window
+
+
+def state(job: LiveJob, steps: int) -> WatchedJob:
+    """A modelled job as it is seen after so many steps."""
+    played = Played(job, 4)
+    live = Live(played.new, minute_s=float("inf"))
+    while job.step < steps:
+        live.look(played.now_ns)
+    window = Window("job", Room(1 << 20))
+    for rank in range(16):
+        window.join(Hello(rank, 16, f"node{rank // 4}", rank % 4, "job", 1, f"p{rank}"), 1)
+    return live.state(window)
+
+
+def test_the_latest_rank_comes_first_and_its_finding_is_the_verdict() -> None:
+    job = LiveJob(16, 3, gates=4, hiccups=0.0, fault="slow", since=90, strength=0.3, a_host=4)
+    found = state(job, 150)
+    assert (found.heard, found.lost, found.world, found.kind) == (16, 0, 16, "component")
+    assert found.verdict == found.findings[0].text
+    first = found.ranks[0]
+    assert (first.rank, first.host, first.gpu) == (job.rank, f"node{job.rank // 4}", job.rank % 4)
+    assert first.late_ns is not None
+    assert found.step_ns is not None
+    assert first.late_ns > 0.1 * found.step_ns
+    assert len(found.steps_ns) == 120
+
+
+def test_a_job_of_few_steps_is_unknown_and_not_healthy() -> None:
+    found = state(LiveJob(16, 3), 12)
+    assert (found.kind, found.findings) == ("unknown", [])
+    assert "too few steps" in found.verdict
+
+
+def test_what_is_seen_is_written_for_others_to_read(tmp_path: Path) -> None:
+    kept = Kept(tmp_path)
+    with collecting(kept=kept) as running:
+        line = running.line()
+        line.name()
+        line.events(event())
+        running.until(lambda: bool((found := live_state(tmp_path)) and found.jobs and found.jobs[0].received))
+    kept.close()
+    found = live_state(tmp_path)
+    assert found is not None
+    assert found.at_ns > found.since_ns
+    assert (found.jobs[0].kind, found.jobs[0].last_step) == ("unknown", None)
+
+
+def test_no_collector_is_no_state(tmp_path: Path) -> None:
+    assert live_state(tmp_path) is None
+    (tmp_path / "live.json").write_text("{")
+    assert live_state(tmp_path) is None
