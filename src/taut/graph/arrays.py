@@ -268,7 +268,7 @@ LEAST_STEPS = 3
 """Steps in which a kind of step must be seen."""
 
 
-def _recurring(family: Ints, window: Ints, rows: Ints) -> Mask:
+def _recurring(family: Indices, window: Indices, rows: Indices) -> Mask:
     """Per op: whether, of its family, all ranks have as many in every step (``rows``), and every such number recurs."""
     families = int(family.max()) + 1
     step, steps = numbered(family, window)

@@ -91,7 +91,7 @@ def link(trace: Trace) -> Graph:
         if len(inside) < len(ops):
             ops = _renumber(ops.take(inside), inside, len(ops))
             matching = structs.replace(matching, gate=matching.gate[inside])
-            window, segment, start, end = (column[inside] for column in (window, segment, start, end))
+            window, segment, start, end = window[inside], segment[inside], start[inside], end[inside]
     bounds.check_wall(trace, segment, end)
     lanes = _serial_lanes(ops, start, end, segment, trace.timer_ns)
     lane_names = _lane_names(trace.lanes, ops.lane, lanes.lane)

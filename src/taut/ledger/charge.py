@@ -61,16 +61,25 @@ class AtSome(Struct, frozen=True):
         return out
 
 
+class Sources(dict[str, Ints]):
+    """Time around every op by its source; parts of waits, which few ops have, are made for all ops only where asked."""
+
+    def __init__(self, of_all: Mapping[str, Ints], waits: Mapping[str, AtSome], count: int) -> None:
+        super().__init__(of_all)
+        self.waits, self.count = waits, count
+
+    def __missing__(self, part: str) -> Ints:
+        return self.waits[part].of_all(self.count)
+
+
 @dataclass(frozen=True)
 class Context:
     """What a claim may look at: the graph, and the exposed time around each op, ns."""
 
     graph: Graph
     blame: Blame
-    time: dict[str, Ints]
-    """Exposed time per op by its source: ``work``, ``idle`` before it, and what controllers took."""
-    waits: dict[str, AtSome]
-    """The same of ops that waited: each part of their waits."""
+    time: Sources
+    """Exposed time per op by its source: ``work``, ``idle`` before it, each part of its wait, and what controllers took."""
     overhead: Overhead | None = None
     """What controllers took: it is in none of the other sources."""
 
@@ -99,7 +108,7 @@ class Context:
 
 
 Claim: TypeAlias = Callable[[Context], Mapping[str, Ints | AtSome]]
-"""What a fate claims of each source of time (see ``Context.time``), ns per op; of a part of waits all."""
+"""What a fate claims of each source of time (see ``Context.time``), ns per op."""
 
 
 class Category(Struct, frozen=True):
@@ -112,7 +121,7 @@ class Category(Struct, frozen=True):
 
 def _source(name: str) -> Claim:
     """A claim of one source of time, whatever the op."""
-    return lambda c: {name: (c.waits | c.time)[name]} if name in c.waits or name in c.time else {}
+    return lambda c: {name: source} if (source := c.time.waits.get(name, c.time.get(name))) is not None else {}
 
 
 def _nothing(_: Context) -> dict[str, Ints | AtSome]:
@@ -129,7 +138,7 @@ def _meets(c: Context) -> Mask:
 
 def _host(c: Context) -> dict[str, Ints | AtSome]:
     idle = np.where(c.uncalled, 0, c.time["idle"]) if c.graph.trace.waits_recorded else c.time["idle"]
-    return {**c.work(c.graph.ops.kind == Kind.COORDINATE), "idle": idle, "gap_ns": c.waits["gap_ns"]}
+    return {**c.work(c.graph.ops.kind == Kind.COORDINATE), "idle": idle, "gap_ns": c.time.waits["gap_ns"]}
 
 
 CATEGORIES: tuple[Category, ...] = (
@@ -255,7 +264,8 @@ def charge(
     """
     categories = categories or CATEGORIES
     shown = shown or exposed(graph, observed)
-    context = Context(graph, blame, {"work": shown.working, "idle": shown.idle}, _exposed_parts(blame, shown.waiting))
+    own, waits = {"work": shown.working, "idle": shown.idle}, _exposed_parts(blame, shown.waiting)
+    context = Context(graph, blame, Sources(own, waits, len(graph)))
     if len(graph.trace.actions):
         context = _controlled(context, observed, shown)
     cells = _cells(context, shown, categories)
@@ -279,7 +289,7 @@ def _energy(c: Context, cells: Table, categories: tuple[Category, ...], prices: 
     for i, one in enumerate(categories):
         if one.fate in IN_GATES and len(graph.trace.metrics):
             mine = np.flatnonzero(cells.fate == i)
-            waited[mine] = _of_classes(c, c.waits[IN_GATES[one.fate]], rank[mine], window[mine], cells.name[mine])
+            waited[mine] = _of_classes(c, c.time.waits[IN_GATES[one.fate]], rank[mine], window[mine], cells.name[mine])
     waited = np.minimum(waited, cells.rank_ns)
     state = np.array([STATES.index(one.power) for one in categories], np.int64)[cells.fate]
     return cell_energy(graph, rank * len(graph.steps) + window, cells.rank_ns, waited, state, prices)
@@ -297,16 +307,16 @@ def _controlled(c: Context, observed: Timeline, shown: Exposed) -> Context:
     """The same with what controllers took as sources of their own."""
     from taut.ledger.overhead import overhead
 
-    time, gap = c.time, c.waits["gap_ns"]
-    found = overhead(c.graph, observed, c.blame, shown, np.where(c.uncalled, time["idle"], 0), gap.of_all(len(c.graph)))
-    time = time | {
+    time, gap = c.time, c.time.waits["gap_ns"]
+    found = overhead(c.graph, observed, c.blame, shown, np.where(c.uncalled, time["idle"], 0), time["gap_ns"])
+    own = {
         "work": time["work"] - found.own_ns - found.discarded_ns,
         "idle": time["idle"] - found.pause_ns,
         "control": found.ns,
         "discarded": found.discarded_ns,
     }
-    waits = c.waits | {"gap_ns": AtSome(gap.ops, gap.ns - found.wait_ns[gap.ops])}
-    return replace(c, time=time, waits=waits, overhead=found)
+    waits = {**time.waits, "gap_ns": AtSome(gap.ops, gap.ns - found.wait_ns[gap.ops])}
+    return replace(c, time=Sources(own, waits, time.count), overhead=found)
 
 
 def _exposed_parts(blame: Blame, waiting: Ints) -> dict[str, AtSome]:
@@ -327,36 +337,36 @@ def _exposed_parts(blame: Blame, waiting: Ints) -> dict[str, AtSome]:
 
 def _claimed(c: Context, categories: tuple[Category, ...]) -> Iterator[tuple[str, Ints | AtSome]]:
     """Every fate with what it gets of the time around each op, ns: of each source the first claim wins."""
-    left: dict[str, Ints | AtSome] = {**c.time, **c.waits}
+    left: dict[str, Ints | AtSome] = {**c.time, **c.time.waits}
     for one in categories:
-        yield one.fate, _taken(one.claim(c), left)
+        yield one.fate, _taken(one.claim(c), left, c.time.count)
     for rest in left.values():
         yield "unexplained", rest
 
 
-def _taken(claims: Mapping[str, Ints | AtSome], left: dict[str, Ints | AtSome]) -> Ints | AtSome:
+def _taken(claims: Mapping[str, Ints | AtSome], left: dict[str, Ints | AtSome], count: int) -> Ints | AtSome:
     """What a fate gets of all sources that it claims, ns per op, and takes out of what is left; empty if it gets nothing."""
-    taken = []
+    taken: list[Ints | AtSome] = []
     for source, claim in claims.items():
         rest = left.pop(source, None)
         if rest is None:
             continue  # fates before took all of it
-        part = claim
-        # Else a whole source changes hands, without arithmetic: most claims are of this kind, and all of parts of waits.
-        if claim is not rest and not isinstance(claim, AtSome) and not isinstance(rest, AtSome):
-            part = np.minimum(claim, rest)
-            left[source] = rest - part
-        if isinstance(part, AtSome) or part.any():
-            taken.append(part)
-    return reduce(_sum, taken) if taken else np.zeros(0, dtype=np.int64)
+        if claim is rest:  # a whole source changes hands, without arithmetic: most claims are of this kind
+            taken.append(claim)
+            continue
+        there = _of_all(rest, count)
+        part = np.minimum(_of_all(claim, count), there)
+        left[source] = there - part
+        taken.append(part)
+    some = [one for one in taken if isinstance(one, AtSome) or one.any()]
+    if len(some) == 1:
+        return some[0]
+    return reduce(np.add, [_of_all(one, count) for one in some]) if some else np.zeros(0, dtype=np.int64)
 
 
-def _sum(one: Ints | AtSome, other: Ints | AtSome) -> Ints | AtSome:
-    """Time around ops from two sources."""
-    if isinstance(one, AtSome) and isinstance(other, AtSome):
-        return AtSome(np.concatenate([one.ops, other.ops]), np.concatenate([one.ns, other.ns]))
-    dense, some = (other, one) if isinstance(one, AtSome) else (one, other)
-    return np.add(dense, some.of_all(len(dense)) if isinstance(some, AtSome) else some)
+def _of_all(time: Ints | AtSome, count: int) -> Ints:
+    """Time around each of so many ops."""
+    return time.of_all(count) if isinstance(time, AtSome) else time
 
 
 def _grouped(*keys: Indices) -> tuple[Codes, Ints]:
