@@ -502,7 +502,7 @@ class Slowdowns:
         return np.array([number[a, b] for a, b in seen.tolist() if (a, b) in number], dtype=np.int64)
 
 
-def _last_of_staircase(sender: Ints, receiver: Ints, extra: Floats, late: Mask) -> Mask:
+def _last_of_staircase(sender: Indices, receiver: Indices, extra: Floats, late: Mask) -> Mask:
     """Links of a ring into those that end last: behind a slow link all others end later than before, too, by fewer rounds.
 
     In each direction in which a group's collectives send; the late ones, where ends do not grow like a staircase.
