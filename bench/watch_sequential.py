@@ -80,11 +80,11 @@ def size(hours: float, seed: int, minute_s: float) -> None:
     print(f"all: {told} findings in {total:.0f} h, {told / total:.4f} an hour")
 
 
-def power(jobs: int, seed: int, ranks: Sequence[int], faults: Sequence[str]) -> None:
+def power(jobs: int, seed: int, ranks: Sequence[int], faults: Sequence[str], strengths: Sequence[float]) -> None:
     """Faulty jobs: what is told first, and when."""
     rows = defaultdict[tuple[str, float], list[tuple[bool, bool, float, bool]]](list)
     for fault in faults:
-        for strength in STRENGTHS:
+        for strength in strengths:
             for number in range(jobs):
                 wide = ranks[number % len(ranks)]
                 if fault == "host" and wide < 16:
@@ -144,13 +144,14 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--ranks", type=int, nargs="+", default=[8, 32, 128])
     parser.add_argument("--faults", nargs="+", default=list(FAULTS))
+    parser.add_argument("--strengths", type=float, nargs="+", default=list(STRENGTHS), help="shares of a step")
     asked = parser.parse_args()
     if asked.size:
         size(asked.size, asked.seed, MINUTE_S if asked.minutes else float("inf"))
     if asked.power:
         print("| fault | jobs | worth 3 % | right place first | told | delay, median | p90 | told before |")
         print("|---|---:|---:|---:|---:|---:|---:|---:|")
-        power(asked.power, asked.seed, asked.ranks, asked.faults)
+        power(asked.power, asked.seed, asked.ranks, asked.faults, asked.strengths)
 
 
 if __name__ == "__main__":

@@ -35,7 +35,8 @@ pytestmark = pytest.mark.skipif(
     reason="needs chromium, playwright and axe-core (pip install playwright; npm install axe-core; TAUT_AXE is its axe.min.js)",
 )
 VIEWS = ("overview", "whatif", "scaling", "control", "bill", "decisions")
-PAGES = ("/", *(f"/run/0/{view}" for view in VIEWS), "/run/1/overview", "/run/1/bill", "/run/gone/overview", "/run/0/nosuch")
+OF_RUNS = (*(f"/run/0/{view}" for view in VIEWS), "/run/1/overview", "/run/1/bill", "/run/gone/overview", "/run/0/nosuch")
+PAGES = ("/", "/live", *OF_RUNS)
 COUNT = "document.querySelectorAll('{}').length"
 HANDLERS = ("onload", "onerror", "onmouseover", "ontoggle", "onclick")
 HOSTILE = " ".join(PAYLOADS).encode("utf-8", "replace").decode()

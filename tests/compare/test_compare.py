@@ -248,6 +248,47 @@ def test_what_is_no_run_folder_is_one_line(tmp_path: Path) -> None:
     assert (answer.exit_code, answer.stdout, len(answer.stderr.splitlines())) == (1, "", 1)
 
 
+@pytest.mark.parametrize(
+    ("level", "share", "code"), [(1.2, "0.05", 3), (1.2, "0.19", 0), (1.0, "0.05", 0), (0.8, "0.05", 0), (0.8, "0", 0)]
+)
+def test_steps_that_are_surely_longer_by_so_much_fail(tmp_path: Path, level: float, share: str, code: int) -> None:
+    runs = [save(tmp_path, "a"), save(tmp_path, "b", seed=1, level=level)]
+    found = taut_(*runs, "--fail-on", share)
+    assert found.exit_code == code, found.output
+    assert f"--fail-on is {share}: {'reached' if code else 'not reached'}" in found.stderr
+
+
+def test_what_is_judged_is_in_the_order_given(tmp_path: Path) -> None:
+    runs = [save(tmp_path, "baseline", day=2), save(tmp_path, "now", seed=1, day=1, level=1.3)]
+    assert taut_(*runs, "--fail-on", "0.05").exit_code == 3
+    assert taut_(*reversed(runs), "--fail-on", "0.05").exit_code == 0
+
+
+def test_too_few_steps_are_no_pass(tmp_path: Path) -> None:
+    runs = [save(tmp_path, "a", steps=4), save(tmp_path, "b", steps=4, seed=1)]
+    found = taut_(*runs, "--fail-on", "0.05", "--markdown")
+    assert found.exit_code == 2
+    assert "cannot be told, too few steps; record 5 or more in each run" in found.stderr
+    assert "? --fail-on 0.05 (longer by 5.0 % at least): not known" in found.stdout
+
+
+def test_markdown_says_the_verdict_and_shows_names_as_text(tmp_path: Path) -> None:
+    cls = "a|b `c` <img src=x onerror=alert(1)> [d](http://e)"
+    runs = [save(tmp_path, "a", cls=cls), save(tmp_path, "b", cls=cls, seed=1, slow={1: 1.4})]
+    found = taut_(*runs, "--markdown")
+    assert found.exit_code == 0
+    assert found.stdout.startswith("# taut compare\n")
+    assert "**Steps are longer than before: +" in found.stdout
+    assert "<img" not in found.stdout
+    assert "a\\|b \\`c\\` &lt;img" in found.stdout
+    assert found.stdout.count("[d](") == found.stdout.count("`[d](http://e)") > 0  # as code, not as a link
+
+
+def test_one_form_at_a_time(tmp_path: Path) -> None:
+    found = taut_("a", "b", "--json", "--markdown")
+    assert (found.exit_code, "--json and --markdown: give one of them" in found.stderr) == (2, True)
+
+
 def test_real_faults_are_what_changed(shared: Path, tmp_path: Path) -> None:
     """A link of 50 Mbit/s, and 40 ms more of compute on rank 2, against the same job without."""
     runs = [

@@ -25,7 +25,7 @@ ASKED = {
 NOT_HERE = {"bill": "not a bill", "control": "nobody decides anything here"}
 
 
-@pytest.mark.parametrize("name", [name for name in ANSWERS if name not in ("runs", *NOT_HERE)])
+@pytest.mark.parametrize("name", [name for name in ANSWERS if name not in ("runs", "live", *NOT_HERE)])
 def test_every_view_is_of_its_type(app: App, name: str) -> None:
     found = app.get(f"/api/runs/{app.ids()[0]}/{name}{ASKED.get(name, '')}")
     assert found.status_code == 200, found.text
@@ -83,7 +83,7 @@ def test_views_of_a_run_are_pages_and_others_are_not(app: App) -> None:
     name = app.ids()[0]
     assert app.get(f"/run/{name}/timeline?begin=3&whatever=x").headers["content-type"] == "text/html; charset=utf-8"
     assert app.get(f"/run/{name}/nothing").status_code == 404
-    assert app.get("/").text == app.get(f"/run/{name}/bill").text
+    assert app.get("/").text == app.get(f"/run/{name}/bill").text == app.get("/live?job=x").text
 
 
 def test_static_files_are_those_of_the_list(app: App) -> None:

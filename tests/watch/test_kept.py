@@ -13,7 +13,7 @@ from collecting import HELLO, event
 from taut.core.errors import UsageError
 from taut.result.types import LiveFinding
 from taut.watch.event_rows import Room
-from taut.watch.kept import Kept
+from taut.watch.kept import Kept, closed_findings, finding_files
 from taut.watch.window import Hello, Window
 from taut.watch.wire import STEP
 
@@ -41,6 +41,23 @@ def finding(at_ns: int, name: str = "f1", state: str = "closed") -> LiveFinding:
 
 def lines(folder: Path, what: str) -> list[dict[str, object]]:
     return [json.loads(line) for path in sorted(folder.glob(f"{what}-*")) for line in path.read_text().splitlines()]
+
+
+def test_closed_findings_since_a_time_the_newest_first(tmp_path: Path) -> None:
+    kept = Kept(tmp_path, wall_ns=Wall())
+    for name, at_ns in (("old", NOON - HOUR), ("a", NOON), ("b", NOON + 1), ("c", NOON + HOUR)):
+        kept.add_finding(finding(at_ns, name))
+    kept.add_finding(finding(NOON, "d", "open"))
+    kept.close()
+    found = closed_findings(finding_files(tmp_path, NOON + 1), NOON + 1)
+    assert [one.id for one in found] == ["c", "b"]
+    assert finding_files(tmp_path / "nowhere", 0) == []
+
+
+def test_a_name_that_is_no_hour_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "findings-2026-99-99T99.jsonl").write_text("")
+    Kept(tmp_path, wall_ns=Wall()).close()
+    assert (tmp_path / "findings-2026-99-99T99.jsonl").exists()
 
 
 def test_findings_by_the_hour(tmp_path: Path) -> None:

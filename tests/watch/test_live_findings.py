@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from decimal import Decimal
 
+import numpy as np
 import pytest
 
 from taut.lab.live_jobs import LiveJob, Played
 from taut.result.types import LiveFinding
+from taut.watch.core_waits import QUEUED
 from taut.watch.live_findings import Live
-from taut.watch.seen import Seen
+from taut.watch.seen import Events, Meeting, Seen, joined
 
 SINCE = 90
 
@@ -114,5 +116,37 @@ def test_what_is_there_from_the_first_step_on_is_told_by_the_looks_of_every_minu
     while job.step < 260:
         told += live.look(played.now_ns)
     assert [(one.mode, tuple(one.ranks)) for one in told] == [("straggler cascade", job.place)]
+    assert live.regime is not None
+    assert live.regime.reserve is not None
+
+
+@pytest.mark.parametrize("busy", [True, False])
+def test_who_waits_for_a_core_is_not_accused(busy: bool) -> None:
+    job = LiveJob(8, 5, hiccups=0.0, fault="slow", since=SINCE, strength=0.4)
+    played = Played(job, 4)
+
+    def new(now: int) -> Seen:
+        seen = played.new(now)
+        late = seen.steps.take((seen.steps.rank == job.rank) & (seen.steps.number >= SINCE))
+        waited = int(0.4 * job.step_s * 1e9)
+        queued = Events(late.rank, np.full(len(late), len(seen.classes)), late.number, late.flags, late.end - waited, late.end)
+        stages = joined([seen.stages, queued]) if busy else seen.stages
+        return Seen(seen.gates, stages, seen.steps, [*seen.classes, Meeting(QUEUED)], seen.seats)
+
+    live = Live(new, minute_s=20.0)
+    told: list[LiveFinding] = []
+    while job.step < 240:
+        told += live.look(played.now_ns)
+    assert [one.ranks for one in told] == ([] if busy else [[job.rank]])
+
+
+def test_hiccups_that_nobody_carries_are_told_as_structural_instability_with_the_reserve() -> None:
+    job = LiveJob(8, 11, hiccups=0.04, hiccup_s=0.3)
+    played = Played(job, 4)
+    live = Live(played.new, minute_s=30.0)
+    told: list[LiveFinding] = []
+    while job.step < 400 and not told:
+        told += live.look(played.now_ns)
+    assert [(one.mode, one.ranks, one.links) for one in told] == [("structural instability", [], [])]
     assert live.regime is not None
     assert live.regime.reserve is not None

@@ -98,3 +98,21 @@ def test_limits_grow_with_the_number_of_series_and_with_steps_an_hour() -> None:
 
     assert limit(4, 0.5) < limit(400, 0.5)
     assert limit(40, 0.5) < limit(40, 0.05)
+
+
+def test_what_waits_for_a_core_explain_is_no_rise() -> None:
+    rng, rows = np.random.default_rng(3), noise(400, 6)
+    waits = np.where(rng.random(rows.shape) < 0.3, 0.05, 0.0) * rng.random(rows.shape)
+    waits[200:, 2] += 0.1
+    held_up = rows + waits
+    assert {series for _, series in Panel(np.zeros(6, np.int64)).feed(held_up, STEP_S)} == {2}
+    assert Panel(np.zeros(6, np.int64)).feed(held_up, STEP_S, waits) == []
+
+
+def test_a_rise_beside_waits_for_a_core_is_found() -> None:
+    rng, rows = np.random.default_rng(3), noise(400, 6)
+    waits = 0.1 * rng.random(rows.shape)
+    rows[200:, 4] += 0.1
+    crossed = Panel(np.zeros(6, np.int64)).feed(rows + waits, STEP_S, waits)
+    assert {series for _, series in crossed} == {4}
+    assert crossed[0][0] < 215

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 
 from taut.watch.live_findings import Live
 from taut.watch.seen import Events, Meeting, Seat, Seen, no_events
 from taut.watch.stopped import LastCalls, stopped
+from taut.watch.wire import COUNTED
 
 S = 1_000_000_000
 DP = Meeting("allreduce", "dp", (0, 1, 2, 3))
@@ -28,7 +30,7 @@ def seen(*rows: tuple[int, int, int, float, float], classes: tuple[Meeting, ...]
 
 def last(what: Seen) -> LastCalls:
     out = LastCalls()
-    out.add(what)
+    out.add(what, 5 * S)
     return out
 
 
@@ -89,3 +91,76 @@ def test_a_hang_is_told_once_and_closes_when_the_job_goes_on() -> None:
     assert [[(one.mode, one.ranks, one.state) for one in some] for some in told] == [
         [("hang", [2], "open")], [], [("hang", [2], "closed")],
     ]  # fmt: skip
+
+
+def with_waits(job: Seen, *rows: tuple[int, int, int, float, float]) -> Seen:
+    return msgspec.structs.replace(job, waits=events(*rows))
+
+
+def test_calls_that_last_name_the_rank_that_is_not_there_also_where_calls_are_seen_only_when_they_end() -> None:
+    done = [(rank, 0, 6, 4.0, 4.5) for rank in range(4)]
+    job = with_waits(seen(*done), *((rank, 0, 7, 5.0, 0.0) for rank in (0, 1, 3)))
+    found = stopped(last(job), job, {0: True}, 1.0, 40 * S)
+    assert found is not None
+    assert (found.ranks, found.waiting, found.at) == ((2,), (0, 1, 3), "allreduce of group dp")
+
+
+def test_a_call_that_ended_waits_for_nobody() -> None:
+    hops = tuple(Meeting("hop", "pp", source=one, sink=two) for one, two in ((0, 1), (1, 2), (2, 3), (3, 2), (2, 1), (1, 0)))
+    received = [(rank, klass, 9, 4.0, 4.5) for klass, rank in ((0, 1), (1, 2), (2, 3))]
+    job = with_waits(seen(*received, classes=hops), (2, 3, 5, 5.0, 0.0), (1, 4, 5, 5.0, 0.0), (0, 5, 5, 5.0, 0.0))
+    found = stopped(last(job), job, {}, 1.0, 40 * S)
+    assert found is not None
+    assert (found.ranks, found.waiting) == ((3,), (0, 1, 2))
+
+
+def test_calls_that_are_only_counted_name_who_made_fewer() -> None:
+    counted = Meeting(COUNTED, "dp", (0, 1, 2, 3))
+    counts = [(rank, 0, 57 - (rank == 1), 5.0, 0.0) for rank in range(4)]
+    job = with_waits(seen(classes=(counted,)), *counts)
+    found = stopped(last(job), job, {}, 1.0, 40 * S)
+    assert found is not None
+    assert (found.ranks, found.at) == ((1,), "a call of group dp")
+
+
+def test_a_count_of_long_ago_says_nothing_of_ranks_that_went_on() -> None:
+    counted = Meeting(COUNTED, "dp", (0, 1, 2, 3))
+    job = with_waits(seen(classes=(counted,)), *((rank, 0, 57, 1.0, 0.0) for rank in (0, 1, 2)))
+    assert stopped(last(job), job, {}, 1.0, 40 * S) is None
+
+
+def test_one_old_event_alone_is_no_hang() -> None:
+    rest = seen()
+    job = Seen(events((0, 0, 0, 1.0, 2.0)), no_events(), no_events(), rest.classes, rest.seats)
+    calls = LastCalls()
+    calls.add(job, 4000 * S)
+    assert stopped(calls, job, {0: True}, 1.0, 4000 * S) is None
+    assert stopped(calls, job, {0: True}, 1.0, 9000 * S) is None
+
+
+def test_events_that_are_old_when_they_come_say_nothing_of_now() -> None:
+    job = seen(*((rank, 0, 7, 5.0, 0.0) for rank in (0, 1, 3)), (2, 0, 6, 4.0, 0.0))
+    calls = LastCalls()
+    calls.add(job, 4000 * S)  # nobody listened for an hour
+    assert stopped(calls, job, {0: True}, 1.0, 4000 * S) is None
+    assert stopped(calls, job, {0: True}, 1.0, 4040 * S) is not None
+
+
+def test_who_paused_before_may_pause_again() -> None:
+    calls, waiting = LastCalls(), [(rank, 0, 7, 100.0, 0.0) for rank in (0, 1, 3)]
+    calls.add(seen((2, 0, 5, 4.0, 0.0)), 5 * S)
+    job = msgspec.structs.replace(seen(*waiting, (2, 0, 6, 60.0, 0.0)), steps=no_events())  # 55 s after its last step
+    calls.add(job, 100 * S)
+    assert stopped(calls, job, {0: True}, 1.0, 150 * S) is None
+    assert stopped(calls, job, {0: True}, 1.0, 230 * S) is not None
+
+
+def test_a_rank_that_was_started_anew_counts_anew() -> None:
+    calls = LastCalls()
+    calls.add(seen(*((rank, 0, 70, 4.0, 4.5) for rank in range(4))), 5 * S)
+    job = seen(*((rank, 0, 2, 6.0, 0.0) for rank in (0, 1, 3)), (2, 0, 1, 5.5, 6.0))
+    job = msgspec.structs.replace(job, restarted=frozenset(range(4)))
+    calls.add(job, 6 * S)
+    found = stopped(calls, job, {0: True}, 1.0, 40 * S)
+    assert found is not None
+    assert found.ranks == (2,)

@@ -12,7 +12,7 @@ from collecting import HELLO, event
 from taut.watch.event_rows import Room
 from taut.watch.observed import RECEIVE, SEND
 from taut.watch.window import HOP, MOST_NS, Clock, Hello, Member, Names, Place, PlaceClass, Window
-from taut.watch.wire import EVENT, GATE, STAGE, STEP, WireError, runs
+from taut.watch.wire import EVENT, GATE, STAGE, STEP, WAIT, WireError, runs
 
 BOTH = tuple(runs([0, 1]))
 PLACES = [Place("allreduce", "0", -1, BOTH), Place("load"), Place("barrier", "0", -1, BOTH)]
@@ -35,7 +35,7 @@ def naive(body: bytes, rank: int) -> tuple[list[tuple[int, ...]], int, int]:
     """(kind, rank, class, number, begin, end) of events one by one, and how many are strange or of no name."""
     out, strange, unnamed = [], 0, 0
     for kind, _, place, number, begin, end, _ in EVENT.iter_unpack(body):
-        if kind > STEP or not 0 < begin < MOST_NS or not 0 <= end < MOST_NS or (end and not 0 <= end - begin < 1 << 52):
+        if kind > WAIT or not 0 < begin < MOST_NS or not 0 <= end < MOST_NS or (end and not 0 <= end - begin < 1 << 52):
             strange += 1
         elif kind != STEP and place >= len(PLACES):
             unnamed += 1
@@ -58,7 +58,7 @@ def test_rows_are_those_of_a_naive_decoder(sent: list[tuple[int, list[tuple[int,
         unnamed[rank] += nameless
     found.fold(0)
     names = ["rank", "klass", "number", "begin_ns", "end_ns"]
-    for kind, table in ((GATE, found.gates), (STAGE, found.stages), (STEP, found.steps)):
+    for kind, table in ((GATE, found.gates), (STAGE, found.stages), (STEP, found.steps), (WAIT, found.waits)):
         assert table.since(0)[names].tolist() == [row[1:] for row in expected if row[0] == kind]
     assert [(one.strange, one.unnamed) for one in members] == list(zip(strange, unnamed, strict=True))
     assert sum(one.received for one in members) == len(expected) + sum(strange) + sum(unnamed)

@@ -9,7 +9,7 @@ from taut.core.tables import Kind, Trace, Verb
 from taut.lab.live_jobs import LiveJob
 from taut.lab.modelled import modelled
 from taut.run import analyze_trace
-from taut.watch.seen import Events, Meeting, Seat, Seen
+from taut.watch.seen import Events, Meeting, Seat, Seen, joined
 from taut.watch.window_trace import trace_of
 
 
@@ -34,6 +34,29 @@ def test_the_loader_has_its_name_with_ends_and_without() -> None:
         loads = told.trace.ops.take(told.trace.ops.kind == Kind.COORDINATE)
         assert {told.trace.names[name] for name in np.unique(loads.name)} == {"data_load"}
         assert len(loads) >= 4 * 10
+
+
+@pytest.mark.parametrize("sees", ["calls", "hooks"])
+def test_a_checkpoint_has_its_name_and_changes_no_other(sees: str) -> None:
+    seen = LiveJob(4, 1, sees=sees, gates=3).block(16).seen()
+    first = seen.stages.take((seen.stages.klass == 0) & (seen.stages.number % 4 == 3))
+    begin = seen.steps.take(seen.steps.number % 4 == 3).begin
+    code = len(seen.classes)
+    saves = Events(first.rank, np.full(len(first), code), first.number, first.flags, begin, begin + (first.begin - begin) // 2)
+    # The loader comes after the checkpoint.
+    late = (seen.stages.klass == 0) & (seen.stages.number % 4 == 3)
+    begins = np.where(late, (seen.stages.begin + seen.stages.end) // 2, seen.stages.begin)
+    saves = Events(*(getattr(saves, name) for name in ("rank", "klass", "number", "flags", "begin")), begins[late] - 1)
+    stages = Events(*(getattr(seen.stages, name) for name in ("rank", "klass", "number", "flags")), begins, seen.stages.end)
+    told = trace_of(
+        Seen(seen.gates, joined([stages, saves]), seen.steps, [*seen.classes, Meeting("save")], seen.seats), {3: True}
+    )
+    assert told is not None
+    ops, names = told.trace.ops, np.array(told.trace.names)
+    assert (ops.kind[names[ops.name] == "checkpoint"] == Kind.COORDINATE).all()
+    assert len(np.unique(ops.step[names[ops.name] == "checkpoint"])) >= 3
+    forward = np.bincount(ops.step[names[ops.name] == "forward"], minlength=16)
+    assert set(forward[1:15].tolist()) == {forward[1]}
 
 
 def test_ends_of_backward_passes_at_which_nobody_waits_are_no_gate() -> None:

@@ -15,12 +15,25 @@ import click
 from taut import __version__
 from taut.cli.bill_verb import bill
 from taut.cli.brief_verb import brief
-from taut.cli.common import FAILED, FINDINGS, announce_stdin, kept, print_object, progress, say, show, shown
+from taut.cli.common import FAILED, FINDINGS, announce_stdin, kept, print_object, progress, say, show, shown, write_out
+from taut.cli.compare_verb import compare
 from taut.cli.control_verb import control
 from taut.cli.decision_verb import audit
 from taut.cli.export_verb import export
 from taut.cli.failures import Commands
-from taut.cli.options import MOST_STALENESS, Real, Target, delays, factors, fixes, price, token_price, watts
+from taut.cli.options import (
+    MOST_STALENESS,
+    Real,
+    Target,
+    check_form,
+    delays,
+    factors,
+    fixes,
+    markdown_option,
+    price,
+    token_price,
+    watts,
+)
 from taut.cli.project_verb import project
 from taut.cli.recording import audit_file, record_all
 from taut.cli.serve_verb import serve
@@ -74,6 +87,7 @@ ANALYSIS_OPTIONS = (
     ),
     click.option("--no-save", is_flag=True, help="Write no run folder."),
     click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object."),
+    markdown_option,
     click.option(
         "--gpu-hour", "price", metavar="PRICE", callback=price,
         help="Price of one rank for one hour, for example 2.50EUR.",
@@ -132,6 +146,7 @@ class AnalysisOptions(TypedDict):
     folder: str | None
     no_save: bool
     as_json: bool
+    markdown: bool
     price: tuple[str, str] | None
     token_price: tuple[str, str, str] | None
     power: list[float] | None
@@ -202,6 +217,7 @@ def _analyze(
     folder, fail_on, quiet = options["folder"], options["fail_on"], options["quiet"]
     if options["no_save"] and folder is not None:
         raise UsageError("--no-save and -o: give one of them")
+    check_form(options["as_json"], options["markdown"])
     from taut.core.folder import checked_target
     from taut.diagnose.job_regime import PAYS
     from taut.run import analyze as run_analyze
@@ -251,6 +267,11 @@ def _prices(options: AnalysisOptions) -> Prices:
 def _show(analysis: Analysis | JobAnalysis, options: AnalysisOptions) -> None:
     if options["as_json"]:
         print_object(analysis.result)
+        return
+    if options["markdown"]:
+        from taut.render.markdown_results import analysis_markdown
+
+        write_out(analysis_markdown(analysis.result))
         return
     from taut.render.analysis_screen import render
 
@@ -458,35 +479,10 @@ def _check_question(changed: bool, asked: PolicyOptions) -> None:
         raise UsageError("--more-steps is what a policy costs: give --policy or --advice")
 
 
-@main.command(short_help="Say what changed between two or more runs.")
-@click.argument("runs", metavar="RUN RUN...", nargs=-1, required=True, type=click.Path())
-@click.option("--same-job", is_flag=True, help="Take all runs as runs of one job, whatever their names.")
-@click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
-@click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
-def compare(runs: tuple[str, ...], same_job: bool, as_json: bool, quiet: bool) -> None:
-    """Say what changed between two or more runs: trends, work by class and rank, repeats, restarts.
-
-    RUN is a run folder. Runs are taken in order of their time where all traces tell it, else as given. Trends need
-    three runs; what changed compares the first with the last. Runs of one job (by name, or --same-job) that go on
-    from each other are restarts; runs with the same graph are repeats.
-    """
-    from taut.compare.comparison import compare as run_compare
-    from taut.stored import refusing_runs
-
-    with progress(quiet) as stage, refusing_runs(*runs):
-        stage("comparing")
-        result = run_compare(runs, same_job=same_job)
-    if as_json:
-        print_object(result)
-        return
-    from taut.render.compare_screen import render_compare
-
-    show(render_compare, result)
-
-
 VERBS = (
     bill,
     brief,
+    compare,
     export,
     project,
     control,

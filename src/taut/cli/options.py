@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
+from taut.core.errors import UsageError
 from taut.core.question_words import Delay, delay_words, factor_words, fix_words
 
 T = TypeVar("T")
@@ -161,3 +162,12 @@ def scales(_: click.Context, __: click.Parameter, value: str | None) -> list[int
     if not 1 <= min(found) <= max(found) <= MOST_RANKS:
         raise click.BadParameter(f"{value!r}: give numbers of ranks from 1 to {MOST_RANKS:,}")
     return found
+
+
+markdown_option = click.option("--markdown", is_flag=True, help="Print the result as Markdown, for the summary of a CI job.")
+
+
+def check_form(as_json: bool, markdown: bool) -> None:
+    """Refuse two forms at once."""
+    if as_json and markdown:
+        raise UsageError("--json and --markdown: give one of them")

@@ -11,6 +11,8 @@ import click
 
 from taut.cli.common import say, write_out
 from taut.cli.options import Target, price
+from taut.cli.watch_capture import CaptureOnFinding, capture
+from taut.cli.watch_pull import pull
 from taut.cli.watch_top import FOLDER, top
 from taut.core.errors import UsageError
 
@@ -33,6 +35,8 @@ def watch() -> None:
     """
 
 
+watch.add_command(pull)
+watch.add_command(capture)
 watch.add_command(top)
 
 
@@ -60,9 +64,13 @@ watch.add_command(top)
     "--metrics-host", metavar="H", default="127.0.0.1", show_default=True,
     help="Address for --metrics-port; whoever reaches it reads names of jobs and hosts.",
 )  # fmt: skip
+@click.option(
+    "--capture", "capture_min", metavar="MIN", type=click.IntRange(1, 10_080),
+    help="When a finding opens, run taut watch capture, for each job at most once in so many minutes.",
+)  # fmt: skip
 def collect(
     host: str, port: int, keep: str, memory: int, as_json: bool, price: tuple[str, str] | None, metrics_port: int | None,
-    metrics_host: str,
+    metrics_host: str, capture_min: int | None,
 ) -> None:  # fmt: skip
     """Hear the ranks of jobs over TCP, keep a window of each, and tell what is found.
 
@@ -84,7 +92,8 @@ def collect(
     listening = bound(host, port, waiting=4096)
     metrics = _metrics_socket(metrics_host, metrics_port)
     kept = Kept(Path(keep), say)
-    collector = Collector(secret, limits=limits, say=say, tell=_teller(as_json), kept=kept, watcher=_watcher(price))
+    escalates = None if capture_min is None else CaptureOnFinding(keep, 60.0 * capture_min)
+    collector = Collector(secret, limits=limits, say=say, tell=_teller(as_json, escalates), kept=kept, watcher=_watcher(price))
     at = f"{host}:{listening.getsockname()[1]}"
     who = "this machine only" if is_loopback(host) else "whoever reaches it and knows the secret; nothing is encrypted"
     say(f"watching at {at}, for {who} (Ctrl-C ends it)")
@@ -130,7 +139,7 @@ def _watcher(price: tuple[str, str] | None) -> Callable[[Window], Watcher]:
     return lambda window: Live(Feed(window).new, window.job, gpu_hour=amount, currency=currency)
 
 
-def _teller(as_json: bool) -> Callable[[LiveFinding], None]:
+def _teller(as_json: bool, escalates: CaptureOnFinding | None = None) -> Callable[[LiveFinding], None]:
     """Tells findings: a line for people on stderr, and where it is asked for one of JSON on stdout."""
 
     def tell(finding: LiveFinding) -> None:
@@ -138,6 +147,8 @@ def _teller(as_json: bool) -> Callable[[LiveFinding], None]:
             write_out(json_line(finding))
         ranks = ", ".join(map(str, finding.ranks[:8])) or ", ".join(finding.links[:8]) or "all"
         say(f"{finding.job}: {finding.state}: {finding.mode}, rank {ranks}: {finding.text}")
+        if escalates is not None:
+            escalates.told(finding)
 
     return tell
 

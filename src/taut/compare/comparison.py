@@ -16,7 +16,7 @@ from taut.compare.changed_work import changed
 from taut.compare.compare_verdict import NULLS, verdict
 from taut.compare.non_determinism import non_determinism
 from taut.compare.quantities import in_order, quantities, trends, with_reruns
-from taut.compare.restarts import restarts
+from taut.compare.restarts import restarts, step_time
 from taut.core.errors import UsageError
 from taut.diagnose.repeats import repeat
 from taut.result.finding_result import finding_result
@@ -46,10 +46,11 @@ class Comparison(CompareResult, frozen=True, kw_only=True):
         return ComparePlots(self)
 
 
-def compare(runs: Sequence[str | Path | Run], *, same_job: bool = False) -> Comparison:
+def compare(runs: Sequence[str | Path | Run], *, same_job: bool = False, as_given: bool = False) -> Comparison:
     """Compare two or more runs (or their folders): what ``taut compare --json`` prints.
 
-    ``same_job`` takes all of them as runs of one job, whatever their names.
+    ``same_job`` takes all of them as runs of one job, whatever their names; ``as_given`` takes them in the order given,
+    whatever their times.
     """
     _check(runs)
     rows, repeats = [], []
@@ -57,7 +58,7 @@ def compare(runs: Sequence[str | Path | Run], *, same_job: bool = False) -> Comp
         run = _opened(given)  # one at a time: graphs are large
         rows.append(quantities(run))
         repeats.append(repeat(run.graph, [window.wall_ns for window in run.result.windows]))
-    order, by = in_order(rows)
+    order, by = in_order(rows, as_given)
     repeats = [repeats[i] for i in order]
     jobs = ["" if same_job else rows[i].job for i in order]
     rows = with_reruns([rows[i] for i in order], jobs)
@@ -74,6 +75,7 @@ def compare(runs: Sequence[str | Path | Run], *, same_job: bool = False) -> Comp
         changed_tested=tested,
         changed_by=changed_by,
         findings=[finding_result(one, members=last.graph.members) for one in found],
+        step_time=step_time(repeats[0], repeats[-1]),
         non_determinism=non_determinism(rows, repeats),
         restarts=restarts(rows, repeats, jobs),
         tests=NULLS,

@@ -61,10 +61,10 @@ def _time(run: Run) -> int | None:
     return begin if begin >= EPOCH_NS else None
 
 
-def in_order(rows: Sequence[ComparedRun]) -> tuple[list[int], Literal["time", "given"]]:
-    """The order of the runs, by their time if all have one, else as given; and which of the two."""
+def in_order(rows: Sequence[ComparedRun], as_given: bool = False) -> tuple[list[int], Literal["time", "given"]]:
+    """The order of the runs, by their time if all have one, else, or if so asked, as given; and which of the two."""
     times = [row.time_ns for row in rows if row.time_ns is not None]
-    if len(set(times)) < len(rows):
+    if as_given or len(set(times)) < len(rows):
         return list(range(len(rows))), "given"
     return sorted(range(len(rows)), key=lambda i: times[i]), "time"
 

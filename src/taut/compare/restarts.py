@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import numpy as np
-from msgspec import convert
+from msgspec import UNSET, UnsetType, convert
 
 from taut.core.array_types import Floats
 from taut.core.differences import Ratio, pooled, ratio
@@ -54,6 +54,11 @@ def restarts(rows: Sequence[ComparedRun], repeats: Sequence[Repeat], jobs: Seque
     return Restarts(at=found, step_time=_pooled(level), spread=pooled_spread, effect=_effect(pooled_spread))
 
 
+def step_time(before: Repeat, after: Repeat) -> Change | None:
+    """Time of a step, after over before, of whole runs; None where too few steps tell."""
+    return _change(ratio(before.step_ns, after.step_ns), UNSET)
+
+
 def _follow(rows: Sequence[ComparedRun], jobs: Sequence[str]) -> Iterator[tuple[int, int]]:
     """Pairs of runs of which the second restarts the first: it begins after the first began, and not far beyond its end."""
     latest: dict[str, int] = {}
@@ -81,7 +86,7 @@ def _pooled(ratios: Sequence[Ratio | None]) -> Change | None:
     return None if found is None else Change(ratio=convert(found.estimate, Estimate), p=found.p)
 
 
-def _change(found: Ratio | None, q: float | None) -> Change | None:
+def _change(found: Ratio | None, q: float | UnsetType | None) -> Change | None:
     return None if found is None else Change(ratio=convert(found.estimate, Estimate), p=found.p, q=q)
 
 

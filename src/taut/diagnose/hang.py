@@ -67,7 +67,9 @@ def detect(evidence: Evidence) -> list[Finding] | None:
 
 def notes(trace: Trace) -> list[str]:
     """What the dumps cannot tell of a hang."""
-    return Hang(trace).untold if len(trace.calls) and trace.dumped else []
+    if all(trace.moved.get(rank, False) for rank in trace.dumped):  # every rank went on from one dump to the next
+        return []
+    return Hang(trace).untold if len(trace.calls) else []
 
 
 class Late(Struct, frozen=True):

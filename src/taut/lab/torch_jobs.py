@@ -10,6 +10,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from io import FileIO
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -25,6 +26,7 @@ from taut.lab.on_all import load
 from taut.lab.truth import ON_ALL, Injected
 
 if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
     from torch.distributed.device_mesh import DeviceMesh
 
 BLOCKS, CLASSES = 2, 10
@@ -168,6 +170,20 @@ def waited(pace: Pace) -> Iterator[int]:
         yield 0
 
 
+class SlowFile(FileIO):
+    """A file whose first write takes longer."""
+
+    def __init__(self, path: str, extra_ms: float) -> None:
+        super().__init__(path, "w")
+        self.extra_ms = extra_ms
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        """Bytes written."""
+        time.sleep(self.extra_ms / 1e3)
+        self.extra_ms = 0.0
+        return super().write(data)
+
+
 class Input(IterableDataset[int]):
     """What a rank reads."""
 
@@ -244,8 +260,8 @@ class Job:
         """Every rank saves its own shard."""
         with record_function("checkpoint"):
             shard = {k: v.to_local() if hasattr(v, "to_local") else v for k, v in self.model.state_dict().items()}
-            torch.save(shard, os.path.join(scratch, f"shard{self.rank}.pt"))
-            time.sleep(self.pace.extra_ms("checkpoint") / 1e3)
+            with SlowFile(os.path.join(scratch, f"shard{self.rank}.pt"), self.pace.extra_ms("checkpoint")) as file:
+                torch.save(shard, file)
 
     def blocks(self, count: int = BLOCKS) -> list[nn.Module]:
         """The body of the model."""

@@ -41,6 +41,8 @@ class Watched:
         self._once()
 
     def _once(self) -> None:
+        with self.observer.quietly():
+            self.observer.beat()
         data = self.observer.ring.take(1 << 16)
         self._events.write(data)
         self._events.flush()

@@ -1479,6 +1479,8 @@ class CompareResult(Part, frozen=True, kw_only=True):
     changed_by: ChangedBy
     findings: list[Finding] = field(default_factory=list)
     """Of two runs of one graph: what the later one shows with the earlier one as its baseline, the most recoverable first."""
+    step_time: Change | None = None
+    """Time of a step, last run over first, by the jitter within the two; null where too few steps tell."""
     non_determinism: NonDeterminism
     restarts: Restarts
     tests: dict[str, NullTest]

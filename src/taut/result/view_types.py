@@ -20,12 +20,14 @@ from taut.result.types import (
     CostOverTime,
     Envelope,
     Estimate,
+    LiveFinding,
     Money,
     Part,
     ProjectResult,
     RankRow,
     Regimes,
     RestartedJob,
+    WatchedJob,
     WhatIfResult,
 )
 
@@ -87,6 +89,50 @@ class RunList(Part, frozen=True, kw_only=True):
     runs: list[RunCard]
     refused: list[str]
     """Folders that look like runs and cannot be read: one line each."""
+    live: bool = False
+    """Whether a collector keeps what it sees in one of these folders."""
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Jobs that run
+
+
+class LiveJob(Part, frozen=True, kw_only=True):
+    """A job that runs, beside its runs in the list."""
+
+    watched: WatchedJob
+    runs: list[RunCard]
+    """Runs of the same name, the newest first; not all of them."""
+
+
+class LiveFolder(Part, frozen=True, kw_only=True):
+    """What a collector keeps in a folder."""
+
+    folder: str
+    """As commands take it."""
+    at_ns: int | None
+    """When the collector last wrote what it sees, ns since 1970; null where that cannot be read."""
+    since_ns: int | None
+    """When the collector began."""
+    old: bool
+    """Whether nothing has been written for so long that it is not what is seen now."""
+    jobs: list[LiveJob]
+    """Those with open findings first, then by name."""
+    closed: list[LiveFinding]
+    """Findings that were closed in the last day, the newest first."""
+    more_closed: bool
+    """Whether there are more than are told."""
+    counts: dict[str, int]
+    """Connections, messages, bytes and ranks so far, and what was refused."""
+
+
+class LiveView(Part, frozen=True, kw_only=True):
+    """Jobs that run."""
+
+    now_ns: int
+    """When this was answered, ns since 1970, by the clock of the server."""
+    folders: list[LiveFolder]
+    """Empty where no collector keeps anything in the folders that are served."""
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -658,6 +704,6 @@ class Refusal(Part, frozen=True, kw_only=True):
 ANSWERS: dict[str, type[Part]] = {
     "runs": RunList, "overview": Overview, "axis": TimelineAxis, "frame": TimelineFrame, "op": OpDetail, "structure": Structure,
     "delay": DelayWave, "questions": Questions, "whatif": Answer, "scaling": Scaling, "control": ControlView, "bill": BillView,
-    "decisions": Decisions,
+    "decisions": Decisions, "live": LiveView,
 }  # fmt: skip
 """What each address of the API answers."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -21,6 +22,7 @@ from taut.core.folder import RUN, file_unlike_manifest, is_run_folder
 from taut.result.view_types import RunCard, RunList
 from taut.serve.refusals import Refused, encoded
 from taut.views.run_card import run_card, run_id, with_trends
+from taut.watch.kept import LIVE
 
 FRESH_S = 1.0
 """A scan is good for this long, however many ask."""
@@ -28,6 +30,8 @@ DEPTH = 3
 """Folders inside each other that are looked into."""
 MOST_FOLDERS, MOST_RUNS = 20_000, 5_000
 """Folders of a scan, and runs in the list."""
+MOST_WATCHED = 16
+"""Folders of collectors."""
 Stamp: TypeAlias = tuple[int, int, int]
 """When a run.json was written, its size and its number: another run in the same place has another."""
 
@@ -57,6 +61,8 @@ class _Scan:
     refused: list[str] = field(default_factory=list)
     seen: set[tuple[int, int]] = field(default_factory=set)
     """Folders that were looked into: links may lead there again."""
+    watched: list[tuple[Path, Path]] = field(default_factory=list)
+    """Folders in which a collector keeps what it sees, each with the folder that was given."""
 
     def is_new(self, folder: Path) -> bool:
         """Whether a folder is there, and was not looked into."""
@@ -77,6 +83,7 @@ class Catalogue:
         self._card, self._lock = card, threading.Lock()
         self._cards: dict[str, tuple[Stamp, RunCard | str]] = {}
         self._places: dict[str, Place] = {}
+        self._watched: list[tuple[Path, Path]] = []
         self._list, self._encoded, self._at = RunList(version="", runs=[], refused=[]), b"", float("-inf")
 
     @property
@@ -114,6 +121,11 @@ class Catalogue:
             raise Refused(404, "no such run: it is not in the folders that are served")
         return found
 
+    def watched(self) -> list[Path]:
+        """The folders in which a collector keeps what it sees; none that leads elsewhere by now."""
+        self.runs()
+        return [folder for folder, root in self._watched if _inside(Path(os.path.realpath(folder)), root)]
+
     def _scan(self) -> None:
         scan = _Scan()
         for given, real in self._roots:
@@ -123,9 +135,9 @@ class Catalogue:
         refused = [*scan.refused, *(card for _, card in known.values() if isinstance(card, str))]
         version = _version(scan, refused)
         if version != self._list.version:
-            self._list = RunList(version=version, runs=with_trends(cards), refused=refused)
+            self._list = RunList(version=version, runs=with_trends(cards), refused=refused, live=bool(scan.watched))
             self._encoded = encoded(self._list)
-        self._cards, self._places = known, scan.places
+        self._cards, self._places, self._watched = known, scan.places, scan.watched
 
     def _known(self, place: Place) -> tuple[Stamp, RunCard | str]:
         """The card of a run, or why it has none; read again only where its run.json is another, or it had none.
@@ -161,7 +173,10 @@ def _look(folder: Path, root: Path, scan: _Scan, depth: int = 0) -> None:
     if stamp is not None and is_run_folder(folder):
         name = run_id(folder)
         scan.places.setdefault(name, Place(name, folder, stamp, root))
-    elif depth < DEPTH:
+        return
+    if len(scan.watched) < MOST_WATCHED and _is_plain(folder / LIVE):
+        scan.watched.append((folder, root))
+    if depth < DEPTH:
         for below in _below(folder, root, scan):
             _look(below, root, scan, depth + 1)
 
@@ -190,6 +205,14 @@ def _inside(real: Path, root: Path) -> bool:
     return real == root or root in real.parents
 
 
+def _is_plain(path: Path) -> bool:
+    """Whether a file is there, and no link."""
+    try:
+        return stat.S_ISREG(os.lstat(path).st_mode)
+    except OSError:
+        return False
+
+
 def _stamp(folder: Path) -> Stamp | None:
     """None where there is no run.json, or it is a link."""
     try:
@@ -200,5 +223,5 @@ def _stamp(folder: Path) -> Stamp | None:
 
 
 def _version(scan: _Scan, refused: Sequence[str]) -> str:
-    told = repr((sorted((name, place.stamp) for name, place in scan.places.items()), list(refused)))
+    told = repr((sorted((name, place.stamp) for name, place in scan.places.items()), list(refused), bool(scan.watched)))
     return hashlib.sha256(told.encode("utf-8", "replace")).hexdigest()[:16]

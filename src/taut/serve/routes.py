@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -13,6 +14,7 @@ import msgspec
 from taut.core.errors import UsageError
 from taut.result.types import Part
 from taut.result.view_types import ANSWERS, VIEWS, NewDecision
+from taut.serve.live_folders import LiveFolders
 from taut.serve.opened import REPLAYS, OpenRun, OpenRuns
 from taut.serve.parameters import Asked, Parameter
 from taut.serve.refusals import JSON, Refused, encoded
@@ -34,6 +36,11 @@ class House:
     runs: OpenRuns
     log: Path | None = None
     """The audit log, where one was given; else that beside each run."""
+
+    @cached_property
+    def live(self) -> LiveFolders:
+        """What collectors keep in the same folders."""
+        return LiveFolders(self.runs.catalogue)
 
 
 @dataclass(frozen=True)
@@ -134,6 +141,11 @@ async def description(call: Call) -> Response:
 async def runs(call: Call) -> Response:
     """The list of runs."""
     return json_response(await call.house.runs.list_sent())
+
+
+async def live(call: Call) -> Response:
+    """Jobs that run."""
+    return json_response(await call.house.runs.listed(call.house.live.sent))
 
 
 async def overview(call: Call) -> Response:
@@ -311,10 +323,12 @@ def _of_run(name: str, handler: Handler, meaning: str, takes: tuple[Parameter, .
 
 ROUTES: tuple[Route, ...] = (
     Route("GET", "/", shell, "the list of runs, as a page"),
+    Route("GET", "/live", shell, "jobs that run, as a page; its parameters are of the page's own"),
     Route("GET", "/run/{run}/{view}", view, "a view of a run, as a page; its parameters are of the page's own"),
     Route("GET", "/static/{name}", static, "scripts, style and icon of the pages"),
     Route("GET", "/api/openapi.json", description, "this description"),
     Route("GET", "/api/runs", runs, "the runs that are served, the newest first", answers=ANSWERS["runs"]),
+    Route("GET", "/api/live", live, "jobs that run, as collectors see them now", answers=ANSWERS["live"]),
     _of_run("overview", overview, "the first page of a run"),
     _of_run("axis", axis, "steps and rows of its timeline"),
     _of_run("frame", frame, "a part of its timeline, as finely as it can be shown", FRAME),
@@ -330,5 +344,5 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/api/runs/{run}/perfetto", perfetto, "its trace for ui.perfetto.dev"),
     Route("POST", "/api/runs/{run}/decide", decide, "record a decision", (), ANSWERS["decisions"], NewDecision),
 )
-PAGES: Mapping[str, bool] = {route.path: route.path in ("/", "/run/{run}/{view}") for route in ROUTES}
+PAGES: Mapping[str, bool] = {route.path: route.path in ("/", "/live", "/run/{run}/{view}") for route in ROUTES}
 """Path → whether it is a page: a page's query belongs to its scripts."""

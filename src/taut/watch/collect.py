@@ -22,6 +22,7 @@ import msgspec
 from taut.core.rank_words import listed
 from taut.core.signals import GRACE_S
 from taut.result.types import SCHEMA, LiveFinding, LiveState, WatchedJob
+from taut.watch.captures import Captures
 from taut.watch.event_rows import Room
 from taut.watch.kept import Kept
 from taut.watch.live_state import job_state
@@ -108,6 +109,7 @@ class Collector:
         self.counts: Counter[str] = Counter()
         """Messages and bytes; and of what was refused, why."""
         self.flight_bytes = 0
+        self.captures = None if kept is None else Captures(kept.folder, self, say)
         self.since_ns = time.time_ns()
         self._say, self._tell, self._watcher = say, tell, watcher
         self._watchers: dict[str, Watcher] = {}
@@ -196,6 +198,13 @@ class Collector:
         member.ended = True
         session.close()
 
+    def request(self, job: str, rank: int, body: bytes) -> bool:
+        """Ask a rank for a profile; whether it is connected."""
+        session = self._sessions.get((job, rank))
+        if session is not None:
+            session.request(body)
+        return session is not None
+
     def left(self, session: Session) -> None:
         """A connection is over."""
         self.flight_bytes -= len(session.rest)
@@ -222,6 +231,8 @@ class Collector:
             self._end_the_slow(now)
             self._miss(now)
             self._forget(now)
+        if self.captures is not None:
+            self.captures.tick()
         if self._is_due("clocks", CLOCKS_S, now):
             for window in self.windows.values():
                 window.fit_clocks()
@@ -281,7 +292,7 @@ class Collector:
                 if self.counts["failed looks"] == 1:
                     self._say(f"{job}: could not be looked at: {type(error).__name__}: {error}")
                 continue
-            for finding in found:
+            for finding in found if self.captures is None else map(self.captures.marked, found):
                 self._tell(finding)
                 if self.kept is not None:
                     self.kept.add_finding(finding)

@@ -8,19 +8,21 @@ import sys
 from functools import partial
 
 from taut.watch.observed import Observer
+from taut.watch.profile_on_request import Profiles
 from taut.watch.ring import Ring
 from taut.watch.sender import Sender
 from taut.watch.wire import Json
 
-ADDRESS, SECRET = "TAUT_WATCH", "TAUT_WATCH_SECRET"
+ADDRESS, SECRET, PROFILE = "TAUT_WATCH", "TAUT_WATCH_SECRET", "TAUT_WATCH_PROFILE"
 _running: tuple[Observer, Sender] | None = None
 
 
-def start(address: str | None = None, *, secret: str | None = None) -> bool:
+def start(address: str | None = None, *, secret: str | None = None, profile: bool | None = None) -> bool:
     """Tell the collector at ``address`` (host:port, else ``TAUT_WATCH``) when this rank comes to its gates.
 
-    The secret is that of the collector, else ``TAUT_WATCH_SECRET``. Returns whether it watches; if not, a line on stderr
-    says why, and the job goes on.
+    The secret is that of the collector, else ``TAUT_WATCH_SECRET``. With ``profile`` (else ``TAUT_WATCH_PROFILE=1``) the
+    collector may ask for a profile of a few steps, written to ``TAUT_WATCH_TRACES``. Returns whether it watches; if not, a line
+    on stderr says why, and the job goes on.
     """
     global _running
     if _running is not None:
@@ -33,8 +35,15 @@ def start(address: str | None = None, *, secret: str | None = None) -> bool:
         if not key:
             return _off(f"give the collector's secret in {SECRET}")
         observer = Observer(Ring())
-        sees = observer.attach()
-        sender = Sender(observer, (host, int(port)), key.encode(), partial(_hello, sees, os.urandom(8).hex()))
+        try:
+            sees = observer.attach()
+        except BaseException:
+            observer.detach()
+            raise
+        allowed = os.environ.get(PROFILE) == "1" if profile is None else profile
+        profiles = Profiles(observer, _rank, _job()) if allowed else None
+        hello = partial(_hello, sees, os.urandom(8).hex(), allowed)
+        sender = Sender(observer, (host, int(port)), key.encode(), hello, profiles)
         sender.start()
         _running = observer, sender
     except Exception as error:  # whatever it is, it is ours and not the job's
@@ -43,9 +52,10 @@ def start(address: str | None = None, *, secret: str | None = None) -> bool:
 
 
 def step() -> None:
-    """The end of a step, for loops without an optimizer of torch."""
+    """The end of a step, for loops without an optimizer of torch; once it was called, optimizers end none."""
     if _running is not None:
         observer = _running[0]
+        observer.by_hand = True
         with observer.quietly():
             observer.end_step()
 
@@ -65,26 +75,37 @@ def _off(why: str) -> bool:
     return False
 
 
-def _hello(sees: str, process: str) -> Json:
-    """Who this rank is; a ValueError as long as nobody has told its number."""
+def _hello(sees: str, process: str, profiles: bool) -> Json:
+    """Who this rank is; a ValueError as long as nobody has told its number. Each is another: ``once`` is drawn."""
     import torch
 
     from taut import __version__
 
-    rank, world = (os.environ.get(name, "") for name in ("RANK", "WORLD_SIZE"))
+    rank, world = _rank(), os.environ.get("WORLD_SIZE", "")
     if torch.distributed.is_available() and torch.distributed.is_initialized():
-        rank, world = str(torch.distributed.get_rank()), str(torch.distributed.get_world_size())
-    if not rank:
-        raise ValueError("the rank is not known yet")
+        world = str(torch.distributed.get_world_size())
     local = os.environ.get("LOCAL_RANK", "")
-    job = next(
-        (os.environ[name] for name in ("SLURM_JOB_ID", "TORCHELASTIC_RUN_ID", "JOB_NAME") if os.environ.get(name)), "job"
-    )
     return {
-        "rank": int(rank), "world": int(world or -1), "host": socket.gethostname(), "gpu": int(local or -1), "job": job,
+        "rank": rank, "world": int(world or -1), "host": socket.gethostname(), "gpu": int(local or -1), "job": _job(),
         "pid": os.getpid(), "torch": torch.__version__, "taut": __version__, "sees": sees, "boot": _boot(),
-        "process": process,
+        "process": process, "profiles": profiles, "once": os.urandom(8).hex(),
     }  # fmt: skip
+
+
+def _rank() -> int:
+    """The number of this rank; a ValueError as long as nobody has told it."""
+    import torch
+
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        return torch.distributed.get_rank()
+    if not os.environ.get("RANK"):
+        raise ValueError("the rank is not known yet")
+    return int(os.environ["RANK"])
+
+
+def _job() -> str:
+    names = ("SLURM_JOB_ID", "TORCHELASTIC_RUN_ID", "JOB_NAME")
+    return next((os.environ[name] for name in names if os.environ.get(name)), "job")
 
 
 def _boot() -> str:

@@ -12,7 +12,7 @@ import os
 import re
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
@@ -35,6 +35,8 @@ MOST_WAITING = 10_000
 """Lines that wait for a disk."""
 RETRY_S = 30.0
 PRUNE_S = 600.0
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What a text that is no answer of ours raises."""
 ALIVE_S, GAP_S = 2.0, 10.0
 """How often the time of the lock tells that the collector lives; a longer pause is a gap."""
 
@@ -244,8 +246,31 @@ def live_state(folder: Path) -> LiveState | None:
     """What the collector that keeps its findings in a folder saw last; None where nothing can be read."""
     try:
         return msgspec.json.decode(read_file(folder / LIVE, MOST_FILE), type=LiveState)
-    except (OSError, msgspec.DecodeError):
+    except (OSError, *UNREADABLE):
         return None
+
+
+def finding_files(folder: Path, since_ns: int) -> list[Path]:
+    """The files of closed findings that may hold some told since a time, the newest first; none where there is no folder."""
+    try:
+        names = [name for name in os.listdir(folder) if name.startswith("findings-") and NAME.fullmatch(name)]
+    except OSError:
+        return []
+    return [folder / name for name in sorted(names, reverse=True) if name >= _file("findings", since_ns)]
+
+
+def closed_findings(files: Iterable[Path], since_ns: int) -> Iterator[LiveFinding]:
+    """Findings that were closed since a time, the newest first; lines that cannot be read are left out."""
+    for path in files:
+        try:
+            lines = read_file(path, MOST_FILE).splitlines()
+        except OSError:
+            continue
+        for line in reversed(lines):
+            with contextlib.suppress(*UNREADABLE):
+                found = msgspec.json.decode(line, type=LiveFinding)
+                if found.at_ns >= since_ns:
+                    yield found
 
 
 def _file(what: str, at_ns: int) -> str:
@@ -253,7 +278,11 @@ def _file(what: str, at_ns: int) -> str:
 
 
 def _begins_s(name: str) -> float:
-    return datetime.strptime(name.partition("-")[2], "%Y-%m-%dT%H.jsonl").replace(tzinfo=UTC).timestamp()
+    """When the hour of a file begins, s since 1970; never where no day has that name: the file is not ours."""
+    try:
+        return datetime.strptime(name.partition("-")[2], "%Y-%m-%dT%H.jsonl").replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        return float("inf")
 
 
 def _modified_ns(path: Path) -> int | None:

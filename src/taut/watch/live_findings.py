@@ -17,26 +17,18 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
-from taut.core.array_types import Ints
+from taut.core.array_types import Floats, Ints
 from taut.core.rank_words import listed
 from taut.result.types import LiveFinding, Regime, WatchedJob
 from taut.watch.live_state import job_state
-from taut.watch.naming import NAMED_MODES, Look, Named, look
-from taut.watch.seen import Events, Seen, joined, no_events
+from taut.watch.naming import NAMED_MODES, SAME, Look, Named, Waits, look, same_place, sentence
+from taut.watch.recent_steps import STEPS, RecentSteps, of_ranks, some_of
+from taut.watch.seen import Seen
 from taut.watch.sequential import RATE, RECENT, Panel, Suspected
 from taut.watch.step_series import BUSY, HOST, LATE, LOADER, STEP, TRANSFER, StepSeries
 from taut.watch.stopped import LastCalls, Stopped, stopped
 from taut.watch.window import Window
 
-STEPS, SPAN_S = 120, 60.0
-"""An analysis sees the last steps: no more than this, and of slow steps so many that they fill this time, but FEWEST."""
-FEWEST = 36
-PAST = 3
-"""Of what is suspected since a while an analysis sees so many times as many steps."""
-MOST_OPS = 200_000
-"""Ops that an analysis is given: of a large job fewer steps."""
-MOST_ROWS = 2_500_000
-"""Rows of events that are kept for it."""
 SHARE, MOST_TAKEN_S = 0.1, 5.0
 """Share of a core that analyses may take; one that takes longer than this counts as this."""
 AGAIN = (6, 12, 24, 48)
@@ -46,8 +38,8 @@ GONE = 0.4
 """A finding closes when its series rose by less than this part of what they rose by when it opened."""
 CALM = 48
 """Steps without an outlier after which a series is calm."""
-SAME = 8
-"""Steps within which two findings began together."""
+EXCUSED = 0.5
+"""Who waits for a core by this part of what a finding costs, more than usually, is not named: its host is busy."""
 HANG = "hang"
 
 
@@ -82,9 +74,9 @@ class Live:
         self.analysis_s = 0.0
         self.step_times: deque[float] = deque(maxlen=STEPS)
         """Times of the last steps, s."""
-        self._kept: deque[Seen] = deque()
-        self._kept_rows = 0
-        self._newest = Seen(no_events(), no_events(), no_events(), [], {})
+        self._recent = RecentSteps()
+        self._waits: deque[Floats] = deque(maxlen=STEPS)
+        """What every rank waited for a core in the last steps, s."""
         self._last = LastCalls()
         self._explained: set[int] = set()
         self._tries: list[int] = []
@@ -95,8 +87,8 @@ class Live:
         """Findings that have opened or closed since it last looked."""
         self._looked_ns = now_ns
         seen = self._new(now_ns)
-        self._last.add(seen)
-        self._keep(seen)
+        self._last.add(seen, now_ns)
+        self._recent.keep(seen, self.series.done if self.series is not None else 0)
         self._seat(seen)
         out = self._stopped(now_ns)
         if self.series is None or self.panel is None:
@@ -106,7 +98,8 @@ class Live:
             return out
         self.counts["steps"] += len(rows.rows)
         self.step_times.extend(rows.rows[:, -1].tolist())
-        crossed = self.panel.feed(rows.rows, rows.step_s)
+        self._waits.extend(rows.rank_waits)
+        crossed = self.panel.feed(rows.rows, rows.step_s, rows.waits)
         self.counts["suspicions"] += len(crossed)
         out += self._closed()
         out += self._suspected(now_ns, {series for _, series in crossed})
@@ -119,15 +112,6 @@ class Live:
 
     # -- what is kept ---------------------------------------------------------------------------------------------------
 
-    def _keep(self, seen: Seen) -> None:
-        """Keep the newest events: as many steps as an analysis may see, and no more rows than it is given."""
-        self._newest = seen
-        self._kept.append(seen)
-        self._kept_rows += _rows(seen)
-        done = self.series.done if self.series is not None else 0
-        while len(self._kept) > 1 and (self._kept_rows > MOST_ROWS or _last_step(self._kept[0]) < done - STEPS - 1):
-            self._kept_rows -= _rows(self._kept.popleft())
-
     def _seat(self, seen: Seen) -> None:
         """Begin anew where the ranks of the job have changed."""
         ranks = sorted(seen.seats)
@@ -136,35 +120,19 @@ class Live:
         self.series = StepSeries(ranks, [seen.seats[rank].host for rank in ranks])
         self.panel = Panel(self.series.kind, self.rate)
         self._explained.clear()
+        self._waits.clear()
         self._tries = []
 
     def _window(self, age: int) -> Seen:
         """The steps that an analysis is given, of which the last ones, so many, are suspected."""
         assert self.series is not None
         assert self.panel is not None
-        parts, done, new = self._kept, self.series.done, self._newest
-        gates, stages, steps = (joined([getattr(one, name) for one in parts]) for name in ("gates", "stages", "steps"))
-        kept = Seen(gates, stages, steps, new.classes, new.seats, new.ended)
-        whole = max(len(np.unique(kept.steps.number)), 1)
-        rows = (2.5 * len(kept.gates) + 4 * len(kept.steps)) / whole
-        few = max(FEWEST, PAST * age if age else int(SPAN_S / max(self.panel.step_s, 1e-6)))
-        count = min(STEPS, few, max(int(MOST_OPS / max(rows, 1)), FEWEST))
-        window = _upto(_since(kept, done - count), done)
-        most = int(MOST_OPS / max(count * rows / len(self.series.ranks), 1))
-        return window if most >= len(self.series.ranks) else _of(window, self._some_ranks(max(most, 32)))
-
-    def _some_ranks(self, most: int) -> Ints:
-        """Ranks of a job that is too large to be analysed whole: the latest half, hosts and all, and some of the others."""
-        assert self.series is not None
-        assert self.panel is not None
-        ranks = self.series.ranks
+        count = len(self.series.ranks)
+        window, most = self._recent.window(self.series.done, count, self.panel.step_s, age)
+        if most >= count:
+            return window
         late = (self.panel.level + self.panel.shift())[self.panel.kind == LATE]
-        first = np.argsort(-late, kind="stable")[: most // 2]
-        hosts = self.series.host[first[: max(most // 32, 1)]]
-        mates = np.flatnonzero(np.isin(self.series.host, hosts))[: most // 2]
-        spread = np.linspace(0, len(ranks) - 1, max(most - len(first), 1)).astype(np.int64)
-        some: Ints = ranks[np.unique(np.concatenate([first, mates, spread]))]
-        return some
+        return of_ranks(window, self.series.ranks[some_of(late, self.series.host, max(most, 32))])
 
     # -- naming ---------------------------------------------------------------------------------------------------------
 
@@ -180,7 +148,7 @@ class Live:
         if now_ns < self._free_ns or not (new or self.series.done >= self._next_try):
             return []
         found = self._analysed(suspects)
-        named = [one for one in found.named if self._fits(one, suspects)] if found is not None else []
+        named = [one for one in found.named if self._fits(one, suspects) and not self._excused(one)] if found else []
         if named:
             assert found is not None
             return self._opened([self._whole_host(one, suspects) for one in named], suspects, found)
@@ -207,13 +175,25 @@ class Live:
         ends = any(kind in (TRANSFER, STEP) for kind, _ in places)
         age = max((one.age for one in suspects), default=0)
         began = time.process_time()
-        found = look(self._window(age), self.series.meets, transfers=ends, whole=not suspects)
+        window = self._window(age)
+        found = look(window, self.series.meets, transfers=ends, whole=not suspects, waits=self._lost(window))
         took = time.process_time() - began
         self.analysis_s += took
         self.counts["analyses"] += 1
         self._free_ns = self._looked_ns + int(min(took, MOST_TAKEN_S) / SHARE * 1e9)
         self.regime = (found.regime if found is not None else None) or self.regime
         return found
+
+    def _lost(self, window: Seen) -> Waits | None:
+        """What the ranks of a window waited for a core."""
+        assert self.series is not None
+        assert self.panel is not None
+        if not self._waits:
+            return None
+        in_transfers = float(self.panel.slope[self.panel.kind == TRANSFER][0])
+        ranks = np.searchsorted(self.series.ranks, np.unique(window.steps.rank))
+        by_rank = np.array(self._waits)[:, ranks]
+        return Waits(self.series.done - len(by_rank) + 1, by_rank, self._in_work, in_transfers)
 
     def _fits(self, named: Named, suspects: list[Suspected]) -> bool:
         """Whether something named is what was suspected: its ranks are, or it began when the suspicion did."""
@@ -224,6 +204,31 @@ class Live:
         if (set(named.ranks) | ends) & self._ranks(suspects):
             return True
         return named.past and named.since_step >= self.series.done - max(one.age for one in suspects) - SAME
+
+    def _excused(self, named: Named) -> bool:
+        """Whether waits for a core, as far as they are not taken out already, may explain what is named.
+
+        They are compared with those before; of what was there from the beginning, with who waits least.
+        """
+        assert self.series is not None
+        assert self.panel is not None
+        if not self._waits:
+            return False
+        waits, age = np.array(self._waits), max(self.series.done - named.since_step + 1, 1)
+        where = named.ranks or tuple({int(end) for link in named.links for end in link.split(":")})
+        last = waits[-age:].mean(axis=0)
+        usual = waits[:-age].mean(axis=0) if named.past and len(waits) > age else np.full(len(last), last.min())
+        more = (last - usual)[np.searchsorted(self.series.ranks, where)] if where else np.zeros(1)
+        left = more.max() if named.links else more.mean() * (1 - self._in_work)
+        off = self.panel.doubt[np.isin(self.panel.kind, (BUSY, LATE))].max() * waits[-age:].max(axis=1)
+        doubt = np.sqrt((off**2).mean() / min(age, len(waits)))
+        return float(max(left, doubt)) >= EXCUSED * named.share * self.panel.step_s
+
+    @property
+    def _in_work(self) -> float:
+        """What a second that a rank waits for a core adds to its own work."""
+        assert self.panel is not None
+        return min(float(self.panel.slope[np.isin(self.panel.kind, (BUSY, LATE))].max()), 1.0)
 
     def _whole_host(self, named: Named, suspects: list[Suspected]) -> Named:
         """The same, of all ranks of a host where most of them are named, nobody else is, and the host is suspected itself."""
@@ -281,7 +286,7 @@ class Live:
 
     def _known(self, named: Named) -> bool:
         """Whether something open is about the same place in other words, or began when something without a place did."""
-        return any(known.named is not None and _same(named, known.named) for known in self.open.values())
+        return any(known.named is not None and same_place(named, known.named) for known in self.open.values())
 
     def _told(self, named: Named, cannot_see: tuple[str, ...]) -> LiveFinding:
         assert self.series is not None
@@ -294,11 +299,11 @@ class Live:
             hosts=self._hosts(ranks),
             links=list(named.links), since_step=named.since_step, delay_steps=max(self.series.done - named.since_step + 1, 0),
             money_per_hour=money, currency=self._currency if money is not None else None,
-            false_alarms_per_hour=self.rate, cannot_see=list(cannot_see), text=_sentence(named, self._hosts(ranks)),
+            false_alarms_per_hour=self.rate, cannot_see=list(cannot_see), text=sentence(named, self._hosts(ranks)),
         )  # fmt: skip
 
     def _hosts(self, ranks: Sequence[int]) -> list[str | None]:
-        seats = self._newest.seats
+        seats = self._recent.newest.seats
         return [seats[rank].host or None if rank in seats else None for rank in ranks]
 
     def _id(self, named: Named) -> str:
@@ -348,7 +353,8 @@ class Live:
         self._repeated = Counter({place: self._repeated[place] + 1 for place in places})
         out = []
         for place, named in places.items():
-            if self._repeated[place] >= THRICE and place not in self.open and not self._known(named):
+            new = place not in self.open and not self._known(named) and not self._excused(named)
+            if self._repeated[place] >= THRICE and new:
                 told = self._told(named, found.cannot_see)
                 self.open[place] = Open(told, named, np.zeros(0, np.int64), 0.0)
                 out.append(told)
@@ -363,7 +369,7 @@ class Live:
 
     def _stopped(self, now_ns: int) -> list[LiveFinding]:
         meets = self.series.meets if self.series is not None else {}
-        found = stopped(self._last, self._newest, meets, self.panel.step_s if self.panel is not None else 1.0, now_ns)
+        found = stopped(self._last, self._recent.newest, meets, self.panel.step_s if self.panel is not None else 1.0, now_ns)
         place = (HANG,)
         if found is None:
             return [self._close(place)] if place in self.open else []
@@ -375,11 +381,9 @@ class Live:
 
     def _hang(self, found: Stopped, now_ns: int) -> LiveFinding:
         ranks = list(found.ranks)
-        unseen = (
-            [] if ranks else ["calls are seen when they end: who waits, and for whom, is not known; dump the flight recorders"]
-        )
+        unseen = [] if ranks else ["nobody is seen to have made fewer calls than the others: dump the flight recorders"]
         done = self.series.done if self.series is not None else None
-        money = None if self._price is None else str((self._price * len(self._newest.seats)).quantize(Decimal("0.01")))
+        money = None if self._price is None else str((self._price * len(self._recent.newest.seats)).quantize(Decimal("0.01")))
         who = f"rank {listed([str(rank) for rank in ranks])} stopped" if ranks else "nothing is done any more"
         waiting = f"; {len(found.waiting)} ranks wait at {found.at}" if found.waiting else ""
         return LiveFinding(
@@ -389,65 +393,3 @@ class Live:
             currency=self._currency if money is not None else None, false_alarms_per_hour=0.0, cannot_see=unseen,
             text=f"{who} {(now_ns - found.since_ns) / 1e9:.0f} s ago{waiting}; take the stacks of its processes (py-spy dump)",
         )  # fmt: skip
-
-
-def _sentence(named: Named, hosts: list[str | None]) -> str:
-    """For people: who, where, what to do."""
-    at = sorted({host for host in hosts if host})
-    place = f" on {listed(at)}" if at and len(at) <= 8 else ""
-    todo = {
-        "input stall": "look at its input: disk, network file system, workers of the loader",
-        "checkpoint stall": "look at where it saves",
-        "structural instability": "nobody is to blame: see taut whatif --advice for policies",
-    }.get(named.mode, "test the link" if named.links else "let no new job start there, and test it")
-    return f"{named.because}; it costs {100 * named.share:.0f} % of the time{place}: {todo}"
-
-
-def _same(named: Named, known: Named) -> bool:
-    """Whether what is named is known already: nobody's, begun together; some of its ranks; its links, or links of its rank."""
-    if not named.ranks and not named.links:
-        return abs(named.since_step - known.since_step) <= SAME
-    if named.links:
-        ends = [set(link.split(":")) for link in named.links]
-        of_rank = not known.links and any(all(str(rank) in end for end in ends) for rank in known.ranks)
-        return named.links == known.links or of_rank
-    return set(named.ranks) <= set(known.ranks) and not known.links
-
-
-def _rows(seen: Seen) -> int:
-    return len(seen.gates) + len(seen.stages) + len(seen.steps)
-
-
-def _last_step(seen: Seen) -> int:
-    """The last step that ended in a part of the window; -1 if none did."""
-    return int(seen.steps.number.max(initial=-1))
-
-
-def _since(seen: Seen, step: int) -> Seen:
-    """What was seen from a step on, by each rank's own steps."""
-    steps = seen.steps.take(seen.steps.number > step)
-    begins: dict[int, int] = {}
-    order = np.argsort(steps.begin, kind="stable")[::-1]
-    begins.update(zip(steps.rank[order].tolist(), steps.begin[order].tolist(), strict=True))
-    return Seen(_after(seen.gates, begins), _after(seen.stages, begins), steps, seen.classes, seen.seats, seen.ended)
-
-
-def _after(events: Events, begins: dict[int, int]) -> Events:
-    if not len(events):
-        return events
-    least = np.array([begins.get(rank, 0) for rank in range(int(events.rank.max()) + 1)], np.int64)
-    return events.take(events.begin >= least[events.rank])
-
-
-def _of(seen: Seen, ranks: Ints) -> Seen:
-    """What was seen of some ranks."""
-    gates, stages, steps = (part.take(np.isin(part.rank, ranks)) for part in (seen.gates, seen.stages, seen.steps))
-    some = set(ranks.tolist())
-    classes = [msgspec.structs.replace(one, ranks=tuple(rank for rank in one.ranks if rank in some)) for one in seen.classes]
-    return Seen(gates, stages, steps, classes, seen.seats, seen.ended)
-
-
-def _upto(seen: Seen, step: int) -> Seen:
-    """What was seen up to the end of a step."""
-    steps = seen.steps.take(seen.steps.number <= step)
-    return Seen(seen.gates, seen.stages, steps, seen.classes, seen.seats, seen.ended)

@@ -6,17 +6,21 @@ recorded for some, transfers before and after are compared here, and the link is
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from msgspec import Struct
 
 from taut.core.array_types import Floats, Ints
-from taut.core.ids import numbered
-from taut.core.tables import Trace
+from taut.core.ids import numbered, weighed
+from taut.core.rank_words import listed
+from taut.core.reporting import LISTED_SHARE
+from taut.core.tables import Kind, Trace
 from taut.diagnose.detectors import diagnose, most_recoverable
 from taut.diagnose.finding import Evidence, Finding
 from taut.diagnose.instability import instability
 from taut.diagnose.job_regime import PAYS, regime
-from taut.graph import link
+from taut.graph import Graph, link
 from taut.replay.blame import blame
 from taut.replay.timeline import batch, replay
 from taut.result.types import Regime
@@ -30,8 +34,12 @@ LEAST_STEPS = 12
 """Fewer steps are not analysed."""
 LEAST_GATES = 4
 """Recorded ends before and after, from which a transfer is called longer."""
+MOST_LOST = 0.9
+"""Of a rank's work in a step at most this part counts as waiting for a core."""
 CLEAR = 4.0
 """Standard errors by which transfers, or the end of one member, must differ."""
+SAME = 8
+"""Steps within which two findings began together."""
 NAMED_MODES = ("straggler cascade", "silent degradation", "input stall", "checkpoint stall", "partial synchronisation loss")
 """Modes with a place, which may be told as soon as they are found; others after several looks."""
 
@@ -60,6 +68,20 @@ class Diagnosis(Struct, frozen=True):
 
     evidence: Evidence
     findings: list[Finding]
+    wall_ns: Ints
+    """How long steps took, waits for a core among it."""
+
+
+class Waits(Struct, frozen=True):
+    """What ranks waited for a core, and how much of it shows."""
+
+    first: int
+    """Number of the first step."""
+    by_rank: Floats
+    """Steps × ranks, s; ranks as in the window, in order."""
+    in_work: float
+    in_transfers: float
+    """What a second of it adds to a rank's own work, and one of the longest to transfers."""
 
 
 class Look(Struct, frozen=True):
@@ -71,7 +93,9 @@ class Look(Struct, frozen=True):
     ops: int
 
 
-def look(seen: Seen, meets: dict[int, bool], *, transfers: bool = False, whole: bool = False) -> Look | None:
+def look(
+    seen: Seen, meets: dict[int, bool], *, transfers: bool = False, whole: bool = False, waits: Waits | None = None
+) -> Look | None:
     """Analyse what was seen, ``transfers`` by the ends that were recorded of them. None where there is too little.
 
     ``whole``: also what is nobody's, and how near the job is to losing at its gates what more ranks would bring.
@@ -79,10 +103,11 @@ def look(seen: Seen, meets: dict[int, bool], *, transfers: bool = False, whole: 
     told = trace_of(seen, meets)
     if told is None or len(np.unique(told.trace.ops.step)) < LEAST_STEPS:
         return None
-    diagnosis = _diagnosed(told.trace, whole)
+    diagnosis = _diagnosed(told.trace, whole, waits)
     steps = diagnosis.evidence.graph.steps
     late = int(steps[-1]) - max(NOW, len(steps) // 10)
-    found = [_named(diagnosis.evidence, one) for one in diagnosis.findings if one.steps[1] >= late]
+    found = [_named(diagnosis, one) for one in diagnosis.findings if one.steps[1] >= late]
+    found = [one for one in found if one.share >= LISTED_SHARE or waits is None or not waits.by_rank.any()]
     if not told.exact:
         found = _with_transfers(seen, meets, found) if transfers else found
         found = [one for one in found if one.ranks or one.links or _ended_since(seen, meets, one.since_step)]
@@ -90,20 +115,38 @@ def look(seen: Seen, meets: dict[int, bool], *, transfers: bool = False, whole: 
     return Look(tuple(found), tuple(_unseen(told, seen)), _regime(diagnosis) if whole else None, len(told.trace.ops))
 
 
-def _diagnosed(trace: Trace, whole: bool) -> Diagnosis:
+def _diagnosed(trace: Trace, whole: bool, waits: Waits | None) -> Diagnosis:
     """As ``taut.analyze`` does it, without what it computes beside the findings."""
     graph = link(trace)
+    wall = None
+    if waits is not None and waits.by_rank.any():
+        wall, graph = replay(graph).window_ns, _without_waits(graph, waits)
     observed, prepared = replay(graph), batch(graph)
     gap_free = replay(graph, gaps=False) if graph.gap_ns.any() else observed
     evidence = Evidence(graph, observed, blame(graph, observed, gap_free, None), prepared)
     findings = diagnose(evidence)
     if whole:
         findings = most_recoverable(instability(evidence, findings, PAYS)[0])
-    return Diagnosis(evidence, findings)
+    return Diagnosis(evidence, findings, observed.window_ns if wall is None else wall)
 
 
-def _named(evidence: Evidence, finding: Finding) -> Named:
-    graph, wall = evidence.graph, evidence.observed.window_ns
+def _without_waits(graph: Graph, waits: Waits) -> Graph:
+    """The same, as if nobody had waited for a core: every step's work and transfers shorter in proportion."""
+    index, own = graph.steps - waits.first, graph.ops.kind != Kind.COMMUNICATE
+    known = (index >= 0) & (index < len(waits.by_rank))
+    lost = np.where(known[:, None], waits.by_rank[np.clip(index, 0, len(waits.by_rank) - 1)], 0.0) * 1e9
+    longest = np.broadcast_to(lost.max(axis=1, keepdims=True), lost.shape)
+    cell = graph.window * len(graph.ranks) + graph.rank_index
+    work = graph.work_ns.astype(np.float64)
+    for mine, less in ((own, waits.in_work * lost), (~own, waits.in_transfers * longest)):
+        spent = weighed(cell[mine], work[mine], lost.size)
+        kept = 1 - np.minimum(less.ravel() / np.maximum(spent, 1.0), MOST_LOST)
+        work[mine] *= kept[cell[mine]]
+    return replace(graph, work_ns=np.rint(work).astype(np.int64))
+
+
+def _named(diagnosis: Diagnosis, finding: Finding) -> Named:
+    graph, wall = diagnosis.evidence.graph, diagnosis.wall_ns
     first, last = map(int, np.searchsorted(graph.steps, finding.steps))
     spent = max(int(wall[first : last + 1].sum()), 1)
     saved = finding.recoverable_wall_ns if finding.saved_ns is None else finding.saved_ns[first : last + 1].sum()
@@ -130,7 +173,7 @@ def _unseen(told: Told, seen: Seen) -> list[str]:
     if told.inferred_sends:
         out.append("sends are not seen: they are taken to be made where their sender's work ends")
     if any(seat.sees == "calls" for seat in seen.seats.values()):
-        out.append("functional and compiled collectives are not seen: ranks that meet only there are named together")
+        out.append("compiled collectives are not seen: ranks that meet only there are named together")
     if any(seat.gpu >= 0 for seat in seen.seats.values()):
         out.append("times are those of hosts: a late device shows where its host waits for it")
     if not any(one.verb == "load" for one in seen.classes):
@@ -228,3 +271,26 @@ def _share(seen: Seen, grew_s: float, rows: int, members: int, since: int) -> fl
     usual = float(np.median(steps.end - steps.begin)) / 1e9 if len(steps) else 1.0
     turns = rows / members / max(len(np.unique(seen.steps.number)), 1)
     return float(min(max(grew_s * turns / max(usual, 1e-9), 0.0), 0.9))
+
+
+def sentence(named: Named, hosts: list[str | None]) -> str:
+    """For people: who, where, what to do."""
+    at = sorted({host for host in hosts if host})
+    place = f" on {listed(at)}" if at and len(at) <= 8 else ""
+    todo = {
+        "input stall": "look at its input: disk, network file system, workers of the loader",
+        "checkpoint stall": "look at where it saves",
+        "structural instability": "nobody is to blame: see taut whatif --advice for policies",
+    }.get(named.mode, "test the link" if named.links else "let no new job start there, and test it")
+    return f"{named.because}; it costs {100 * named.share:.0f} % of the time{place}: {todo}"
+
+
+def same_place(named: Named, known: Named) -> bool:
+    """Whether what is named is known already: nobody's, begun together; some of its ranks; its links, or links of its rank."""
+    if not named.ranks and not named.links:
+        return abs(named.since_step - known.since_step) <= SAME
+    if named.links:
+        ends = [set(link.split(":")) for link in named.links]
+        of_rank = not known.links and any(all(str(rank) in end for end in ends) for rank in known.ranks)
+        return named.links == known.links or of_rank
+    return set(named.ranks) <= set(known.ranks) and not known.links

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, field
 
 from taut.core.array_types import Ints, Mask
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 HOP = "hop"
 """Verb of the class in which a send and its receive meet."""
-FORWARD, LOAD, BACKWARD, OPTIMIZER = "forward", "load", "backward", "optimizer"
+FORWARD, LOAD, BACKWARD, OPTIMIZER, SAVE = "forward", "load", "backward", "optimizer", "save"
 
 
 class Meeting(Struct, frozen=True):
@@ -66,6 +66,11 @@ class Events(Struct, frozen=True):
         return Events(*(getattr(self, name)[index] for name in self.__struct_fields__))
 
 
+def no_events() -> Events:
+    """None at all."""
+    return Events(*(np.zeros(0, np.int64) for _ in range(6)))
+
+
 class Seen(Struct, frozen=True):
     """What was seen of a job since some time."""
 
@@ -76,11 +81,10 @@ class Seen(Struct, frozen=True):
     seats: dict[int, Seat]
     ended: frozenset[int] = frozenset()
     """Ranks that said goodbye."""
-
-
-def no_events() -> Events:
-    """None at all."""
-    return Events(*(np.zeros(0, np.int64) for _ in range(6)))
+    waits: Events = field(default_factory=no_events)
+    """Calls that had not ended when they were told; those that end are among the gates later on."""
+    restarted: frozenset[int] = frozenset()
+    """Ranks that are another process since it was last asked."""
 
 
 def joined(parts: Sequence[Events]) -> Events:
@@ -95,7 +99,8 @@ class Feed:
 
     def __init__(self, window: Window) -> None:
         self.window = window
-        self._next = {"gates": 0, "stages": 0, "steps": 0}
+        self._next = {"gates": 0, "stages": 0, "steps": 0, "waits": 0}
+        self._attempt: dict[int, int] = {}
         self.lost = 0
         """Rows that were gone before they were asked for."""
 
@@ -114,7 +119,9 @@ class Feed:
         }
         classes = [Meeting(one.verb, one.group, tuple(one.ranks), one.source, one.sink) for one in list(window.classes)]
         ended = frozenset(rank for rank, one in window.ranks.items() if one.ended)
-        return Seen(parts["gates"], parts["stages"], parts["steps"], classes, seats, ended)
+        restarted = frozenset(rank for rank, turn in attempt.items() if self._attempt.get(rank, turn) != turn)
+        self._attempt = attempt
+        return Seen(parts["gates"], parts["stages"], parts["steps"], classes, seats, ended, parts["waits"], restarted)
 
     def _events(self, rows: EventRows, attempt: dict[int, int], now_ns: int | None) -> Events:
         if not len(rows):

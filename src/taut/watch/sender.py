@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 
 from taut.watch.observed import Observer
+from taut.watch.profile_on_request import Profiles, Requests
 from taut.watch.wire import (
     BYE,
     CLOCK,
@@ -21,10 +22,12 @@ from taut.watch.wire import (
     MOST_BYTES,
     NAMES,
     NONCE_BYTES,
+    PROFILED,
     Json,
     encoded,
     hello_proof,
     packed,
+    request_key,
     runs,
     session_key,
 )
@@ -42,7 +45,14 @@ LONGEST_PAUSE_S = 30.0
 class Sender(threading.Thread):
     """Sends the events of an observer until it is stopped."""
 
-    def __init__(self, observer: Observer, address: tuple[str, int], secret: bytes, hello: Callable[[], Json]) -> None:
+    def __init__(
+        self,
+        observer: Observer,
+        address: tuple[str, int],
+        secret: bytes,
+        hello: Callable[[], Json],
+        profiles: Profiles | None = None,
+    ) -> None:
         super().__init__(name="taut-watch", daemon=True)
         self.observer, self.address, self.secret, self.hello = observer, address, secret, hello
         self.sent_bytes, self.sent_events, self.refused = 0, 0, 0
@@ -50,6 +60,7 @@ class Sender(threading.Thread):
         self._pause_s = EVERY_S
         self._line: socket.socket | None = None
         self._key, self._number, self._named = b"", 0, 0
+        self._profiles, self._requests = profiles, Requests(b"")
 
     def run(self) -> None:
         """Until it is stopped; whatever goes wrong is tried again later."""
@@ -58,13 +69,15 @@ class Sender(threading.Thread):
         self._once()
         if self._line is not None:
             try:
-                self._send(BYE, b"")
+                self._send((BYE, b""))
                 self._line.close()
             except OSError:
                 pass
 
     def stop(self) -> None:
         """Send what is left, and end."""
+        if self._profiles is not None:
+            self._profiles.close()
         self._done.set()
         self.join(TIMEOUT_S)
 
@@ -72,9 +85,12 @@ class Sender(threading.Thread):
         try:
             if self._line is None:
                 self._connect()
+            with self.observer.quietly():
+                self.observer.beat()
             self._tell()
+            self._heed()
             self._pause_s = EVERY_S
-        except (OSError, ValueError):
+        except Exception:  # whatever it is, it is ours and not the job's
             self.refused += 1
             self._pause_s = min(self._pause_s * 2, LONGEST_PAUSE_S)
             if self._line is not None:
@@ -92,28 +108,44 @@ class Sender(threading.Thread):
             nonce, hello = greeting[len(GREETING) :], encoded(about)
             line.sendall(len(hello).to_bytes(4, "little") + hello_proof(self.secret, nonce, hello) + hello)
             self._key, self._number, self._named = session_key(self.secret, nonce, hello), 0, 0
+            self._requests = Requests(request_key(self.secret, nonce, hello))
         except BaseException:
             line.close()
             raise
         self._line = line
 
     def _tell(self) -> None:
-        """Names that are new, the time, and the events."""
-        ring = self.observer.ring
-        self._tell_names()
-        clocks = {"monotonic_ns": time.monotonic_ns(), "time_ns": time.time_ns(), "dropped": ring.dropped,
-                  "faults": self.observer.faults, "sent": self.sent_events}  # fmt: skip
-        self._send(CLOCK, encoded({**clocks}))
-        while len(ring):
+        """Names that are new, the time, and the events, in as few calls of the system as can be."""
+        ring, more = self.observer.ring, True
+        while more:
             data = ring.take(MOST_EVENTS)
             count = len(data) // EVENT.size
             try:
                 self._tell_names()  # a place is named before its first event is in the ring
-                self._send(EVENTS, data)
+                self._send((CLOCK, self._clock()), *([(EVENTS, data)] if data else []))
             except BaseException:
                 ring.lose(count)
                 raise
             self.sent_events += count
+            more = len(ring) > 0
+
+    def _clock(self) -> bytes:
+        observer = self.observer
+        counts = observer.ring.dropped, observer.faults, self.sent_events
+        return b'{"dropped":%d,"faults":%d,"sent":%d,"monotonic_ns":%d,"time_ns":%d}' % (
+            *counts, time.monotonic_ns(), time.time_ns(),
+        )  # fmt: skip
+
+    def _heed(self) -> None:
+        """Profile if the collector asks for it and the job allows it; tell what became of it."""
+        if self._profiles is None or self._line is None:
+            return
+        for step, steps, most_ms in self._requests.read(self._line):
+            self._profiles.ask(step, steps, most_ms)
+        self._profiles.look()
+        while self._profiles.answers:
+            self._send((PROFILED, encoded(self._profiles.answers[0])))
+            del self._profiles.answers[0]
 
     def _tell_names(self) -> None:
         """Places that the collector does not know yet."""
@@ -124,15 +156,15 @@ class Sender(threading.Thread):
                 some.append(_place(places[self._named]))
                 size += len(some[-1])
                 self._named += 1
-            self._send(NAMES, b'{"first":%d,"places":[%s]}' % (first, b",".join(some)))
+            self._send((NAMES, b'{"first":%d,"places":[%s]}' % (first, b",".join(some))))
 
-    def _send(self, kind: int, body: bytes) -> None:
+    def _send(self, *messages: tuple[int, bytes]) -> None:
         if self._line is None:
             raise OSError("not connected")
-        if len(body) > MOST_BYTES:
+        if max(len(body) for _, body in messages) > MOST_BYTES:
             raise ValueError("a message that is too long")
-        data = packed(self._key, self._number, kind, body)
-        self._number += 1
+        data = b"".join(packed(self._key, self._number + turn, kind, body) for turn, (kind, body) in enumerate(messages))
+        self._number += len(messages)
         self._line.sendall(data)
         self.sent_bytes += len(data)
 

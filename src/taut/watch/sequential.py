@@ -12,6 +12,9 @@ statistics run over what comes in, each a sum that is never below zero (CUSUM):
 - *Spikes*: the log likelihood ratio of far more frequent outliers against as many as there were: a rank that stalls now and
   then has no level. Its θ is 1.
 
+What its ranks waited for a core, more or less than usually, is first taken out of a series (regression, one slope for kindred
+series), and of what is above its level also the rest of these waits: a busy host takes everybody's time in turn.
+
 Null hypothesis: a series has one level, that may wander no faster than it is followed; outliers come at one rate.
 """
 
@@ -48,6 +51,11 @@ LEAST_SPIKES, MORE_SPIKES, SPIKES = 0.01, 4.0, 0.15
 """… as often as this at least; what is looked for is so many times as often, and this often at least."""
 KIN_STEPS = 64
 """Steps that what is known of kindred series counts for, beside a series' own outliers."""
+PRIOR_SLOPE, PRIOR_WAIT, MOST_SLOPE = 0.5, 0.02, 2.0
+"""What a wait for a core adds before that is known, as if seen in FIRST steps with waits of this share of a step; at most."""
+DOUBT, DOUBT_WAIT, LEAST_DOUBT, MOST_DOUBT = 0.05, 0.1, 0.01, 0.3
+"""Part of the longest wait for a core that a series of the step may be off by, before that is known, as if seen in FIRST steps
+with waits of this share of a step; at least and at most."""
 RECENT = 16
 """Steps that tell how a series is now."""
 
@@ -72,12 +80,17 @@ class Panel:
         count = len(kind)
         self.n, self.level, self.variance = np.zeros(count), np.zeros(count), np.zeros(count)
         self.rho = np.zeros(count)
+        self.usual_wait, self.slope = np.zeros(count), np.full(count, PRIOR_SLOPE)
+        """Waits for a core that a series has anyway, and what each second more adds to it."""
+        self.doubt = np.full(count, DOUBT)
+        """Part of the longest wait of a step that a series may be off by."""
+        self._with_waits, self._with_doubt = np.zeros((2, count)), np.zeros((5, count))
         self.sum, self.spiking = np.zeros(count), np.zeros(count)
         self.rate_of_spikes = np.full(count, LEAST_SPIKES)
         self.steps, self.step_s = 0, 1.0
-        self._first: list[Floats] = []
-        self._block: list[Floats] = []
-        self._held: Floats | None = None
+        self._first, self._first_waits = list[Floats](), list[Floats]()
+        self._block, self._block_waits = list[Floats](), list[Floats]()
+        self._held: tuple[Floats, Floats] | None = None
         self._products = np.zeros((2, count))
         self._spikes = np.zeros((2, count))
         self._before, self._was_spike = np.zeros(count), np.zeros(count, np.bool_)
@@ -86,11 +99,17 @@ class Panel:
         """Steps since the last outlier that is not alone: one of a kind may come at any time."""
         self._k, self._clip, self._limit, self._limit_of_spikes = (np.zeros(count) for _ in range(4))
         self.recent: deque[Floats] = deque(maxlen=RECENT)
+        """The last steps as they came; beside them without what waits for a core explain."""
+        self._told: deque[Floats] = deque(maxlen=RECENT)
 
     # -- what comes in --------------------------------------------------------------------------------------------------
 
-    def feed(self, rows: Floats, step_s: float) -> list[tuple[int, int]]:
-        """Take steps in; returns (row, series) of all sums that crossed their limit, in order."""
+    def feed(self, rows: Floats, step_s: float, waits: Floats | None = None) -> list[tuple[int, int]]:
+        """Take steps in; returns (row, series) of all sums that crossed their limit, in order.
+
+        ``waits``: how long the ranks of each series waited for a core, in the same unit.
+        """
+        waits = np.zeros_like(rows) if waits is None else waits
         crossed: list[tuple[int, int]] = []
         done = 0
         while done < len(rows):
@@ -98,23 +117,27 @@ class Panel:
             room = FIRST + SKIPPED - self.steps if self.steps < FIRST + SKIPPED else BLOCK - len(self._block)
             part = rows[done : done + room]
             self.step_s = step_s if self.steps < FIRST + SKIPPED else self.step_s + (step_s - self.step_s) * 0.01
-            self.recent.extend(part[-RECENT:])
-            crossed += [(done + row, one) for row, one in self._piece(part)]
+            crossed += [(done + row, one) for row, one in self._piece(part, waits[done : done + room])]
             done += len(part)
         return crossed
 
-    def _piece(self, rows: Floats) -> list[tuple[int, int]]:
+    def _piece(self, rows: Floats, waits: Floats) -> list[tuple[int, int]]:
+        self.recent.extend(rows[-RECENT:])
         learning = self.steps < FIRST + SKIPPED
         skipped = max(SKIPPED - self.steps, 0)
         self.steps += len(rows)
         if learning:
             self._first += list(rows[skipped:])
+            self._first_waits += list(waits[skipped:])
+            self._told.extend(rows[-RECENT:])
             if self.steps >= FIRST + SKIPPED:
-                self._begin(np.array(self._first))
-                self._first = []
+                self._begin(self._learned())
             return []
-        over = self._advance(rows)
         self._block += list(rows)
+        self._block_waits += list(waits)
+        rows = self._without_waits(rows, waits)
+        self._told.extend(rows[-RECENT:])
+        over = self._advance(rows)
         if len(self._block) == BLOCK:
             self._follow()
         return list(zip(*map(np.ndarray.tolist, np.nonzero(over)), strict=True))
@@ -147,6 +170,54 @@ class Panel:
         past = np.concatenate([self._before[None], clipped[:-1]])
         return (clipped - self.rho * past) / np.sqrt(1 - self.rho**2), clipped[-1]
 
+    # -- waits for a core -----------------------------------------------------------------------------------------------
+
+    def _learned(self) -> Floats:
+        """The first steps, without what waits for a core explain of them."""
+        rows, waits = np.array(self._first), np.array(self._first_waits)
+        self._first, self._first_waits = [], []
+        self.usual_wait = waits.mean(axis=0)
+        known: Mask = np.asarray(np.isfinite(rows).any(axis=0))
+        self.level = np.nanmean(np.where(known, rows, 0.0), axis=0)
+        self._learn_waits(rows, waits, known)
+        return self._without_waits(rows, waits)
+
+    def _learn_waits(self, rows: Floats, waits: Floats, mine: Mask) -> None:
+        """What waits add to some series, and how long they usually are."""
+        more = np.where(np.isfinite(rows) & mine, waits - self.usual_wait, 0.0)
+        apart = np.where(np.isfinite(rows) & mine, rows - self.level, 0.0)
+        self._with_waits = (1 - len(rows) / MEMORY) * self._with_waits + [(more * apart).sum(axis=0), (more**2).sum(axis=0)]
+        prior = FIRST * (PRIOR_WAIT * self.step_s) ** 2
+        for kind in np.unique(self.kind):
+            kin = self.kind == kind
+            product, square = self._with_waits[:, kin].sum(axis=1)
+            self.slope[kin] = np.clip((product + PRIOR_SLOPE * prior) / (square + prior), 0.0, MOST_SLOPE)
+        self._learn_doubt(apart - self.slope * more, waits, np.isfinite(rows) & mine)
+
+    def _learn_doubt(self, left: Floats, waits: Floats, known: Mask) -> None:
+        """How squares of what waits leave unexplained grow with those of the longest wait: one slope for kindred series."""
+        longest = np.where(known, np.abs(waits).max(axis=1, keepdims=True), 0.0) ** 2
+        square = np.where(known, left, 0.0) ** 2
+        sums = [one.sum(axis=0) for one in (known, longest, square, longest * square, longest**2)]
+        self._with_doubt = (1 - len(left) / MEMORY) * self._with_doubt + sums
+        prior = FIRST * (DOUBT_WAIT * self.step_s) ** 4
+        for kind in np.unique(self.kind):
+            kin = self.kind == kind
+            n, x, y, xy, xx = self._with_doubt[:, kin].sum(axis=1)
+            found = (xy - x * y / max(n, 1.0) + DOUBT**2 * prior) / (xx - x * x / max(n, 1.0) + prior)
+            self.doubt[kin] = np.clip(np.sqrt(max(found, 0.0)), LEAST_DOUBT, MOST_DOUBT)
+
+    def _without_waits(self, rows: Floats, waits: Floats) -> Floats:
+        more = waits - self.usual_wait
+        less = rows - self.slope * more
+        # A wait may have delayed more than waits do on the whole, but never by more than it was long.
+        rest = np.maximum(1 - self.slope, 0.0) * np.maximum(more, 0.0)
+        less = np.maximum(less - rest, np.minimum(less, self.level))
+        # The longer waits are, the less a step tells: what is above or below the level counts as less.
+        spread, doubt = self.spread(), self.doubt * np.abs(waits).max(axis=1, keepdims=True)
+        tells = np.where(self.n > 0, spread / np.hypot(spread, doubt), 1.0)
+        return np.asarray(self.level + (less - self.level) * tells)
+
     # -- levels ---------------------------------------------------------------------------------------------------------
 
     def _begin(self, rows: Floats) -> None:
@@ -166,14 +237,16 @@ class Panel:
 
     def _follow(self) -> None:
         """A block is full: learn from the one before it, of series that are not suspected."""
-        block, self._block = np.array(self._block), []
-        held, self._held = self._held, block
+        block, waits = np.array(self._block), np.array(self._block_waits)
+        self._block, self._block_waits = [], []
+        before, self._held = self._held, (block, waits)
         new = (self.n == 0) & (np.isfinite(block).sum(axis=0) >= FIRST // 2)
         if new.any():
             self._begin_late(block, new)
-        if held is None:
+        if before is None:
             return
         calm = (self.sum < self._limit / 2) & (self.spiking < self._limit_of_spikes / 3) & (self.n > 0)
+        held = self._without_waits(*before)
         wide = CLIP * self.spread()
         clipped = np.clip(held, self.level - wide, self.level + wide)
         m = np.where(calm, np.isfinite(held).sum(axis=0), 0)
@@ -185,6 +258,10 @@ class Panel:
         self.variance += part * np.where(m > 0, square - self.variance, 0.0)
         self.level += part * np.where(m > 0, mean - self.level, 0.0)
         self.n = np.minimum(self.n + m, MEMORY)
+        self._learn_waits(*before, calm)
+        longer = part * np.where(m > 0, before[1].mean(axis=0) - self.usual_wait, 0.0)
+        self.usual_wait += longer
+        self.level += self.slope * longer  # what was taken out as unusual is usual now
         self._remember(np.where(m > 0, clipped, np.nan), seen)
         self._set_limits()
 
@@ -276,16 +353,16 @@ class Panel:
 
     def shift(self) -> Floats:
         """How far the last steps lie above the level, on average, in the unit of the series."""
-        if not self.recent:
+        if not self._told:
             return np.zeros(len(self.n))
-        rows = np.array(self.recent)
+        rows = np.array(self._told)
         valid = np.isfinite(rows)
         total = np.where(valid, rows - self.level, 0.0).sum(axis=0)
         return np.asarray(total / np.maximum(valid.sum(axis=0), 1))
 
     def accept(self, series: Ints) -> None:
         """Take how some series are now for their level: what they rose by was looked into."""
-        rows = np.array(self.recent)[:, series]
+        rows = np.array(self._told)[:, series]
         rows = rows[:, np.isfinite(rows).any(axis=0)] if rows.size else rows
         if rows.shape[1:] == (len(series),):
             self.level[series] = np.nanmedian(rows, axis=0)

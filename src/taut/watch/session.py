@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from taut.watch.captures import Told
 from taut.watch.window import Clock, Hello, Names
 from taut.watch.wire import (
     BYE,
@@ -24,11 +25,15 @@ from taut.watch.wire import (
     HELLO,
     NAMES,
     NONCE_BYTES,
+    PROFILE,
+    PROFILED,
     PROOF_BYTES,
     WireError,
     check,
     head_of,
     hello_proof,
+    packed,
+    request_key,
     session_key,
 )
 
@@ -40,6 +45,7 @@ HELLO_PROOF_BYTES = 32
 _hello = msgspec.json.Decoder(Hello)
 _names = msgspec.json.Decoder(Names)
 _clock = msgspec.json.Decoder(Clock)
+_told = msgspec.json.Decoder(Told)
 
 
 class Session(asyncio.BufferedProtocol):
@@ -57,6 +63,7 @@ class Session(asyncio.BufferedProtocol):
         """Bytes that make it complete, where that is known."""
         self._line: asyncio.Transport | None = None
         self._nonce, self._key, self._number = b"", b"", 0
+        self._request_key, self._requests = b"", 0
         self._greeted_ns: int | None = None
         self.open = False
 
@@ -129,6 +136,7 @@ class Session(asyncio.BufferedProtocol):
         if not hmac.compare_digest(hello_proof(self.house.secret, self._nonce, body), data[4:begin]):
             raise WireError("a hello whose proof is wrong")
         self._key = session_key(self.house.secret, self._nonce, body)
+        self._request_key = request_key(self.house.secret, self._nonce, body)
         self.window, self.member = self.house.welcome(self, _hello.decode(body))
         return begin + length
 
@@ -165,8 +173,20 @@ class Session(asyncio.BufferedProtocol):
             self._greeted_ns = None
         elif kind == NAMES:
             window.name(member, _names.decode(body))
+        elif kind == PROFILED:
+            told = _told.decode(body)
+            if self.house.captures is not None:
+                self.house.captures.told(window, member, told)
         elif kind == BYE:
             self.house.goodbye(self, member)
+        else:
+            raise WireError("a message that no rank sends")
+
+    def request(self, body: bytes) -> None:
+        """Ask the rank for a profile."""
+        if self._line is not None and self.open and self._request_key:
+            self._line.write(packed(self._request_key, self._requests, PROFILE, body))
+            self._requests += 1
 
     # -- its end ----------------------------------------------------------------------------------------------------------
 

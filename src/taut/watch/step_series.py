@@ -14,6 +14,7 @@ from msgspec import Struct
 from taut.core.array_types import Floats, Ints, Mask
 from taut.core.ids import numbered
 from taut.read.verb_words import ALL_WAIT, verb_of
+from taut.watch.core_waits import QUEUED
 from taut.watch.seen import BACKWARD, HOP, LOAD, Events, Meeting, Seen, joined, no_events
 
 LATE, BUSY, LOADER, HOST, TRANSFER, STEP = range(6)
@@ -38,6 +39,10 @@ class StepRows(Struct, frozen=True):
     """Number of the first step."""
     rows: Floats
     """Steps × series, s."""
+    waits: Floats
+    """Steps × series, s: what their ranks waited for a core, less the middle one; of gates and steps the longest."""
+    rank_waits: Floats
+    """The same, steps × ranks, nothing taken off."""
     step_s: float
 
 
@@ -97,7 +102,7 @@ class StepSeries:
         return int(last[waited].min()) if waited.any() else self.done
 
     def _rows(self, upto: int) -> StepRows:
-        first, count = self.done + 1, len(self.ranks)
+        first = self.done + 1
         if self.done < 0:  # whoever began to listen late
             first = max(int(self._steps.number.min()), upto - 4096)
         n = upto - first + 1
@@ -109,23 +114,32 @@ class StepSeries:
         np.maximum.at(step, gate, at)
         ready = (step <= upto)[gate] if total else np.zeros(0, np.bool_)
         late, wait, transfer = self._met(gates.take(ready), at[ready], gate[ready], first, n)
-        rank = np.searchsorted(self.ranks, self._stages.rank)
-        loads = self._is_verb(LOAD)[self._stages.klass] if len(self._stages) else np.zeros(0, np.bool_)
-        inside = loads & (self._stages.number >= first) & (self._stages.number <= upto)
-        load = np.zeros((n, count))
-        some = self._stages.take(inside)
-        np.add.at(load, (some.number - first, rank[inside]), (some.end - some.begin) * S)
+        load, waits = self._staged(LOAD, first, n), self._staged(QUEUED, first, n)
         self._gates = gates.take(~ready)
         self._stages = self._stages.take(self._stages.number > upto)
         # The last steps stay: gates that began before them are told by their ends.
         self._steps = self._steps.take(self._steps.number >= upto)
         busy = took - wait
-        hosts = (
-            np.stack([late[:, self.host == one].mean(axis=1) for one in self.host_rows], axis=1) if self.hosts else late[:, :0]
-        )
         step_s = np.nanmedian(took, axis=1)
-        parts = [late, _centred(busy), _centred(load), hosts, transfer, step_s[:, None]]
-        return StepRows(first, np.concatenate(parts, axis=1), float(np.nanmedian(step_s)))
+        parts = [late, _centred(busy), _centred(load), self._by_host(late), transfer, step_s[:, None]]
+        longest = np.broadcast_to(waits.max(axis=1, keepdims=True), (n, MOST_CLASSES + 1))
+        apart = _centred(waits)
+        waited = np.concatenate([apart, apart, apart, self._by_host(apart), longest], axis=1)
+        return StepRows(first, np.concatenate(parts, axis=1), waited, waits, float(np.nanmedian(step_s)))
+
+    def _by_host(self, values: Floats) -> Floats:
+        """Of every host of several ranks their mean."""
+        means = [values[:, self.host == one].mean(axis=1) for one in self.host_rows]
+        return np.stack(means, axis=1) if means else values[:, :0]
+
+    def _staged(self, verb: str, first: int, n: int) -> Floats:
+        """How long every rank was in a stage, by step, s."""
+        out = np.zeros((n, len(self.ranks)))
+        if len(self._stages):
+            number = self._stages.number
+            some = self._stages.take(self._is_verb(verb)[self._stages.klass] & (number >= first) & (number < first + n))
+            np.add.at(out, (some.number - first, np.searchsorted(self.ranks, some.rank)), (some.end - some.begin) * S)
+        return out
 
     def _durations(self, first: int, n: int) -> Floats:
         took = np.full((n, len(self.ranks)), np.nan)

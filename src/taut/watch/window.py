@@ -1,8 +1,8 @@
 """What a collector knows of one job: its ranks, their clocks, and the newest of their gates, stages and steps.
 
-This is what detectors read. ``gates``, ``stages`` and ``steps`` are tables of rows in the order in which they were received
-(``event_rows.ROW``, times by each host's own clock); ``aligned`` gives their times by one clock, ``joined`` says which rows are
-of one gate. All of it may be read by another thread than the one that receives.
+This is what detectors read. ``gates``, ``stages``, ``steps`` and ``waits`` (calls that had not ended) are tables of rows in the
+order in which they were received (``event_rows.ROW``, times by each host's own clock); ``aligned`` gives their times by one
+clock, ``joined`` says which rows are of one gate. All of it may be read by another thread than the one that receives.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from taut.core.ids import greatest, least, numbered
 from taut.watch.event_rows import RECEIVED, ROW, EventRows, Room, Rows
 from taut.watch.host_clocks import HostClocks
 from taut.watch.observed import ROOTED
-from taut.watch.wire import GATE, STAGE, STEP, WireError, ranks_of
+from taut.watch.wire import GATE, STAGE, STEP, WAIT, WireError, ranks_of
 
 LOST_S = 15.0
 """A rank of which nothing was heard for so long is lost."""
@@ -65,6 +65,8 @@ class Hello(msgspec.Struct, frozen=True):
     """Processes with the same boot share a clock."""
     torch: Word = ""
     taut: Word = ""
+    profiles: bool = False
+    """Whether it may be asked for a profile."""
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -188,7 +190,7 @@ class Window:
 
     def __init__(self, job: str, room: Room) -> None:
         self.job, self.room = job, room
-        self.gates, self.stages, self.steps = Rows(room), Rows(room), Rows(room)
+        self.gates, self.stages, self.steps, self.waits = Rows(room), Rows(room), Rows(room), Rows(room)
         self.ranks: dict[int, Member] = {}
         self.classes: list[PlaceClass] = []
         self.clocks = HostClocks()
@@ -269,7 +271,7 @@ class Window:
             rows, kind = self._rows(events, slot), events["kind"]
             sane = _sane(events)
             named = (rows["klass"] >= 0) | (kind == STEP)
-            for code, table in ((GATE, self.gates), (STAGE, self.stages), (STEP, self.steps)):
+            for code, table in ((GATE, self.gates), (STAGE, self.stages), (STEP, self.steps), (WAIT, self.waits)):
                 table.append(rows[(kind == code) & sane & named], now_ns)
             self._count(slot[~sane], "strange")
             self._count(slot[sane & ~named], "unnamed")
@@ -375,12 +377,12 @@ class Window:
 
     def forget(self, now_ns: int) -> None:
         """Give back what is too old."""
-        for table in (self.gates, self.stages, self.steps):
+        for table in (self.gates, self.stages, self.steps, self.waits):
             table.forget(now_ns - int(KEEP_S * 1e9))
 
     def close(self) -> None:
         """Give back everything."""
-        for table in (self.gates, self.stages, self.steps):
+        for table in (self.gates, self.stages, self.steps, self.waits):
             self.room.free(table)
         self.room.hold(-self._held_bytes)
 
@@ -400,7 +402,7 @@ def _sane(events: EventRows) -> Mask:
     """Which events are possible at all."""
     begin, end = events["begin_ns"], events["end_ns"]
     within = (begin > 0) & (begin < MOST_NS) & (end >= 0) & (end < MOST_NS)
-    found: Mask = within & ((end == 0) | ((end >= begin) & (end - begin < SPAN_NS))) & (events["kind"] <= STEP)
+    found: Mask = within & ((end == 0) | ((end >= begin) & (end - begin < SPAN_NS))) & (events["kind"] <= WAIT)
     return found
 
 

@@ -18,12 +18,12 @@ from taut.core.ids import numbered, occurrence
 from taut.core.tables import NULL, Call, Kind, Mark, Member, Op, Table, Trace, Verb, concat
 from taut.read.flight.arrivals import LANES, lay_out
 from taut.read.verb_words import verb_of
-from taut.watch.seen import BACKWARD, HOP, LOAD, OPTIMIZER, Events, Meeting, Seat, Seen, joined
+from taut.watch.seen import BACKWARD, HOP, LOAD, OPTIMIZER, SAVE, Events, Meeting, Seat, Seen, joined
 from taut.watch.step_series import step_of
 
-WORK = ("forward", "data_load", "optimizer", "backward", "other")
-"""Names of what a rank does outside of its calls; the loader's is one that analysis knows."""
-REST, LOADS, OPTIMIZES, GOES_BACK, AFTER = range(len(WORK))
+WORK = ("forward", "data_load", "optimizer", "backward", "checkpoint", "other", "between steps")
+"""Names of what a rank does outside of its calls; the loader's and the checkpoint's are those that analysis knows."""
+REST, LOADS, OPTIMIZES, GOES_BACK, SAVES, AFTER, BETWEEN = range(len(WORK))
 OWN = 0
 MANY_TURNS, MOST_TURNS = 6, 0.95
 """Backward passes from which their end is told to be a gate, and the share of them that are looked at."""
@@ -182,12 +182,12 @@ def _work(seen: Seen, gates: Events, ranks: Ints, zero: int) -> Table:
     """What ranks did between their calls, by stage."""
     stages, verb = seen.stages.take(np.isin(seen.stages.rank, ranks)), [one.verb for one in seen.classes]
     parts = [(seen.steps.take(np.isin(seen.steps.rank, ranks)), -1), (gates, 0)]
-    for index, word in ((LOADS, LOAD), (OPTIMIZES, OPTIMIZER), (GOES_BACK, BACKWARD)):
+    for index, word in ((LOADS, LOAD), (OPTIMIZES, OPTIMIZER), (GOES_BACK, BACKWARD), (SAVES, SAVE)):
         codes = np.array([one == word for one in verb])
         parts.append((stages.take(codes[stages.klass]) if len(stages) else stages, index))
     rank = np.concatenate([part.rank for part, _ in parts for _ in range(2)])
     time = np.concatenate([side for part, _ in parts for side in (part.begin, part.end)])
-    change = np.zeros((len(rank), 4), np.int8)
+    change = np.zeros((len(rank), AFTER), np.int8)
     done = 0
     for part, index in parts:
         if index >= 0:
@@ -201,15 +201,18 @@ def _work(seen: Seen, gates: Events, ranks: Ints, zero: int) -> Table:
     kept = (rank[:-1] == rank[1:]) & (end > begin) & (inside[:-1, 0] <= 0)
     rank, begin, end, inside = rank[:-1][kept], begin[kept], end[kept], inside[:-1][kept]
     what = np.select(
-        [inside[:, LOADS] > 0, inside[:, OPTIMIZES] > 0, inside[:, GOES_BACK] > 0], [LOADS, OPTIMIZES, GOES_BACK], REST
+        [inside[:, one] > 0 for one in (LOADS, SAVES, OPTIMIZES, GOES_BACK)], [LOADS, SAVES, OPTIMIZES, GOES_BACK], REST
     )
     empty = np.zeros(len(rank), np.int64)
-    at = step_of(Events(rank, empty, empty, empty, begin, end), seen.steps, ranks, zero)
+    # A piece that begins where a step ends is of the next.
+    at = step_of(Events(rank, empty, empty, empty, begin + 1, end), seen.steps, ranks, zero)
+    # A checkpoint now and then must not change which forward of its step a piece is: what comes before the loader is none.
+    what = np.where((what == REST) & _before_first(rank, at, begin, what == LOADS), BETWEEN, what)
     what = np.where((what == REST) & _after_last(rank, at, begin, what == GOES_BACK), AFTER, what)
     whole = (at < np.iinfo(np.int64).max) & (begin >= _first_begin(seen, ranks)[np.searchsorted(ranks, rank)])
     columns = {
         "rank": rank, "step": at, "lane": np.full(len(rank), OWN), "name": what, "start_ns": begin, "end_ns": end,
-        "kind": np.where(what == LOADS, Kind.COORDINATE, Kind.COMPUTE),
+        "kind": np.where(np.isin(what, (LOADS, SAVES)), Kind.COORDINATE, Kind.COMPUTE),
     }  # fmt: skip
     return Table(Op, {key: value[whole] for key, value in columns.items()})
 
@@ -227,6 +230,16 @@ def _after_last(rank: Ints, step: Ints, begin: Ints, back: Mask) -> Mask:
     last = np.full(cells, np.iinfo(np.int64).min)
     np.maximum.at(last, cell[back], begin[back])
     out: Mask = begin > last[cell]
+    return out
+
+
+def _before_first(rank: Ints, step: Ints, begin: Ints, loads: Mask) -> Mask:
+    """Whether the loader of the same step is still to come."""
+    cell, cells = numbered(rank, step)
+    never = np.iinfo(np.int64).max
+    first = np.full(cells, never)
+    np.minimum.at(first, cell[loads], begin[loads])
+    out: Mask = (begin < first[cell]) & (first[cell] < never)
     return out
 
 
@@ -309,40 +322,39 @@ def _laid(seen: Seen, gates: Events, at: Ints, ranks: Ints, zero: int) -> tuple[
     if laid is None:
         return None
     ops = laid.ops.replace(step=laid.ops.step + first)
-    cut, names = _with_loader(seen, ops, laid.names, ranks)
-    return cut, names, False
+    names = laid.names
+    for verb, index in ((LOAD, LOADS), (SAVE, SAVES)):
+        ops, names = _with_stage(seen, ops, names, ranks, verb, WORK[index])
+    return ops, names, False
 
 
-def _with_loader(seen: Seen, ops: Table, names: list[str], ranks: Ints) -> tuple[Table, list[str]]:
-    """The same ops, work that was the loader's under its name."""
-    is_load = np.array([one.verb == LOAD for one in seen.classes])
-    loads = (
-        seen.stages.take(is_load[seen.stages.klass])
-        if len(seen.stages) and is_load.any()
-        else seen.stages.take(np.zeros(0, np.int64))
-    )
-    if not len(loads):
+def _with_stage(seen: Seen, ops: Table, names: list[str], ranks: Ints, verb: str, name: str) -> tuple[Table, list[str]]:
+    """The same ops, work in a stage that analysis knows, the loader or a checkpoint, under its name."""
+    is_stage = np.array([one.verb == verb for one in seen.classes])
+    if not len(seen.stages) or not is_stage[seen.stages.klass].any():
         return ops, names
+    stages = seen.stages.take(is_stage[seen.stages.klass])
     work = np.flatnonzero((ops.kind == Kind.COMPUTE) & (ops.lane == OWN))
     work = work[np.lexsort((ops.start_ns[work], ops.rank[work]))]
     zero, span = int(ops.start_ns.min()), 1 << 42
     keys = np.searchsorted(ranks, ops.rank[work]) * span + np.clip(ops.start_ns[work] - zero, 0, span - 1)
     found = (
-        np.searchsorted(keys, np.searchsorted(ranks, loads.rank) * span + np.clip(loads.begin - zero, 0, span - 1), "right") - 1
+        np.searchsorted(keys, np.searchsorted(ranks, stages.rank) * span + np.clip(stages.begin - zero, 0, span - 1), "right")
+        - 1
     )
     index = work[np.maximum(found, 0)]
-    begin, end = np.maximum(loads.begin, ops.start_ns[index]), np.minimum(loads.end, ops.end_ns[index])
-    fits = (found >= 0) & (ops.rank[index] == loads.rank) & (end > begin)
-    _, one_each = np.unique(index, return_index=True)  # of two loads in one piece of work the first counts
+    begin, end = np.maximum(stages.begin, ops.start_ns[index]), np.minimum(stages.end, ops.end_ns[index])
+    fits = (found >= 0) & (ops.rank[index] == stages.rank) & (end > begin)
+    _, one_each = np.unique(index, return_index=True)  # of two in one piece of work the first counts
     fits &= np.isin(np.arange(len(index)), one_each)
     index, begin, end = index[fits], begin[fits], end[fits]
     rest = np.ones(len(ops), np.bool_)
     rest[index] = False
     whole = ops.take(index)
-    loading = whole.replace(
+    inside = whole.replace(
         start_ns=begin, end_ns=end, name=np.full(len(index), len(names)), kind=np.full(len(index), Kind.COORDINATE)
     )
     after = whole.replace(start_ns=end)
     before = whole.replace(end_ns=begin, name=np.full(len(index), len(names) + 1))
-    pieces = [ops.take(rest), loading, after.take(whole.end_ns > end), before.take(begin > whole.start_ns)]
-    return concat(Op, pieces), [*names, WORK[LOADS], "work before the loader"]
+    pieces = [ops.take(rest), inside, after.take(whole.end_ns > end), before.take(begin > whole.start_ns)]
+    return concat(Op, pieces), [*names, name, f"work before {name}"]

@@ -18,15 +18,20 @@ NONCE_BYTES = 16
 PROOF_BYTES = 16
 HEAD = struct.Struct("<IBQ")
 """Length of the body, kind, number."""
-HELLO, NAMES, EVENTS, CLOCK, BYE = range(1, 6)
-"""Kinds of messages: who I am; what codes stand for; what happened; what time it is; the end."""
+HELLO, NAMES, EVENTS, CLOCK, BYE, PROFILED, PROFILE = range(1, 8)
+"""Kinds of messages: who I am; what codes stand for; what happened; what time it is; the end; what became of a request; and,
+of the collector alone, the request for a profile."""
+REQUEST = struct.Struct("<IHI")
+"""Of a profile: the step it begins with, how many steps, how many milliseconds at most."""
 MOST_BYTES = 1 << 18
 """A longer body is refused unread."""
 EVENT = struct.Struct("<BBHIqqI")
 """Kind, flags, place (code of what it is), number (of the step, or of the call in its group), begin and end by the host's
 clock (ns; 0: not known), bytes."""
-GATE, STAGE, STEP = range(3)
-"""Kinds of events: a call that meets others, a stage of a step, a step."""
+GATE, STAGE, STEP, WAIT = range(4)
+"""Kinds of events: a call that meets others, a stage of a step, a step, a call that has not ended yet."""
+COUNTED = "counted"
+"""Verb of the place that stands for all calls of a group, where they are only counted."""
 
 MOST_MEMBERS = 1 << 20
 """Ranks of one group."""
@@ -49,6 +54,11 @@ def session_key(secret: bytes, nonce: bytes, hello: bytes) -> bytes:
     return digest(secret, b"session", nonce, hello)
 
 
+def request_key(secret: bytes, nonce: bytes, hello: bytes) -> bytes:
+    """The key of what the collector asks on one connection: nothing that a rank sends is proved under it."""
+    return digest(secret, b"request", nonce, hello)
+
+
 def hello_proof(secret: bytes, nonce: bytes, hello: bytes) -> bytes:
     """What shows that whoever says hello knows the secret."""
     return digest(secret, b"hello", nonce, hello)
@@ -65,7 +75,7 @@ def head_of(data: bytes) -> tuple[int, int, int]:
     length, kind, number = HEAD.unpack(data)
     if length > MOST_BYTES:
         raise WireError(f"a message of more than {MOST_BYTES:,} bytes")
-    if not HELLO <= kind <= BYE:
+    if not HELLO <= kind <= PROFILE:
         raise WireError("a message of no kind")
     return length, kind, number
 

@@ -266,3 +266,19 @@ def test_mutated_dumps_are_read_or_refused(tmp_path_factory: Any, changes: list[
         (folder / f"flight_rank{rank}.json").write_text(json.dumps(dump))
     with contextlib.suppress(InputRefused):
         link(read([folder]))
+
+
+def test_a_job_that_is_dumped_while_it_runs_is_read_up_to_where_all_had_come(tmp_path: Path) -> None:
+    job = blocking(lambda rank, step: 12.0 if rank == 2 else 0.0)
+    calls = job.entries
+    for name, most in (("before", 31), ("now", 60)):
+        (tmp_path / name).mkdir()
+        # One rank after the other is dumped, each in the middle of a call.
+        job.entries = {rank: [dict(call) for call in calls[rank][: most - rank % 3]] for rank in WORLD}
+        for rank in WORLD:
+            job.entries[rank][-1] |= {"state": "scheduled", "retired": False}
+        job.dumps(tmp_path / name)
+    trace = read([tmp_path])
+    assert BARE not in trace.partial
+    assert any(note.startswith("the job runs: 9 calls") for note in trace.partial)
+    assert [finding.ranks for finding in analyze_trace(trace).findings] == [(2,)]

@@ -163,7 +163,7 @@ def test_a_job_on_other_hosts_is_refused_in_a_line(prometheus: str, traces: Call
     assert done.exit_code == 4
     assert done.stderr.count("\n") == 1
     assert "none of its" in done.stderr
-    assert "in the traces: a1, a2); say which labels tell host and accelerator" in done.stderr
+    assert "in the traces: a1, a2); say which labels hold host and accelerator" in done.stderr
 
 
 def test_another_time_is_refused(prometheus: str, tmp_path: Path, tiny: Any) -> None:

@@ -334,11 +334,16 @@ def calls_only(trace: Trace) -> Trace:
     world = {rank for some in trace.group_ranks.values() for rank in some}
     missing = sorted(world - ranks)
     whole = not missing if world else len(ranks) > max(ranks, default=0)
+    cut = _met(calls) if whole and ranks and all(trace.moved.get(rank, False) for rank in ranks) else calls
+    underway, calls = len(calls) - len(cut), cut
     laid = arrivals.lay_out(calls, trace.names) if whole and _ran(calls) else None
     absent = [f"no dump of rank {rank}" for rank in missing[:ABSENT]]
     absent += [f"no dump of {len(missing) - ABSENT:,} more ranks"] if len(missing) > ABSENT else []
+    if underway and laid is not None:
+        absent.append(f"the job runs: {underway} calls that not all had made and completed when they were dumped are left out")
     return replace(
         trace,
+        calls=trace.calls if laid is None else calls,
         ops=_bare(calls) if laid is None else laid.ops,
         names=trace.names if laid is None else laid.names,
         lanes=list(arrivals.LANES),
@@ -365,6 +370,29 @@ def _ran(calls: Table) -> bool:
     most = np.full(int(calls.group.max()) + 1, NULL)
     np.maximum.at(most, cells >> 32, made)
     return bool((made == most[cells >> 32]).all())
+
+
+def _met(calls: Table) -> Table:
+    """The calls before the first of each rank that did not complete, or that not all members had come to.
+
+    A job that runs is dumped in the middle of a step, one rank a little after the other. Sends and receives are counted from
+    the end, so with them everything stays as it is.
+    """
+    while len(calls) and not ((calls.verb == Verb.SEND) | (calls.verb == Verb.RECV)).any():
+        group = calls.group.astype(np.int64)
+        cells, cell = np.unique(group << 32 | calls.rank, return_inverse=True)
+        made = np.full(len(cells), NULL)
+        np.maximum.at(made, cell, np.where(calls.done == 1, calls.seq, NULL))
+        common = np.full(int(group.max()) + 1, np.iinfo(np.int64).max)
+        np.minimum.at(common, cells >> 32, made)
+        ranks, rank = np.unique(calls.rank, return_inverse=True)
+        first = np.full(len(ranks), len(calls))
+        beyond = np.flatnonzero((calls.seq > common[group]) | (calls.done != 1))
+        np.minimum.at(first, rank[beyond], beyond)
+        if not len(beyond):
+            break
+        calls = calls.take(np.arange(len(calls)) < first[rank])
+    return calls
 
 
 def _bare(calls: Table) -> Table:

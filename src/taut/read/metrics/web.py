@@ -99,22 +99,8 @@ class Server:
             )
         else:
             connection = http.client.HTTPConnection(self.host, self.port, timeout=seconds)
-        over = threading.Event()
-        try:
-            connection.connect()
-            timer = threading.Timer(seconds, _cut, (over, connection.sock))
-            timer.start()
-            try:
-                yield connection
-            except (OSError, http.client.HTTPException):
-                if not over.is_set():
-                    raise
-            finally:
-                timer.cancel()
-            if over.is_set():
-                raise TimeoutError
-        finally:
-            connection.close()
+        with connected(connection, seconds):
+            yield connection
 
     def _headers(self) -> dict[str, str]:
         bearer = {"Authorization": f"Bearer {self.token}"} if self.token else {}
@@ -145,6 +131,28 @@ class Server:
             raise InputRefused(self.name, f"answers {status}{_error(body)}", TRY if status == 404 else "ask its keeper")
         if not kind.endswith("json"):
             raise InputRefused(self.name, f"answers {kind[:60]} instead of JSON", TRY)
+
+
+@contextmanager
+def connected(connection: http.client.HTTPConnection, seconds: float) -> Iterator[None]:
+    """Connect, and cut the connection when its time is over, wherever it is stuck; then TimeoutError."""
+    over = threading.Event()
+    try:
+        connection.connect()
+        timer = threading.Timer(seconds, _cut, (over, connection.sock))
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        except (OSError, http.client.HTTPException):
+            if not over.is_set():
+                raise
+        finally:
+            timer.cancel()
+        if over.is_set():
+            raise TimeoutError
+    finally:
+        connection.close()
 
 
 class _Error(msgspec.Struct):

@@ -28,7 +28,7 @@ VIEWS = (
     "canvas.js", "runs.js", "overview.js", "timeline.js", "structure.js", "whatif.js", "scaling.js", "control.js", "bill.js",
     "decisions.js",
 )  # fmt: skip
-SCRIPTS = ("core.js", "source_app.js", *VIEWS, "main.js")
+SCRIPTS = ("core.js", "source_app.js", *VIEWS, "live.js", "main.js")
 """Scripts of the app, in the order in which they run."""
 FILE_SCRIPTS = ("core.js", "packed_timeline.js", "source_file.js", *VIEWS, "main.js")
 """Scripts of a file; there is no list of runs in it, but a page of one may be."""

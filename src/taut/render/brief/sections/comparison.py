@@ -9,7 +9,7 @@ from msgspec import Struct
 from taut.render.brief.document import Block, Bullets, Cell, Column, Empty, Grid, Line, Lines, Picture, Section, Text
 from taut.render.brief.written import percent, plain, share
 from taut.render.text import UNKNOWN, count, duration, money
-from taut.result.brief_types import BriefedComparison, Briefing
+from taut.result.brief_types import Briefing
 from taut.result.types import (
     ChangedWork,
     ComparedRun,
@@ -34,7 +34,7 @@ def comparison(briefing: Briefing) -> Section | None:
     """All comparisons; nothing where a single run, or none, was given and so nothing to compare."""
     blocks: list[Block] = []
     for one in briefing.comparisons:
-        blocks += _of(one)
+        blocks += compared(one.result)
     if not blocks:
         if not briefing.runs:
             return None
@@ -43,8 +43,8 @@ def comparison(briefing: Briefing) -> Section | None:
     return Section("comparison", "Before and after", blocks, [one.source.command for one in briefing.comparisons])
 
 
-def _of(compared: BriefedComparison) -> Iterator[Block]:
-    found = compared.result
+def compared(found: CompareResult) -> Iterator[Block]:
+    """What one comparison says."""
     yield Text(found.verdict.text, "lead")
     yield _two(found.runs[0], found.runs[-1]) if len(found.runs) == 2 else _all(found.runs)
     if len(found.runs) > 2:
@@ -189,11 +189,12 @@ def _work(one: ChangedWork) -> list[Cell | str]:
 
 def _findings(findings: Sequence[Finding]) -> Grid:
     columns = [Column("Finding"), Column("Where"), Column("Gains on the wall", True), Column("Because")]
-    rows = [[one.mode, _where(one), duration(one.recoverable_wall_ns), one.because] for one in findings]
+    rows = [[one.mode, where(one), duration(one.recoverable_wall_ns), one.because] for one in findings]
     return Grid("With the earlier run as the baseline of the later", columns, rows)
 
 
-def _where(one: Finding) -> str:
+def where(one: Finding) -> str:
+    """The place that a finding names."""
     parts = [f"rank {', '.join(map(str, one.ranks))}"] if one.ranks else []
     parts += [f"link {', '.join(one.links)}"] if one.links else []
     return "; ".join(parts) or one.where or "the whole job"

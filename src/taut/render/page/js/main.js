@@ -8,6 +8,7 @@
   const root = document.getElementById("main");
   const bar = document.getElementById("bar");
   let now = null; // what is shown: {run, view, card, leave, changed}
+  let watched = false; // whether a collector keeps anything in the folders that are served
 
   // -------------------------------------------------------------------------------------------------------------------
   // Going from page to page
@@ -22,10 +23,20 @@
     return drawn(true);
   };
 
+  /** The list of runs; the bar says where jobs that run are shown, if any are watched. */
+  const listed = async (params, signal) => {
+    const list = await taut.source.get(null, "runs", params, signal);
+    if (watched !== Boolean(list.live)) {
+      watched = Boolean(list.live);
+      if (now && !now.run) head(now, null);
+    }
+    return list;
+  };
+
   const found = async (run, signal) => {
     if (!run) return null;
     if (now && now.card && now.run === run) return now.card;
-    const list = await taut.source.get(null, "runs", {}, signal);
+    const list = await listed({}, signal);
     const card = list.runs.find((one) => one.id === run);
     if (!card) throw new Error("no such run is served: " + run);
     return card;
@@ -36,7 +47,7 @@
     card,
     params: place.params,
     signal,
-    get: (name, params) => taut.source.get(name === "runs" ? null : place.run, name, params, signal),
+    get: (name, params) => (name === "runs" ? listed(params, signal) : taut.source.get(place.run, name, params, signal)),
     bytes: (name, params) => taut.source.bytes(place.run, name, params, signal),
     post: (name, body) => taut.source.post(place.run, name, body, signal),
     go: (view, params) => go(place.run, view, params),
@@ -112,6 +123,9 @@
 
   const head = (place, card) => {
     bar.replaceChildren();
+    if (watched || place.view === "live")
+      bar.append(el("nav", { "aria-label": "all runs" }, [["runs", "Runs", 0], ["live", "Live", 9]].map(([view, title, key]) =>
+        el("a", { href: taut.source.href(null, view), class: "tab", "aria-current": place.view === view ? "page" : null, title: `key ${key}` }, title))));
     if (!card) return;
     bar.append(
       el("span", { class: "run", title: `${card.name}: ${card.folder}` }, card.name),
@@ -135,7 +149,7 @@
   // Keys
 
   const KEYS = [
-    ["1 … 8", "pages of a run, in the order of the tabs"], ["0", "list of runs"], ["/", "filter"], ["Tab", "next control; charts and canvases too"],
+    ["1 … 8", "pages of a run, in the order of the tabs"], ["0", "list of runs"], ["9", "jobs that run"], ["/", "filter"], ["Tab", "next control; charts and canvases too"],
     ["arrows", "move within a map, the timeline or the graph"], ["+ −", "zoom the timeline"], ["Enter", "open what is under the cursor"], ["Esc", "close"], ["?", "these keys"],
   ];
 
@@ -161,6 +175,7 @@
       if (!filter) return;
       filter.focus();
     } else if (event.key === "0" && taut.source.live) go(null, "runs");
+    else if (event.key === "9" && taut.source.live) go(null, "live");
     else if (number >= 0 && now && now.run) go(now.run, TABS[number]);
     else return;
     event.preventDefault();

@@ -19,7 +19,8 @@
   };
 
   const SIGNS = { healthy: ["●", "good"], component: ["▲", "bad"], structural: ["◆", "bad"], control: ["■", "bad"], unknown: ["?", "muted"] };
-  const sign = (kind) => {
+  /** A mark for what a verdict says. */
+  const sign = taut.sign = (kind) => {
     const [mark, tone] = SIGNS[kind] || ["·", "muted"];
     return el("span", { class: "sign " + tone, title: kind }, mark, el("span", { class: "unseen" }, ` ${kind || "no verdict"} `));
   };

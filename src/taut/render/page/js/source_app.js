@@ -41,8 +41,9 @@
       const params = {};
       for (const [key, value] of new URLSearchParams(location.search))
         params[key] = key in params ? [params[key], value].flat() : value;
+      if (first === "live") return { run: null, view: "live", params };
       return first === "run" && run ? { run: decodeURIComponent(run), view: view || "overview", params } : { run: null, view: "runs", params };
     },
-    href: (run, view, params) => (run && view !== "runs" ? `/run/${encodeURIComponent(run)}/${view}` : "/") + query(params),
+    href: (run, view, params) => (view === "live" ? "/live" : run && view !== "runs" ? `/run/${encodeURIComponent(run)}/${view}` : "/") + query(params),
   };
 })();

@@ -1,0 +1,43 @@
+"""What a thread waited for a core, by Linux's account, less what its own quota took."""
+
+from __future__ import annotations
+
+import pytest
+
+from taut.watch.core_waits import CoreWaits
+
+SECOND = 1_000_000_000
+
+
+class Account:
+    """Linux, as the test wants it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.waited = self.throttled = 0
+        monkeypatch.setattr("taut.watch.core_waits.os.pread", lambda *_: b"1 %d 1\n" % self.waited)
+        monkeypatch.setattr("taut.watch.core_waits.throttled_ns", lambda: self.throttled)
+
+
+def test_what_was_waited_since_it_was_last_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    account = Account(monkeypatch)
+    waits = CoreWaits()
+    waits.since_last(1)
+    account.waited += 7_000_000
+    assert waits.since_last(2) == 7_000_000
+    assert waits.since_last(3) == 0
+
+
+def test_what_a_quota_took_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    account = Account(monkeypatch)
+    waits = CoreWaits()
+    waits.since_last(1)
+    account.waited, account.throttled = 40_000_000, 30_000_000
+    assert waits.since_last(3 * SECOND) == 10_000_000
+
+
+def test_where_nobody_keeps_account_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_file(*_: object) -> int:
+        raise FileNotFoundError
+
+    monkeypatch.setattr("taut.watch.core_waits.os.open", no_file)
+    assert CoreWaits().since_last(1) == 0
