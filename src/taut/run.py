@@ -188,8 +188,9 @@ def analyze_trace(
     say = progress or (lambda stage: None)
     placed = None if topology is None else topology.seated(trace.members)
     say("linking")
-    graph = link(replace(trace, partial=[*trace.partial, *hang.notes(trace)]))
-    del trace  # a large job's ops need not be held twice
+    box = [replace(trace, partial=[*trace.partial, *hang.notes(trace)])]
+    del trace  # a large job's ops need not be held twice: link lets go of them, too
+    graph = link(box.pop())
     both = None if past is None else beside_baseline(past, graph)
     say("replaying")
     observed, prepared = replay(graph), batch(graph)
@@ -206,7 +207,10 @@ def analyze_trace(
         findings = most_recoverable(found)
         # Fault is what a finding mends; what else lies outside ordinary variation has no culprit.
         booked = blamed.mended_by([change for finding in findings for change in finding.changes])
-        ledger = charge(graph, observed, booked, prices)
+        shown, slowdowns = evidence.exposed, evidence.slowdowns
+        del evidence  # what only findings needed is let go
+        ledger = charge(graph, observed, booked, prices, shown=shown)
+        del shown
         world = graph.trace.world_size or len(graph.ranks)
         tries = charge_attempts(graph.trace.attempts, prices, world, graph.trace.actions)
         whatif = asked.result()
@@ -215,7 +219,7 @@ def analyze_trace(
     )
     return Analysis(
         graph, observed, gap_free, blamed, prepared, whatif, findings, early, ledger, digest, pays, envelope, placed, tries,
-        told, undecided, evidence.slowdowns,
+        told, undecided, slowdowns,
     )  # fmt: skip
 
 
@@ -259,7 +263,8 @@ def _write(analysis: Analysis, folder: Path) -> dict[str, object]:
 
     graph_tables = _graph_tables(analysis)
     with ThreadPoolExecutor(max_workers=1) as pool:
-        first = pool.map(put, graph_tables, graph_tables.values())
+        # One table at a time: together they would take as much memory as the graph.
+        first = pool.map(lambda name, make: put(name, make()), graph_tables, graph_tables.values())
         told = result_tables(analysis, analysis.result, _ideal_step_ns(analysis))
         then = pool.map(put, told, told.values())
         meta = _meta(analysis)
@@ -283,30 +288,38 @@ def _ideal_step_ns(analysis: Analysis) -> Ints:
     return analysis.batch.walls(work, work, everywhere, 1, gap)[:, 0].astype(np.int64)
 
 
-def _graph_tables(analysis: Analysis) -> dict[str, pa.Table]:
-    """The graph and what was computed of it; codes are the words they stand for."""
+def _graph_tables(analysis: Analysis) -> dict[str, Callable[[], pa.Table]]:
+    """The graph and what was computed of it, made when asked; codes are the words they stand for."""
     import pyarrow as pa
 
     graph, words = analysis.graph, op_words(analysis.graph.trace)
+    of_gates = {name: words[name] for name in ("verb", "name", "group")}
+    return {
+        "ops": lambda: _ops_table(analysis),
+        "edges": lambda: pa.table({"pred": graph.pred.astype(np.int64), "lag_ns": graph.lag_ns}),
+        "events": lambda: pa.table({"event": graph.events.astype(np.int64)}),
+        "waits": analysis.ledger.waits.to_arrow,
+        "ledger": lambda: worded(analysis.ledger.cells.to_arrow(), {"fate": FATES, "name": words["name"]}),
+        "metrics": graph.trace.metrics.to_arrow,
+        "attempts": graph.trace.attempts.to_arrow,
+        **({"actions": graph.trace.actions.to_arrow} if len(graph.trace.actions) else {}),
+        "gates": lambda: worded(graph.gates.to_arrow(), of_gates),
+        "members": graph.members.to_arrow,
+        "clock": graph.clock.to_arrow,
+    }
+
+
+def _ops_table(analysis: Analysis) -> pa.Table:
+    """The ops with what the graph and the blame say of them."""
+    import pyarrow as pa
+
+    graph = analysis.graph
     ops = graph.ops.to_arrow()
     for name in OP_ARRAYS:
         ops = ops.append_column(name, pa.array(getattr(graph, name)))
     ops = ops.append_column("reference_ns", pa.array(analysis.blame.peers.value_ns))
-    ops = ops.append_column("preds", pa.array(np.diff(graph.pred_ptr)))
-    of_gates = {name: words[name] for name in ("verb", "name", "group")}
-    return {
-        "ops": worded(ops, words),
-        "edges": pa.table({"pred": graph.pred, "lag_ns": graph.lag_ns}),
-        "events": pa.table({"event": graph.events}),
-        "waits": analysis.ledger.waits.to_arrow(),
-        "ledger": worded(analysis.ledger.cells.to_arrow(), {"fate": FATES, "name": words["name"]}),
-        "metrics": graph.trace.metrics.to_arrow(),
-        "attempts": graph.trace.attempts.to_arrow(),
-        **({"actions": graph.trace.actions.to_arrow()} if len(graph.trace.actions) else {}),
-        "gates": worded(graph.gates.to_arrow(), of_gates),
-        "members": graph.members.to_arrow(),
-        "clock": graph.clock.to_arrow(),
-    }
+    ops = ops.append_column("preds", pa.array(np.diff(graph.pred_ptr).astype(np.int64)))
+    return worded(ops, op_words(graph.trace))
 
 
 def _meta(analysis: Analysis) -> dict[str, object]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taut.core.ids import FEW_WORDS, dense, distinct, numbered, word_ids
+from taut.core.ids import FEW_WORDS, coded, dense, distinct, greatest, least, numbered, sums, word_ids
 
 values = st.sampled_from([-(2**63), -(2**62), -1, 0, 1, 2**31, 2**62, 2**63 - 1])
 
@@ -16,6 +17,25 @@ def test_combinations_are_numbered_in_their_order(rows: list[tuple[int, int, int
     ids, count = numbered(*(np.array(column, dtype=np.int64) for column in zip(*rows, strict=True)))
     ordered = sorted(set(rows))
     assert (ids.tolist(), count) == ([ordered.index(row) for row in rows], len(ordered))
+
+
+@given(st.lists(st.tuples(values, st.integers(-3, 3), st.booleans()), min_size=1, max_size=20))
+def test_codes_are_the_same_numbers_in_32_bits(rows: list[tuple[int, int, bool]]) -> None:
+    first, then, last = zip(*rows, strict=True)
+    keys = np.array(first, dtype=np.int64), np.array(then, dtype=np.int32), np.array(last, dtype=np.bool_)
+    codes, count = coded(*keys)
+    assert codes.dtype == np.int32
+    assert (codes.tolist(), count) == (numbered(*keys)[0].tolist(), numbered(*keys)[1])
+
+
+def test_extremes_and_sums_of_each_id() -> None:
+    ids, some = np.array([2, 0, 2], dtype=np.int32), np.array([-5, 2**62, 2**61])
+    limits = np.iinfo(np.int64)
+    assert least(ids, 4, some).tolist() == [2**62, limits.max, -5, limits.max]
+    assert greatest(ids, 4, some).tolist() == [2**62, limits.min, 2**61, limits.min]
+    assert sums(ids, some, 4).tolist() == [2**62, 0, 2**61 - 5, 0]
+    with pytest.raises(IndexError):
+        sums(ids, some, 2)
 
 
 def test_keys_far_from_zero_in_front_of_others_fit() -> None:

@@ -19,6 +19,12 @@ def ops() -> Table:
     return Table(Op, {"rank": [0, 1, 1], "kind": [0, 1, 3], "verb": [0, 1, 0], "name": [0, 1, -1], "start_ns": [5, 6, 7]})
 
 
+def test_rows_move_to_another_order_and_leave_nothing_behind(ops: Table) -> None:
+    moved = ops.moved(np.array([2, 0, 1]))
+    assert (moved.start_ns.tolist(), moved.seq.tolist()) == ([7, 5, 6], [-1, -1, -1])
+    assert (len(moved), len(ops), ops.columns) == (3, 0, {})
+
+
 def test_arrow_takes_a_table_as_it_is(ops: Table) -> None:
     assert pa.table(ops).equals(ops.to_arrow())
     assert pa.table(ops)["kind"].to_pylist() == [0, 1, 3]

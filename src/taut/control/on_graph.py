@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from taut.control.call_attempts import attempt_of
-from taut.core.array_types import Ints, Mask
+from taut.core.array_types import Indices, Ints, Mask
 from taut.core.ids import word_ids
 from taut.core.tables import NULL
 from taut.graph import Graph
@@ -58,7 +58,7 @@ class Projection:
         return mask
 
     @cached_property
-    def order(self) -> tuple[Ints, Ints]:
+    def order(self) -> tuple[Indices, Ints]:
         """Ops by segment and rank in order of arrival, and where each (segment, rank) begins."""
         from taut.core.group_kernels import order_groups
 

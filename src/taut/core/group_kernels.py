@@ -4,32 +4,32 @@ from __future__ import annotations
 
 import numpy as np
 
-from taut.core.array_types import Indices, Ints
+from taut.core.array_types import Codes, Indices, Ints
 from taut.core.jit import kernel, numpy_twin_of_kernel
 
 
 @numpy_twin_of_kernel
-def turn_plain(ids: Indices, count: int) -> tuple[Ints, Ints]:
+def turn_plain(ids: Indices, count: int) -> tuple[Codes, Codes]:
     """``turn`` by numpy."""
     order, begin = group_sort_plain(ids, count)
-    nth = np.empty(len(ids), np.int64)
+    nth = np.empty(len(ids), np.int32)
     nth[order] = np.arange(len(ids)) - begin[ids[order]]
-    return nth, np.diff(begin)
+    return nth, np.diff(begin).astype(np.int32)
 
 
 @numpy_twin_of_kernel
-def group_sort_plain(cell: Indices, cells: int) -> tuple[Ints, Ints]:
+def group_sort_plain(cell: Indices, cells: int) -> tuple[Codes, Ints]:
     """``group_sort`` by numpy."""
     begin = np.zeros(cells + 1, np.int64)
     np.cumsum(np.bincount(cell, minlength=cells), out=begin[1:])
-    return np.argsort(cell, kind="stable"), begin
+    return np.argsort(cell, kind="stable").astype(np.int32), begin
 
 
 @kernel(plain=turn_plain)
-def turn(ids: Indices, count: int) -> tuple[Ints, Ints]:
+def turn(ids: Indices, count: int) -> tuple[Codes, Codes]:
     """(running number of each row among those with its id, rows per id)."""
-    rows = np.zeros(count, np.int64)
-    nth = np.empty(len(ids), np.int64)
+    rows = np.zeros(count, np.int32)
+    nth = np.empty(len(ids), np.int32)
     for i in range(len(ids)):
         nth[i] = rows[ids[i]]
         rows[ids[i]] += 1
@@ -37,7 +37,7 @@ def turn(ids: Indices, count: int) -> tuple[Ints, Ints]:
 
 
 @kernel(plain=group_sort_plain)
-def group_sort(cell: Indices, cells: int) -> tuple[Ints, Ints]:
+def group_sort(cell: Indices, cells: int) -> tuple[Codes, Ints]:
     """Counting sort: (order, begin of each cell in it)."""
     begin = np.zeros(cells + 1, np.int64)
     for c in cell:
@@ -45,7 +45,7 @@ def group_sort(cell: Indices, cells: int) -> tuple[Ints, Ints]:
     for c in range(cells):
         begin[c + 1] += begin[c]
     fill = begin[:-1].copy()  # where the next row of each cell goes
-    order = np.empty(len(cell), np.int64)
+    order = np.empty(len(cell), np.int32)
     for i in range(len(cell)):
         order[fill[cell[i]]] = i
         fill[cell[i]] += 1
@@ -53,11 +53,51 @@ def group_sort(cell: Indices, cells: int) -> tuple[Ints, Ints]:
 
 
 @numpy_twin_of_kernel
-def order_groups_plain(group: Indices, groups: int, start: Ints, end: Ints) -> tuple[Ints, Ints]:
+def extremes_plain(ids: Indices, count: int, values: Indices, sign: int) -> Ints:
+    """``extremes`` by numpy."""
+    limits = np.iinfo(np.int64)
+    out = np.full(count, limits.min if sign > 0 else limits.max)
+    (np.maximum if sign > 0 else np.minimum).at(out, ids, values)
+    return out
+
+
+@kernel(plain=extremes_plain)
+def extremes(ids: Indices, count: int, values: Indices, sign: int) -> Ints:
+    """The largest value of each id, or with a negative sign the smallest."""
+    if sign > 0:
+        out = np.full(count, -(1 << 63), np.int64)
+        for i in range(len(ids)):
+            out[ids[i]] = max(out[ids[i]], values[i])
+    else:
+        out = np.full(count, (1 << 63) - 1, np.int64)
+        for i in range(len(ids)):
+            out[ids[i]] = min(out[ids[i]], values[i])
+    return out
+
+
+@numpy_twin_of_kernel
+def group_sums_plain(ids: Indices, count: int, values: Indices) -> Ints:
+    """``group_sums`` by numpy."""
+    out = np.zeros(count, np.int64)
+    np.add.at(out, ids, values)
+    return out
+
+
+@kernel(plain=group_sums_plain)
+def group_sums(ids: Indices, count: int, values: Indices) -> Ints:
+    """The sum of the values of each id."""
+    out = np.zeros(count, np.int64)
+    for i in range(len(ids)):
+        out[ids[i]] += values[i]
+    return out
+
+
+@numpy_twin_of_kernel
+def order_groups_plain(group: Indices, groups: int, start: Ints, end: Ints) -> tuple[Codes, Ints]:
     """``order_groups`` by numpy."""
     begin = np.zeros(groups + 1, np.int64)
     np.cumsum(np.bincount(group, minlength=groups), out=begin[1:])
-    return np.lexsort((end, start, group)), begin
+    return np.lexsort((end, start, group)).astype(np.int32), begin
 
 
 FEW_ROWS = 24
@@ -65,7 +105,7 @@ FEW_ROWS = 24
 
 
 @kernel(plain=order_groups_plain)
-def order_groups(group: Indices, groups: int, start: Ints, end: Ints) -> tuple[Ints, Ints]:
+def order_groups(group: Indices, groups: int, start: Ints, end: Ints) -> tuple[Codes, Ints]:
     """Rows by group, then start, then end: (order, begin of each group in it)."""
     order, begin = group_sort(group, groups)
     for g in range(groups):

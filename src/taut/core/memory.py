@@ -6,6 +6,10 @@ import errno
 import os
 import re
 import resource
+import sys
+from collections.abc import Sequence
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 
 LEAST_BYTES = 1_000_000 << 10
 """Address space that libraries and compiled kernels of a small job take, measured at 800 MB. Below it, C libraries abort."""
@@ -31,9 +35,21 @@ def is_limited() -> bool:
 
 
 def fit() -> None:
-    """Under a limit, have libraries reserve no address space that they do not use; call it before they are imported."""
-    if is_limited():
-        os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # its own would reserve 1 GiB
+    """Have libraries take no memory that nobody uses; call it in a process of taut's own, before they are imported."""
+    # Arrow's own pool would reserve 1 GiB of address space, and keep what was freed.
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
+    # Arrow imports pandas where it is installed, whatever it is asked: 50 MB and 0.4 s, and no verb makes a data frame.
+    sys.meta_path.insert(0, _WithoutPandas())
+
+
+class _WithoutPandas:
+    """An importer to which pandas is not installed."""
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        """Nothing, so that others look for the module."""
+        if name == "pandas":
+            raise ModuleNotFoundError("not loaded in a process of taut")
+        return None
 
 
 def left_bytes() -> int | None:

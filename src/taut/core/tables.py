@@ -316,6 +316,15 @@ class Table:
         }
         return Table(self.row, taken, length, self.words)
 
+    def moved(self, order: Array) -> Table:
+        """The rows in another order; this table is empty afterwards, so that a large one is not held twice."""
+        columns = {}
+        for name in list(self.columns):
+            column = self.columns.pop(name)
+            columns[name] = column if constant(column) else column[order]
+        length, self._length = self._length, 0
+        return Table(self.row, columns, length, self.words)
+
     def replace(self, **columns: Array) -> Table:
         """The same table with some columns exchanged."""
         return Table(self.row, {**self.columns, **columns}, self._length, self.words)

@@ -15,7 +15,7 @@ import numpy as np
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from taut.core.array_types import Floats, Indices, Ints, Mask, Numbers
+from taut.core.array_types import Codes, Floats, Indices, Ints, Mask, Numbers
 from taut.core.change_points import (
     LEAST_OUTSIDE,
     LEAST_STEPS,
@@ -30,7 +30,7 @@ from taut.core.change_points import (
     ramp,
 )
 from taut.core.group_kernels import group_sort
-from taut.core.ids import numbered, weighed
+from taut.core.ids import coded, numbered, weighed
 from taut.core.tables import Kind, Verb
 from taut.diagnose.class_medians import class_medians
 from taut.diagnose.recorded_hiccups import recorded_hiccups
@@ -130,10 +130,10 @@ class Slowdowns:
         self.own = (graph.ops.kind != Kind.COMMUNICATE) | copies(graph)
 
     @cached_property
-    def classes(self) -> tuple[Ints, int]:
+    def classes(self) -> tuple[Codes, int]:
         """The same op of the same rank at the same place in the step."""
         ops = self.graph.ops
-        return numbered(ops.rank, ops.name, ops.size, self.graph.place)
+        return coded(ops.rank, ops.name, ops.size, self.graph.place)
 
     def outside(self, values: Ints, ops: Ints, first: int, last: int, but: Mask | None = None) -> Floats:
         """For each of ``ops``: median of its class outside windows first … last or outside ``but`` (a mask of ops).
@@ -436,7 +436,7 @@ class Slowdowns:
         return SPIKE * self._step_ns
 
     @cached_property
-    def _ends(self) -> tuple[Ints, Ints, Ints]:
+    def _ends(self) -> tuple[Ints, Codes, Codes]:
         """Ops that show how long a transfer over a link into their rank took, with that link's ends."""
         g = self.graph
         sender, receiver = link_ends(g)
@@ -502,7 +502,7 @@ class Slowdowns:
         return np.array([number[a, b] for a, b in seen.tolist() if (a, b) in number], dtype=np.int64)
 
 
-def _last_of_staircase(sender: Ints, receiver: Ints, extra: Floats, late: Mask) -> Mask:
+def _last_of_staircase(sender: Indices, receiver: Indices, extra: Floats, late: Mask) -> Mask:
     """Links of a ring into those that end last: behind a slow link all others end later than before, too, by fewer rounds.
 
     In each direction in which a group's collectives send; the late ones, where ends do not grow like a staircase.

@@ -9,6 +9,7 @@ own op where its rank and its step put it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from msgspec import Struct
@@ -22,7 +23,7 @@ from taut.diagnose.job_regime import mended
 from taut.graph import Graph
 from taut.replay.exposed import copies
 from taut.replay.mixtures import grid
-from taut.replay.timeline import Change, replay
+from taut.replay.timeline import replay
 
 
 class Strays(Struct, frozen=True):
@@ -63,14 +64,20 @@ def strays(evidence: Evidence, findings: Sequence[Finding]) -> Strays:
     g, batch = evidence.graph, evidence.batch
     _, work, gap = mended(g, evidence.blame, findings)
     own = own_ops(g)
-    usual, usual_gap = usual_of_rank(g, work), usual_of_rank(g, gap)
-    apart = np.where(own, _apart(g, work - usual), 0.0)
-    apart_gap = _apart(g, gap - usual_gap)
-    longer = np.where(own, 0.0, np.maximum(work - usual, 0.0))
+    deviation = work - usual_of_rank(g, work)
+    longer = np.maximum(deviation, 0.0)
+    longer[own] = 0.0
+    apart = _apart(g, deviation)
+    apart[~own] = 0.0
+    del deviation
+    # Where there are no gaps, none strays.
+    apart_gap = _apart(g, gap - usual_of_rank(g, gap)) if gap.any() else np.zeros(len(g))
     # Columns: as it was, without strays, without longer transfers too.
     prepared = grid(batch, [gap - apart_gap, apart_gap, None], [work - apart - longer, apart, longer])
+    del longer
     was, without, quick = prepared.walls(np.array([[1.0, 1.0, 1.0], [1.0, 0.0, 0.0], [1.0, 1.0, 0.0]])).T
-    even, even_gap = (np.maximum(np.rint(ns), 0).astype(np.int64) for ns in (work - apart, gap - apart_gap))
+    even = np.maximum(np.rint(work - apart), 0).astype(np.int64)
+    even_gap = np.maximum(np.rint(gap - apart_gap), 0).astype(np.int64) if gap.any() else gap
     by_rank = _by_rank(g, apart + apart_gap)
     mean = np.clip(by_rank.mean(axis=0), 0.0, np.maximum(was - without, 0.0))
     return Strays(
@@ -87,9 +94,8 @@ def strays(evidence: Evidence, findings: Sequence[Finding]) -> Strays:
 
 def _slack(graph: Graph, work: Ints, gap: Ints) -> Floats:
     """Mean wait of every rank in a window with this work and these gaps, ns."""
-    everywhere = np.arange(len(graph))
-    even = [Change(everywhere, "work", "set", work), Change(everywhere, "gap", "set", gap)]
-    waits = weighed(graph.rank_index, replay(graph, even).wait_ns, len(graph.ranks))
+    even = replay(replace(graph, work_ns=work, gap_ns=gap))
+    waits = weighed(graph.rank_index, even.wait_ns, len(graph.ranks))
     return waits / max(len(graph.steps), 1)
 
 

@@ -17,8 +17,8 @@ from functools import cached_property
 import numpy as np
 from msgspec import Struct
 
-from taut.core.array_types import Indices, Ints, Mask
-from taut.core.ids import greatest, least, numbered
+from taut.core.array_types import Codes, Indices, Ints, Mask
+from taut.core.ids import coded, greatest, least, numbered
 from taut.core.tables import NULL, Kind, Table, Trace, col
 from taut.result.types import Device
 
@@ -59,18 +59,16 @@ class Clock:
 class Predecessors(Struct, frozen=True):
     """The edges into every op: those of op v are rows ptr[v] … ptr[v + 1] − 1."""
 
-    ptr: Ints
-    pred: Ints
+    ptr: Codes
+    pred: Codes
     lag: Ints
     """Added to the end of the predecessor, ns."""
 
-    def permuted(self, order: Ints, position: Ints) -> Predecessors:
+    def permuted(self, order: Indices, position: Indices) -> Predecessors:
         """The same edges when the ops are put in another order; ``position`` is its inverse."""
-        counts = np.diff(self.ptr)[order]
-        ptr = np.zeros(len(self.ptr), dtype=np.int64)
-        np.cumsum(counts, out=ptr[1:])
-        take = np.repeat(self.ptr[:-1][order] - ptr[:-1], counts) + np.arange(len(self.pred))
-        return Predecessors(ptr, position[self.pred[take]], self.lag[take])
+        from taut.graph.sweeps import permute_edges
+
+        return Predecessors(*permute_edges(self.ptr, self.pred, self.lag, order, position))
 
 
 @dataclass(frozen=True)
@@ -91,15 +89,15 @@ class Graph:
     """The ops in event order, clocks aligned, times relative to the origin of their segment."""
     work_ns: Ints
     gap_ns: Ints
-    pred_ptr: Ints
-    pred: Ints
+    pred_ptr: Indices
+    pred: Indices
     lag_ns: Ints
     join: Indices
     wait: Indices
     wait_lag_ns: Ints
     """At most 0: how much before its slot opened a waiting op may begin its work (clock residual)."""
     slots: int
-    events: Ints
+    events: Indices
     gate: Indices
     """Gate number of each op, -1 for none."""
     explained: Mask
@@ -125,6 +123,11 @@ class Graph:
     stored_phases: Sequence[str] | None = None
     """Phase of each window in a graph that comes from a run folder, which keeps no marks."""
 
+    def __post_init__(self) -> None:
+        # Half of the memory, and one compiled form of every kernel, wherever a graph comes from.
+        for name in ("pred_ptr", "pred", "events"):
+            object.__setattr__(self, name, _narrow(getattr(self, name)))
+
     def __len__(self) -> int:
         return len(self.ops)
 
@@ -143,7 +146,7 @@ class Graph:
         """Number of precedence edges, gates not counted."""
         return len(self.pred)
 
-    def program(self, join: Indices, wait: Indices) -> tuple[Ints, Ints, Ints, Ints, Indices, Indices, Ints]:
+    def program(self, join: Indices, wait: Indices) -> tuple[Indices, Indices, Indices, Ints, Indices, Indices, Ints]:
         """What a sweep follows, in the order in which kernels take it, with these slots."""
         return self.events, self.pred_ptr, self.pred, self.lag_ns, join, wait, self.wait_lag_ns
 
@@ -177,13 +180,13 @@ class Graph:
         """Size of an op as far as it tells classes apart: one that a rank seldom has in a step (data decides it) is none."""
         ops = self.ops
         own = np.flatnonzero((ops.kind == Kind.COMPUTE) & (ops.size >= 0) & (ops.part < 0))
-        shape: Ints = ops.size.astype(np.int64)
         if not len(own):
-            return shape
+            return ops.size
         name, names = numbered(ops.name[own])
         family, families = numbered(name, ops.size[own])
         if families == names:
-            return shape
+            return ops.size
+        shape: Ints = ops.size.copy()
         cell, _ = numbered(self.rank_index[own], self.window[own])
         seen = np.bincount(_firsts(family, cell), minlength=families)
         seen_by_name = np.bincount(_firsts(name, cell), minlength=names)
@@ -196,14 +199,14 @@ class Graph:
         return self._turns[1]
 
     @cached_property
-    def place(self) -> Ints:
+    def place(self) -> Indices:
         """Place of an op in its step: its micro-batch, else its turn among the ops of that name, where ranks agree on it.
 
         Steps of several phases (prefill, decode) have places of their own: their ops are never of one class.
         """
         nth, aligned = self._turns
-        place = np.where(self.ops.part >= 0, self.ops.part, np.where(aligned, nth, 0))
-        phases = int(self._phase.max(initial=0)) + 1
+        parts, phases = self.ops.part >= 0, int(self._phase.max(initial=0)) + 1
+        place = np.where(parts, self.ops.part, np.where(aligned, nth, 0)) if parts.any() or not aligned.all() else nth
         return place * phases + self._phase if phases > 1 else place
 
     @cached_property
@@ -237,12 +240,12 @@ class Graph:
         return numbered(phase)[0]
 
     @cached_property
-    def _turns(self) -> tuple[Ints, Mask]:
+    def _turns(self) -> tuple[Codes, Mask]:
         from taut.core.group_kernels import turn
 
         ops = self.ops
-        family, families = numbered(ops.name, self.shape, self._phase)
-        cell, cells = numbered(family, ops.rank, self.window)
+        family, families = coded(ops.name, self.shape, self._phase)
+        cell, cells = coded(family, ops.rank, self.window)
         nth, count = turn(cell, cells)  # turns are compared only where all ranks have as many in every step
         rows = count[cell]
         agreed = (least(family, families, rows) == greatest(family, families, rows))[family] | (ops.part >= 0)
@@ -255,11 +258,17 @@ class Graph:
         return nth, agreed
 
 
+def _narrow(values: Indices) -> Indices:
+    """Indices in 32 bits; those of a damaged file that do not fit stay as they are, and are refused later."""
+    fits = not len(values) or (int(values.min()) >= -(1 << 31) and int(values.max()) < 1 << 31)
+    return values.astype(np.int32, copy=False) if fits else values
+
+
 LEAST_STEPS = 3
 """Steps in which a kind of step must be seen."""
 
 
-def _recurring(family: Ints, window: Ints, rows: Ints) -> Mask:
+def _recurring(family: Indices, window: Indices, rows: Indices) -> Mask:
     """Per op: whether, of its family, all ranks have as many in every step (``rows``), and every such number recurs."""
     families = int(family.max()) + 1
     step, steps = numbered(family, window)

@@ -21,7 +21,7 @@ class Circles:
     Taking a gate apart lets go only what depended on it, so that thousands of circles take one pass over the ops together.
     """
 
-    def __init__(self, ops: Table, predecessors: Predecessors, slots: Slots, gate: Indices, position: Ints) -> None:
+    def __init__(self, ops: Table, predecessors: Predecessors, slots: Slots, gate: Indices, position: Indices) -> None:
         pred, join, wait = predecessors.pred, slots.join, slots.wait
         stuck = position < 0
         absent = np.bincount(join[stuck & (join >= 0)], minlength=slots.count + 1)

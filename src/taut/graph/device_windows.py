@@ -44,7 +44,7 @@ class DeviceWindows(Struct, frozen=True):
     """One boolean an op of the trace: what makes no window (host work, work of other steps) may be cut at its edges."""
     device: Device
 
-    def cut(self, row: Ints, start: Ints, end: Ints, segment: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+    def cut(self, row: Ints, start: Ints, end: Ints, segment: Indices) -> tuple[Ints, Ints, Ints, Ints]:
         """(ops that lie inside, origin of each segment, starts and ends of all ops from there), of ops taken from some rows.
 
         A segment opens with the first of its ranks and closes with the last. What makes a window lies inside of it;

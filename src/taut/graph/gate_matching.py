@@ -13,7 +13,7 @@ import numpy as np
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from taut.core.array_types import Indices, Ints, Mask
+from taut.core.array_types import Codes, Indices, Ints, Mask
 from taut.core.ids import greatest, least, numbered, occurrence
 from taut.core.tables import NULL, Table, Trace, Verb, constant
 from taut.graph import align
@@ -36,7 +36,7 @@ REPEATS = 4
 class Matching(Struct, frozen=True):
     """Gate number of every op (-1: none), the number of gates, and what could not be matched."""
 
-    gate: Ints
+    gate: Indices
     gates: int
     unmatched: int
     misaligned: int
@@ -49,7 +49,7 @@ class Matching(Struct, frozen=True):
 
 def match(ops: Table, window: Indices, members: Table, given: int) -> Matching:
     """Match collectives and point-to-point ops inside each window; groups from ``given`` on were inferred from times."""
-    gate = np.full(len(ops), NULL, dtype=np.int64)
+    gate = np.full(len(ops), NULL, dtype=np.int32)
     p2p = (ops.verb == Verb.SEND) | (ops.verb == Verb.RECV)
     collective = (ops.verb != Verb.NONE) & ~p2p & (ops.group >= 0)
     count, misaligned, found = _collectives(ops, window, np.flatnonzero(collective), gate, members, given)
@@ -61,20 +61,20 @@ def match(ops: Table, window: Indices, members: Table, given: int) -> Matching:
 
 def slots(ops: Table, gate: Indices, count: int) -> Slots:
     """The slots of so many gates: whom each op waits for depends on its verb."""
-    join = np.where(gate >= 0, gate, NULL)
-    wait = join.copy()
     verb, root = ops.verb, ops.rank == ops.peer
-    rooted = np.isin(verb, ROOT_GIVES + ROOT_TAKES) & (ops.peer >= 0)
-    gives, takes = np.isin(verb, ROOT_GIVES) & rooted, np.isin(verb, ROOT_TAKES) & rooted
+    gives, takes = (np.isin(verb, verbs) & (ops.peer >= 0) for verbs in (ROOT_GIVES, ROOT_TAKES))
+    eager = (verb == Verb.SEND) & (ops.start_ns == ops.end_ns)  # what takes no time does not wait
+    if not (gives.any() or takes.any() or eager.any()):
+        return Slots(gate, gate, count)
+    join, wait = gate.copy(), gate.copy()
     wait[gives & root] = NULL
     join[gives & ~root] = NULL
-    wait[takes & ~root] = NULL
-    wait[(verb == Verb.SEND) & (ops.start_ns == ops.end_ns)] = NULL  # eager: what takes no time does not wait
-    return Slots(join.astype(np.int32), wait.astype(np.int32), count)
+    wait[(takes & ~root) | eager] = NULL
+    return Slots(join, wait, count)
 
 
 def _collectives(
-    ops: Table, window: Indices, rows: Ints, gate: Ints, members: Table, given: int
+    ops: Table, window: Indices, rows: Ints, gate: Codes, members: Table, given: int
 ) -> tuple[int, int, list[Jump]]:
     if len(rows) == 0:
         return 0, 0, []
@@ -148,7 +148,7 @@ def _uneven(scope: Ints, rank: Indices) -> Mask:
     return _differ(scope, int(scope.max()) + 1, per_op)[scope]
 
 
-def _channels(ops: Table, window: Indices, rows: Ints, gate: Ints, count: int) -> int:
+def _channels(ops: Table, window: Indices, rows: Ints, gate: Codes, count: int) -> int:
     """Send k of a channel (sender, receiver, step, part) meets receive k."""
     if len(rows) == 0:
         return count
@@ -163,12 +163,11 @@ def _channels(ops: Table, window: Indices, rows: Ints, gate: Ints, count: int) -
     return count + pairs
 
 
-def _drop_lonely(gate: Ints, count: int) -> tuple[Ints, int]:
+def _drop_lonely(gate: Indices, count: int) -> tuple[Codes, int]:
     """Gates with one member are none; the others are numbered without holes."""
-    members = np.bincount(gate[gate >= 0], minlength=count + 1)
-    new = np.cumsum(members >= 2) - 1
-    keep = (gate >= 0) & (members[np.maximum(gate, 0)] >= 2)
-    return np.where(keep, new[np.maximum(gate, 0)], NULL), int((members >= 2).sum())
+    met = np.bincount(gate[gate >= 0], minlength=count + 1) >= 2  # the last is none, and stands for what has no gate
+    new = np.where(met, np.cumsum(met) - 1, NULL).astype(np.int32)
+    return new[gate], int(met.sum())
 
 
 def settled(ops: Table, matching: Matching, wanted: Ints) -> Matching:
@@ -192,7 +191,7 @@ def settled(ops: Table, matching: Matching, wanted: Ints) -> Matching:
     rooted[at[np.isin(ops.verb[rows], ROOT_GIVES) & (ops.peer[rows] == ops.rank[rows])]] = True
     unknown = np.zeros(count + 1, dtype=bool)
     unknown[at[lacking & (few | (left > STRAIGHT * quickest + STRAIGHT_NS)) & ~rooted[at]]] = True
-    kept, gates = _drop_lonely(np.where(unknown[gate], NULL, gate), count)
+    kept, gates = _drop_lonely(np.where(unknown[gate], np.int32(NULL), gate), count)
     lost = int(((gate >= 0) & (kept < 0)).sum())
     return replace(matching, gate=kept, gates=gates, unmatched=matching.unmatched + lost, open=count - gates)
 

@@ -25,15 +25,14 @@ SPARSE = 256
 """Cells of the table of a class for each of its ops at most: a class that only few ranks share explains nothing."""
 
 
-def edges(ops: Table, order: Ints, begins: Mask, window: Indices, members: Table) -> tuple[Ints, Ints]:
+def edges(ops: Table, order: Indices, begins: Mask, window: Indices, members: Table) -> tuple[Ints, Ints]:
     """(source, target) of the edges that explain big recurring gaps."""
     none = np.zeros(0, dtype=np.int64)
     if len(members) < 2:
         return none, none
-    before = np.full(len(ops), -1, dtype=np.int64)
-    follows = ~begins
-    before[order[follows]] = order[np.flatnonzero(follows) - 1]
-    gap = np.where(before >= 0, ops.start_ns - ops.end_ns[before], 0)
+    from taut.graph.sweeps import gaps_in_lanes
+
+    before, gap = gaps_in_lanes(order, begins, ops.start_ns, ops.end_ns)
     steps = int(window.max()) + 1
     big = gap > BIG * float(np.median(greatest(window, steps, ops.end_ns) - least(window, steps, ops.start_ns)))
     if big.sum() < LEAST_STEPS:
@@ -65,7 +64,9 @@ def edges(ops: Table, order: Ints, begins: Mask, window: Indices, members: Table
     return (np.concatenate(source), np.concatenate(target)) if source else (none, none)
 
 
-def _explaining_group(ops: Table, before: Ints, gap: Ints, table: Ints, mine: Ints, rank: int, members: Table) -> Ints | None:
+def _explaining_group(
+    ops: Table, before: Indices, gap: Ints, table: Ints, mine: Ints, rank: int, members: Table
+) -> Ints | None:
     """The smallest group of other ranks whose last arrival ends this rank's gaps, or None."""
     if len(mine) < LEAST_STEPS:
         return None

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from msgspec import structs
 
-from taut.core.array_types import Indices, Ints, Mask
+from taut.core.array_types import Codes, Indices, Ints, Mask
 from taut.core.errors import InputRefused
-from taut.core.ids import greatest, least, numbered
+from taut.core.ids import coded, greatest, least, numbered
 from taut.core.tables import NULL, Kind, Op, Table, Trace, Verb, constant
 from taut.graph import bounds, clocks, hidden, jumps, rendezvous, roles, steps, wakes
 from taut.graph import gate_matching as gates
@@ -30,14 +30,21 @@ FEW_CIRCLES = 8
 class Edges:
     """Edges under construction: source, target and the lag added to the source's end."""
 
-    source: Ints
-    target: Ints
+    source: Indices
+    target: Indices
     lag: Ints
 
     @classmethod
     def join(cls, parts: Sequence[Edges]) -> Edges:
         """All edges of several parts."""
-        return cls(*(np.concatenate([getattr(p, name) for p in parts]) for name in ("source", "target", "lag")))
+        some = [part for part in parts if len(part.source)]
+        if len(some) == 1 and some[0].source.dtype == np.int32:
+            return some[0]
+        source, target = (
+            np.concatenate([np.zeros(0, np.int32), *(getattr(p, name) for p in some)], dtype=np.int32, casting="same_kind")
+            for name in ("source", "target")
+        )
+        return cls(source, target, np.concatenate([np.zeros(0, np.int64), *(p.lag for p in some)]))
 
 
 def link(trace: Trace) -> Graph:
@@ -52,22 +59,30 @@ def link(trace: Trace) -> Graph:
     on_devices = device_windows(trace, windows)
     if on_devices is not None:
         trace, windows = with_other_steps(trace, windows, on_devices)
-    rows = _in_time(trace.ops, np.flatnonzero(windows.keep), windows)
-    ops = _renumber(trace.ops.take(rows), rows, len(trace.ops)).replace(step=windows.step[rows])
+    kept = np.flatnonzero(windows.keep)
+    rows = _in_time(trace.ops, kept, windows)
+    if rows is kept and len(rows) == len(trace.ops):
+        ops = trace.ops.replace(step=windows.step)
+    else:
+        ops = _renumber(trace.ops.take(rows), rows, len(trace.ops)).replace(step=windows.step[rows])
     bounds.check(trace, ops, len(windows.labels))
-    window = np.searchsorted(windows.labels, ops.step)
+    trace = replace(trace, ops=Table(Op, {}, 0))
+    window = _window(windows.labels, ops.step)
     names: list[str] = []
     if not trace.waits_recorded:
         trace = replace(trace, members=roles.infer(ops, trace.members))
         verb, group, peer, names = rendezvous.infer(ops, trace.members)
-        group = np.where((group >= 0) & (ops.group < 0), group + len(trace.groups), group)
+        if names:
+            group = np.where((group >= 0) & (ops.group < 0), group + len(trace.groups), group)
         ops = ops.replace(verb=verb, group=group, peer=peer)
+        del verb, group, peer
     matching = gates.match(ops, window, trace.members, len(trace.groups))
     ops = jumps.corrected(ops, matching.jumps)
     clock, residual = clocks.fit(ops, matching.gate, matching.gates, trace.members, drifts=not trace.relative)
     matching = gates.settled(ops, matching, np.append(gates.expected_members(trace), np.zeros(len(names), dtype=np.int64)))
 
-    segment = windows.segment[window].astype(np.int64)
+    one_axis = not np.any(windows.segment)
+    segment = np.zeros(len(ops), np.int32) if one_axis else np.asarray(windows.segment, np.int32)[window]
     start, end = clocks.aligned(ops, clock)
     if on_devices is None:
         origin, start, end = _from_origin(_send_starts(ops, start, end) if trace.waits_recorded else start, end, segment)
@@ -76,14 +91,22 @@ def link(trace: Trace) -> Graph:
         if len(inside) < len(ops):
             ops = _renumber(ops.take(inside), inside, len(ops))
             matching = structs.replace(matching, gate=matching.gate[inside])
-            window, segment, start, end = (column[inside] for column in (window, segment, start, end))
+            window, segment, start, end = window[inside], segment[inside], start[inside], end[inside]
     bounds.check_wall(trace, segment, end)
     lanes = _serial_lanes(ops, start, end, segment, trace.timer_ns)
     lane_names = _lane_names(trace.lanes, ops.lane, lanes.lane)
     trace = replace(trace, lanes=lane_names, groups=[*trace.groups, *names], ops=Table(Op, {}, 0))
     ops = ops.replace(start_ns=start, end_ns=end, lane=lanes.lane)
+    del start, end, rows, kept
     graph = _assemble(trace, ops, lanes, Axis(windows, window, segment, origin), matching, clock, residual)
     return graph if on_devices is None else replace(graph, device=on_devices.device)
+
+
+def _window(labels: Ints, step: Indices) -> Indices:
+    """Index of each op's step among the labels: the step itself where these count from 0 on."""
+    if int(labels[0]) == 0 and int(labels[-1]) == len(labels) - 1:
+        return step
+    return np.searchsorted(labels, step).astype(np.int32)
 
 
 def _in_time(ops: Table, rows: Ints, windows: steps.Windows) -> Ints:
@@ -95,7 +118,7 @@ def _in_time(ops: Table, rows: Ints, windows: steps.Windows) -> Ints:
     keys = [ops.rank[here]]
     if windows.segment.max(initial=0) > 0:
         keys.insert(0, windows.segment[np.searchsorted(windows.labels, windows.step[here])])
-    group, groups = numbered(*keys)
+    group, groups = coded(*keys)
     start, end = ops.start_ns[here], ops.end_ns[here]
     return rows if in_order(group, groups, start, end) else rows[order_groups(group, groups, start, end)[0]]
 
@@ -132,7 +155,7 @@ class Lanes:
     """Ops in lane order: ``order``, where a lane begins, and where an op belongs to the same grouped call as the last."""
 
     lane: Indices
-    order: Ints
+    order: Codes
     begins: Mask
     sibling: Mask
     rank: Indices
@@ -146,40 +169,23 @@ def _serial_lanes(ops: Table, start: Ints, end: Ints, segment: Indices, timer_ns
     What is shorter than the timer's error goes before what seems to begin with it.
     """
     from taut.core.group_kernels import order_groups
+    from taut.graph.sweeps import neighbours
 
-    lane, (rank, ranks) = ops.lane, numbered(segment, ops.rank)
-    early = np.where(end - start <= timer_ns, start - timer_ns, start)
+    lane, (rank, ranks) = ops.lane, coded(segment, ops.rank)
+    short = end - start <= timer_ns
+    early = np.where(short, start - timer_ns, start) if short.any() else start
     for _ in range(64):  # every round takes some ops out of crowded lanes; deeper nesting stays as it is
-        order, begin = order_groups(*numbered(rank, lane), early, end)
+        order, begin = order_groups(*coded(rank, lane), early, end)
         begins = np.zeros(len(order), dtype=bool)
         begins[begin[:-1]] = True
-        sibling, over = _neighbours(begins, start[order], end[order], ops.kind[order] == Kind.COMMUNICATE, timer_ns)
+        sibling, over = neighbours(order, begins, start, end, ops.kind, Kind.COMMUNICATE.value, timer_ns, OVERLAP_NS)
         if not over.any():
             break
         over[1:] &= ~over[:-1]  # of overlaps in a row only the first moves: the next op may then fit
         lane = lane.astype(np.int64)
         lane[order[over]] += int(lane.max()) + 1
-        lane = numbered(lane)[0]
+        lane = coded(lane)[0]
     return Lanes(lane, order, begins, sibling, rank, ranks)
-
-
-def _neighbours(begins: Mask, start: Ints, end: Ints, communicates: Mask, timer_ns: int) -> tuple[Mask, Mask]:
-    """For ops in lane order: (part of the same grouped call as the one before, overlaps the one before).
-
-    A grouped call is several communications of one interval.
-    """
-    sibling, over = np.zeros((2, len(start)), dtype=bool)
-    took = end - start
-    same = (start[1:] == start[:-1]) & (end[1:] == end[:-1]) & (took[1:] > 0) & communicates[1:] & communicates[:-1]
-    sibling[1:] = same & ~begins[1:]
-    over[1:] = (start[1:] < end[:-1] - _timer_noise(took[1:], took[:-1], timer_ns)) & ~begins[1:] & ~sibling[1:]
-    return sibling, over
-
-
-def _timer_noise(took: Ints, other_took: Ints, timer_ns: int) -> Ints:
-    """By how much two ops may seem to overlap: half of the shorter, at least the timer's error, at most OVERLAP_NS."""
-    half: Ints = np.minimum(took, other_took) // 2
-    return np.clip(half, min(timer_ns, OVERLAP_NS), OVERLAP_NS)
 
 
 def _lane_names(names: Sequence[str], before: Indices, after: Indices) -> Sequence[str]:
@@ -196,9 +202,9 @@ class Axis:
     """Which step each op belongs to, and what its times count from."""
 
     windows: steps.Windows
-    window: Ints
+    window: Indices
     """Index of each op's step among the kept ones."""
-    segment: Ints
+    segment: Indices
     """Segment of each op: ops of one segment share a time axis."""
     origin_ns: Ints
     """Absolute time of each segment's zero."""
@@ -211,10 +217,10 @@ class Ordered:
     predecessors: Predecessors
     slots: Slots
     gate: Indices
-    events: Ints
-    order: Ints
+    events: Codes
+    order: Codes
     """The op at each position."""
-    position: Ints
+    position: Codes
     """The position of each op."""
     broken: int
     """Gates that were taken apart."""
@@ -225,7 +231,9 @@ class Ordered:
 def _assemble(
     trace: Trace, ops: Table, lanes: Lanes, axis: Axis, matching: gates.Matching, clock: Table, residual: int | None
 ) -> Graph:
-    """The graph of matched and aligned ops."""
+    """The graph of matched and aligned ops, which are emptied."""
+    from taut.graph.sweeps import gaps_before
+
     slots = gates.slots(ops, matching.gate, matching.gates)
     edges, anchors, dropped = _edges(ops, lanes, axis, trace)
     explained = np.zeros(len(ops), dtype=bool)
@@ -235,25 +243,30 @@ def _assemble(
     found = _ordered(ops, Edges.join([edges, anchors]), slots, matching.gate, axis)
     order, slots = found.order, found.slots
     predecessors = found.predecessors.permuted(order, found.position)
-    ordered = ops.take(order)
+    same_steps = axis.window is ops.step
+    ordered = ops.moved(order)
     if not constant(ordered.launch):
         ordered = ordered.replace(launch=np.where(ordered.launch >= 0, found.position[ordered.launch], NULL))
+    gate = found.gate[order]
+    join = gate if slots.join is found.gate else slots.join[order]
+    wait = join if slots.wait is slots.join else slots.wait[order]
+    wait_lag = _in_place(wait_lag, order)
     return Graph(
         trace=trace,
         ops=ordered,
-        work_ns=_work(ops, slots.wait, wait_lag, opens)[order],
-        gap_ns=_gaps(ops, found.predecessors)[order],
+        work_ns=_work(ordered, wait, wait_lag, opens),
+        gap_ns=gaps_before(ordered.start_ns, ordered.end_ns, predecessors.ptr, predecessors.pred, predecessors.lag),
         pred_ptr=predecessors.ptr,
         pred=predecessors.pred,
         lag_ns=predecessors.lag,
-        join=slots.join[order].astype(np.int32),
-        wait=slots.wait[order].astype(np.int32),
-        wait_lag_ns=wait_lag[order],
+        join=join,
+        wait=wait,
+        wait_lag_ns=wait_lag,
         slots=slots.count,
         events=found.events,
-        gate=found.gate[order].astype(np.int32),
+        gate=gate,
         explained=explained[order],
-        window=axis.window[order].astype(np.int32),
+        window=ordered.step if same_steps else axis.window[order],
         steps=axis.windows.labels,
         segment=np.asarray(axis.windows.segment, dtype=np.int32),
         origin_ns=axis.origin_ns,
@@ -272,6 +285,11 @@ def _assemble(
         },
         roles=_roles(trace.members, ordered.rank),
     )
+
+
+def _in_place(values: Ints, order: Indices) -> Ints:
+    """Values in another order; where all are 0, of which nothing has to be written."""
+    return values[order] if values.any() else np.zeros(len(values), dtype=np.int64)
 
 
 def _notes(matching: gates.Matching, broken: int) -> Iterator[str]:
@@ -296,7 +314,7 @@ def _ordered(ops: Table, edges: Edges, slots: Slots, gate: Indices, axis: Axis) 
     from taut.graph.sweeps import order_events
 
     broken = dropped = 0
-    early = _early_sends(ops, slots)
+    early: Mask | None = None
     while True:
         predecessors = _predecessors(edges, len(ops))
         events, order, position = order_events(
@@ -305,9 +323,10 @@ def _ordered(ops: Table, edges: Edges, slots: Slots, gate: Indices, axis: Axis) 
         if len(order) == len(ops):
             break
         stuck = position < 0
+        early = _early_sends(ops, slots) if early is None else early
         hardly = early & (slots.wait >= 0) & np.isin(gate, gate[stuck & (gate >= 0)])
         if hardly.any():
-            slots = replace(slots, wait=np.where(hardly, NULL, slots.wait))
+            slots = replace(slots, wait=np.where(hardly, np.int32(NULL), slots.wait))
             continue
         victim = _gate_to_break(ops, gate, stuck)
         if victim is None:
@@ -319,8 +338,9 @@ def _ordered(ops: Table, edges: Edges, slots: Slots, gate: Indices, axis: Axis) 
             victims = list(Circles(ops, predecessors, slots, gate, position).taken_apart())
         broken += len(victims)
         open_again = np.isin(gate, victims)
-        slots = Slots(np.where(open_again, NULL, slots.join), np.where(open_again, NULL, slots.wait), slots.count)
-        gate = np.where(open_again, NULL, gate)
+        null = np.int32(NULL)
+        slots = Slots(np.where(open_again, null, slots.join), np.where(open_again, null, slots.wait), slots.count)
+        gate = np.where(open_again, null, gate)
     if broken:  # number the gates that are left without holes
         kept = gate >= 0
         gate[kept] = numbered(gate[kept])[0]
@@ -345,27 +365,25 @@ def _roles(members: Table, rank: Indices) -> Indices:
 
 def _edges(ops: Table, lanes: Lanes, axis: Axis, trace: Trace) -> tuple[Edges, Edges, int]:
     """Lane order, launches, wake-ups and unseen rendezvous; edges the trace contradicts are dropped and counted."""
-    from taut.graph.sweeps import lane_edges
+    from taut.graph.sweeps import held_edges, lane_edges
 
     parts = [_plain(*lane_edges(lanes.order, lanes.begins, lanes.sibling)), _launch_edges(ops, axis.segment)]
     if not trace.waits_recorded:
         parts += _wake_edges(ops, lanes, axis.window, trace.members, trace.timer_ns)
         parts.append(_plain(*hidden.edges(ops, lanes.order, lanes.begins, axis.window, trace.members)))
     edges = Edges.join(parts)
-    took = ops.end_ns - ops.start_ns
-    # By how much an op began before its edge allows it: what timer noise explains becomes a lag, more contradicts the edge.
-    early = ops.end_ns[edges.source] + edges.lag - ops.start_ns[edges.target]
-    holds = early <= _timer_noise(took[edges.source], took[edges.target], trace.timer_ns)
-    kept = Edges(edges.source[holds], edges.target[holds], (edges.lag - np.maximum(early, 0))[holds])
-    return kept, _anchors(ops, lanes, kept.target), int(np.count_nonzero(~holds))
+    del parts
+    found = held_edges(edges.source, edges.target, edges.lag, ops.start_ns, ops.end_ns, trace.timer_ns, OVERLAP_NS)
+    kept = Edges(*found)
+    return kept, _anchors(ops, lanes, kept.target), len(edges.source) - len(kept.source)
 
 
-def _plain(source: Ints, target: Ints) -> Edges:
+def _plain(source: Indices, target: Indices) -> Edges:
     """Edges without a lag."""
     return Edges(source, target, np.zeros(len(source), dtype=np.int64))
 
 
-def _anchors(ops: Table, lanes: Lanes, explained: Ints) -> Edges:
+def _anchors(ops: Table, lanes: Lanes, explained: Indices) -> Edges:
     """An op that nothing explains hangs on the start of the op that began before it on its rank: nothing floats."""
     from taut.core.group_kernels import order_groups
 
@@ -412,39 +430,32 @@ def _who_waited(ops: Table, slots: Slots, opens: Ints) -> tuple[Slots, Ints, int
 
     Who ended before the slot opened did not wait for it, unless by less than the clock can tell.
     """
-    wait = slots.wait
-    waits = wait >= 0
-    short = np.where(waits, opens[np.maximum(wait, 0)] - ops.end_ns, 0)
+    rows = np.flatnonzero(slots.wait >= 0)
+    start, end = ops.start_ns[rows], ops.end_ns[rows]
+    short = opens[slots.wait[rows]] - end
     # A twentieth of the duration, between GATE_NS and OVERLAP_NS, is put down to clocks.
-    allowed = np.maximum(GATE_NS, np.minimum(OVERLAP_NS, (ops.end_ns - ops.start_ns) // 20))
-    impossible = waits & (short > allowed)
-    eager = impossible & (ops.verb == Verb.SEND)
-    lag = np.where(waits & ~impossible, -np.maximum(short, 0), 0)
-    kept = replace(slots, wait=np.where(impossible, NULL, wait))
-    return kept, lag.astype(np.int64), int((impossible & ~eager).sum())
+    impossible = short > np.maximum(GATE_NS, np.minimum(OVERLAP_NS, (end - start) // 20))
+    eager = impossible & (ops.verb[rows] == Verb.SEND)
+    lag, late = np.zeros(len(ops), dtype=np.int64), np.flatnonzero(~impossible & (short > 0))
+    lag[rows[late]] = -short[late]
+    if impossible.any():
+        wait = slots.wait.copy()
+        wait[rows[impossible]] = NULL
+        slots = replace(slots, wait=wait)
+    return slots, lag, int((impossible & ~eager).sum())
 
 
 def _work(ops: Table, wait: Indices, wait_lag: Ints, opens: Ints) -> Ints:
     # What lies between arrival and opening is waiting; the rest of the duration is work.
-    opening = np.where(wait >= 0, np.maximum(ops.start_ns, opens[np.maximum(wait, 0)] + wait_lag), ops.start_ns)
-    return ops.end_ns - opening
+    rows, work = np.flatnonzero(wait >= 0), ops.end_ns - ops.start_ns
+    work[rows] = ops.end_ns[rows] - np.maximum(ops.start_ns[rows], opens[wait[rows]] + wait_lag[rows])
+    return work
 
 
 def _predecessors(edges: Edges, n: int) -> Predecessors:
-    from taut.core.group_kernels import group_sort
+    from taut.graph.sweeps import edges_by_target
 
-    order, ptr = group_sort(edges.target, n)
-    return Predecessors(ptr, edges.source[order], edges.lag[order])
-
-
-def _gaps(ops: Table, predecessors: Predecessors) -> Ints:
-    """What no edge explains: start minus the latest predecessor (or the segment's origin)."""
-    ready = np.zeros(len(ops), dtype=np.int64)
-    has = np.flatnonzero(np.diff(predecessors.ptr) > 0)
-    if len(has):
-        ends = ops.end_ns[predecessors.pred] + predecessors.lag
-        ready[has] = np.maximum(np.maximum.reduceat(ends, predecessors.ptr[:-1][has]), 0)
-    return ops.start_ns - ready
+    return Predecessors(*edges_by_target(edges.source, edges.target, edges.lag, n))
 
 
 def _gate_to_break(ops: Table, gate: Indices, stuck: Mask) -> int | None:

@@ -30,9 +30,9 @@ STEPS = 8
 """Groups are inferred from this many steps."""
 
 
-def infer(ops: Table, members: Table) -> tuple[Indices, Ints, Indices, list[str]]:
+def infer(ops: Table, members: Table) -> tuple[Indices, Indices, Indices, list[str]]:
     """(verb, group, peer, new group names) for every op; given groups and peers are kept."""
-    verb, group, peer = ops.verb, ops.group.astype(np.int64), ops.peer
+    verb, group, peer = ops.verb, ops.group, ops.peer
     p2p = (ops.verb == Verb.SEND) | (ops.verb == Verb.RECV)
     roles = bool((members.stage >= 0).any())
     # A reader that calls an op communication without a verb says that nobody is met there: a copy, or half an exchange.
@@ -47,6 +47,7 @@ def infer(ops: Table, members: Table) -> tuple[Indices, Ints, Indices, list[str]
     offset, key, barrier, names = _partitions(few, loose[sample], stage, dp, members, ops.name)
     found = np.flatnonzero(loose & (offset[ops.name] >= 0))
     which, codes = key
+    group = group.copy()
     group[found] = offset[ops.name[found]] + codes[which[ops.name[found]], index[found]]
     verb = np.where(loose & barrier[ops.name], Verb.BARRIER, verb).astype(np.int8)
     if unpaired.any():

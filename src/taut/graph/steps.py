@@ -18,7 +18,7 @@ class Windows(Struct, frozen=True):
     """The kept ops and their windows: ``window`` per kept op, step label and segment per window."""
 
     keep: Mask
-    step: Ints
+    step: Indices
     labels: Ints
     segment: Indices
     before: Ints
@@ -29,7 +29,7 @@ class Windows(Struct, frozen=True):
 def windows(trace: Trace) -> Windows:
     """Steps by the trace's marks or step column; the profiler's first step dropped; else by recurring collectives."""
     ops = trace.ops
-    step = ops.step.astype(np.int64)
+    step = ops.step
     notes: list[str] = []
     if len(ops) and (step < 0).all():
         step = recurring(trace)
@@ -54,7 +54,7 @@ def windows(trace: Trace) -> Windows:
     return Windows(keep, step, labels, segment, _before(trace, labels, segment, recorded), tuple(notes))
 
 
-def _common(trace: Trace, step: Ints, labels: Ints) -> tuple[Ints, str]:
+def _common(trace: Trace, step: Indices, labels: Ints) -> tuple[Ints, str]:
     """Steps that every rank recorded; a job is compared only where all its ranks were watched."""
     ranks = len(trace.members)
     if ranks < 2 or len(labels) == 0:

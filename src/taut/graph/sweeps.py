@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from taut.core.array_types import Indices, Ints, Mask
+from taut.core.array_types import Codes, Indices, Ints, Mask
 from taut.core.jit import kernel
 
 
 @kernel(lists=True)
 def order_events(
-    pred_ptr: Ints, pred: Ints, join: Indices, wait: Indices, slots: int, segment: Indices, segments: int
-) -> tuple[Ints, Ints, Ints]:
+    pred_ptr: Indices, pred: Indices, join: Indices, wait: Indices, slots: int, segment: Indices, segments: int
+) -> tuple[Codes, Codes, Codes]:
     """Kahn's algorithm over arrivals and ends: (events, op at each position, position of each op).
 
     Events speak of positions: p means that the op at position p arrives, ~p that it ends after waiting. Segments follow
@@ -67,9 +67,9 @@ def order_events(
 
     queue = np.empty(n, np.int32)
     head, tail, next_segment = 0, 0, 0
-    events = np.empty(2 * n, np.int64)
-    position = np.full(n, -1, np.int64)
-    order = np.empty(n, np.int64)
+    events = np.empty(n + len(waiters), np.int32)
+    position = np.full(n, -1, np.int32)
+    order = np.empty(n, np.int32)
     ending = np.empty(n, np.int32)
     placed, written = 0, 0
     while head < tail or next_segment < segments:
@@ -200,28 +200,151 @@ def idle_causes(
 
 
 @kernel(lists=True)
-def lane_edges(order: Ints, begins: Mask, sibling: Mask) -> tuple[Ints, Ints]:
+def edges_by_target(source: Indices, target: Indices, lag: Ints, ops: int) -> tuple[Codes, Codes, Ints]:
+    """Edges in the order of their targets: (where those into each op begin, sources, lags)."""
+    ptr = np.zeros(ops + 1, np.int32)
+    for v in target:
+        ptr[v + 1] += 1
+    for v in range(ops):
+        ptr[v + 1] += ptr[v]
+    fill = ptr[:-1].copy()
+    pred, late = np.empty(len(source), np.int32), np.zeros(len(source), np.int64)
+    for i in range(len(source)):
+        at = fill[target[i]]
+        pred[at] = source[i]
+        if lag[i] != 0:  # memory in which nothing is written takes none
+            late[at] = lag[i]
+        fill[target[i]] += 1
+    return ptr, pred, late
+
+
+@kernel()
+def timer_noise(took: int, other_took: int, timer: int, most: int) -> int:
+    """By how much two ops may seem to overlap, ns: half of the shorter, at least the timer's error, at most ``most``."""
+    return min(max(min(took, other_took) // 2, min(timer, most)), most)
+
+
+@kernel(lists=True)
+def neighbours(
+    order: Indices, begins: Mask, start: Ints, end: Ints, kind: Indices, communicates: int, timer: int, most: int
+) -> tuple[Mask, Mask]:
+    """For ops in lane order: (part of the same grouped call as the one before, overlaps the one before).
+
+    A grouped call is several communications of one interval.
+    """
+    n = len(order)
+    sibling, over = np.zeros(n, np.bool_), np.zeros(n, np.bool_)
+    for i in range(1, n):
+        if begins[i]:
+            continue
+        u, v = order[i - 1], order[i]
+        took = end[v] - start[v]
+        same = start[u] == start[v] and end[u] == end[v] and took > 0
+        if same and kind[u] == communicates and kind[v] == communicates:
+            sibling[i] = True
+        elif start[v] < end[u] - timer_noise(took, end[u] - start[u], timer, most):
+            over[i] = True
+    return sibling, over
+
+
+@kernel(lists=True)
+def held_edges(
+    source: Indices, target: Indices, lag: Ints, start: Ints, end: Ints, timer: int, most: int
+) -> tuple[Codes, Codes, Ints]:
+    """Edges that the trace does not contradict: (source, target, lag).
+
+    By how much an op began before its edge allows it: what timer noise explains becomes a lag, more contradicts the edge.
+    """
+    held = 0
+    for i in range(len(source)):
+        u, v = source[i], target[i]
+        if end[u] + lag[i] - start[v] <= timer_noise(end[u] - start[u], end[v] - start[v], timer, most):
+            held += 1
+    kept_source, kept_target = np.empty(held, np.int32), np.empty(held, np.int32)
+    late = np.zeros(held, np.int64)
+    m = 0
+    for i in range(len(source)):
+        u, v = source[i], target[i]
+        early = end[u] + lag[i] - start[v]
+        if early <= timer_noise(end[u] - start[u], end[v] - start[v], timer, most):
+            kept_source[m] = u
+            kept_target[m] = v
+            by = lag[i] - max(early, 0)
+            if by != 0:  # memory in which nothing is written takes none
+                late[m] = by
+            m += 1
+    return kept_source, kept_target, late
+
+
+@kernel(lists=True)
+def gaps_before(start: Ints, end: Ints, ptr: Indices, pred: Indices, lag: Ints) -> Ints:
+    """What no edge explains: start minus the latest predecessor (or the segment's origin)."""
+    gap = np.zeros(len(start), np.int64)
+    for v in range(len(start)):
+        ready = 0
+        for i in range(ptr[v], ptr[v + 1]):
+            ready = max(ready, end[pred[i]] + lag[i])
+        if start[v] != ready:
+            gap[v] = start[v] - ready
+    return gap
+
+
+@kernel(lists=True)
+def permute_edges(ptr: Indices, pred: Indices, lag: Ints, order: Indices, position: Indices) -> tuple[Codes, Codes, Ints]:
+    """The same edges when the ops are put in another order, of which ``position`` is the inverse."""
+    begin = np.zeros(len(ptr), np.int32)
+    moved, late = np.empty(len(pred), np.int32), np.zeros(len(pred), np.int64)
+    m = 0
+    for p in range(len(order)):
+        v = order[p]
+        for i in range(ptr[v], ptr[v + 1]):
+            moved[m] = position[pred[i]]
+            if lag[i] != 0:
+                late[m] = lag[i]
+            m += 1
+        begin[p + 1] = m
+    return begin, moved, late
+
+
+@kernel(lists=True)
+def lane_edges(order: Indices, begins: Mask, sibling: Mask) -> tuple[Codes, Codes]:
     """Every op follows the op, or all ops of the grouped call, before it in its lane: (source, target)."""
     n = len(order)
-    # Places of the grouped call before each op: begin … block − 1; ``block`` is where the current call begins.
-    first, stop = np.zeros(n, np.int64), np.zeros(n, np.int64)
+    # Places of the grouped call before each op: begin … block − 1; ``block`` is where the current call begins. They are
+    # found twice, first to count the edges.
     begin, block, m = 0, 0, 0
     for i in range(n):
         if begins[i]:
             begin, block = i, i
         elif not sibling[i]:
             begin, block = block, i
-        first[i] = begin
-        stop[i] = block
         m += block - begin
-    source, target = np.empty(m, np.int64), np.empty(m, np.int64)
-    m = 0
+    source, target = np.empty(m, np.int32), np.empty(m, np.int32)
+    begin, block, m = 0, 0, 0
     for i in range(n):
-        for k in range(first[i], stop[i]):
+        if begins[i]:
+            begin, block = i, i
+        elif not sibling[i]:
+            begin, block = block, i
+        for k in range(begin, block):
             source[m] = order[k]
             target[m] = order[i]
             m += 1
     return source, target
+
+
+@kernel(lists=True)
+def gaps_in_lanes(order: Indices, begins: Mask, start: Ints, end: Ints) -> tuple[Codes, Ints]:
+    """Per op: (the op before it in its lane or -1, what lies between them, 0 for the first)."""
+    n = len(order)
+    before, gap = np.full(n, -1, np.int32), np.zeros(n, np.int64)
+    for i in range(1, n):
+        if not begins[i]:
+            u, v = order[i - 1], order[i]
+            before[v] = u
+            if start[v] != end[u]:  # memory in which nothing is written takes none
+                gap[v] = start[v] - end[u]
+    return before, gap
 
 
 @kernel(lists=True)

@@ -54,7 +54,9 @@ def edges(ops: Table, lanes: Lanes, window: Indices, roles: Indices, timer_ns: i
         return Wakes(none, none, none, none)
     order, cuts = order_groups(lanes.rank, lanes.ranks, ops.start_ns, ops.end_ns)
     lane, start, end, kind = (a[order] for a in (ops.lane, ops.start_ns, ops.end_ns, ops.kind))
-    cause, woken, kin, kin_woken = (order[a] for a in idle_causes(lane, start, end, kind, cuts, count, IDLE_NS))
+    cause, woken, kin, kin_woken = (
+        order[a].astype(np.int64) for a in idle_causes(lane, start, end, kind, cuts, count, IDLE_NS)
+    )
     seen = _evidence(ops, window, cause, woken, kin, kin_woken)
     if len(seen[0]) == 0:
         return Wakes(cause, woken, none, none)
@@ -78,10 +80,10 @@ def _launched(ops: Table, rows: Ints) -> Mask:
 
 def _idle(ops: Table, lanes: Lanes) -> Ints:
     """Ops before which their lane was idle: the cases from which a class learns."""
-    order = lanes.order
+    order: Indices = lanes.order
     rows = order[1:]
     quiet = ~lanes.begins[1:] & ~lanes.sibling[1:] & (ops.start_ns[rows] - ops.end_ns[order[:-1]] > IDLE_NS)
-    rows = np.concatenate([order[lanes.begins], rows[quiet]])
+    rows = np.concatenate([order[lanes.begins], rows[quiet]]).astype(np.int64)
     return rows if constant(ops.launch) else rows[~_launched(ops, rows)]
 
 

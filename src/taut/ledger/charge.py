@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import numpy as np
 from msgspec import Struct
 
-from taut.core.array_types import Indices, Ints, Mask
-from taut.core.ids import numbered, sums, total, weighed
+from taut.core.array_types import Codes, Indices, Ints, Mask
+from taut.core.ids import coded, numbered, sums, total, weighed
 from taut.core.prices import MONEY_UNIT, Prices, amount
 from taut.core.tables import NULL, Kind, Table, col
 from taut.diagnose.job_indices import StepEnergy
 from taut.graph import Graph
 from taut.ledger.cell_energy import CellEnergy, cell_energy
 from taut.ledger.fitted_watts import STATES
+from taut.ledger.state_power import split_watts
 from taut.replay.blame import PARTS, Blame
 from taut.replay.exposed import Exposed, copies, exposed
 from taut.replay.timeline import Timeline
@@ -47,13 +48,37 @@ class Cell:
     )
 
 
+class AtSome(Struct, frozen=True):
+    """Time around some ops; around all others it is none."""
+
+    ops: Indices
+    ns: Ints
+
+    def of_all(self, count: int) -> Ints:
+        """The same for each of so many ops."""
+        out = np.zeros(count, dtype=np.int64)
+        out[self.ops] = self.ns
+        return out
+
+
+class Sources(dict[str, Ints]):
+    """Time around every op by its source; parts of waits, which few ops have, are made for all ops only where asked."""
+
+    def __init__(self, of_all: Mapping[str, Ints], waits: Mapping[str, AtSome], count: int) -> None:
+        super().__init__(of_all)
+        self.waits, self.count = waits, count
+
+    def __missing__(self, part: str) -> Ints:
+        return self.waits[part].of_all(self.count)
+
+
 @dataclass(frozen=True)
 class Context:
     """What a claim may look at: the graph, and the exposed time around each op, ns."""
 
     graph: Graph
     blame: Blame
-    time: dict[str, Ints]
+    time: Sources
     """Exposed time per op by its source: ``work``, ``idle`` before it, each part of its wait, and what controllers took."""
     overhead: Overhead | None = None
     """What controllers took: it is in none of the other sources."""
@@ -77,12 +102,12 @@ class Context:
             return np.zeros(len(ops), dtype=bool)
         return np.asarray((ops.launch >= 0) & (ops.rank[ops.launch] != ops.rank))
 
-    def work(self, mask: Mask) -> dict[str, Ints]:
+    def work(self, mask: Mask) -> dict[str, Ints | AtSome]:
         """The exposed work of some ops."""
-        return {"work": np.where(mask, self.time["work"], 0)}
+        return {"work": np.where(mask, self.time["work"], 0)} if mask.any() else {}
 
 
-Claim: TypeAlias = Callable[[Context], Mapping[str, Ints]]
+Claim: TypeAlias = Callable[[Context], Mapping[str, Ints | AtSome]]
 """What a fate claims of each source of time (see ``Context.time``), ns per op."""
 
 
@@ -96,14 +121,14 @@ class Category(Struct, frozen=True):
 
 def _source(name: str) -> Claim:
     """A claim of one source of time, whatever the op."""
-    return lambda c: {name: c.time[name]} if name in c.time else {}
+    return lambda c: {name: source} if (source := c.time.waits.get(name, c.time.get(name))) is not None else {}
 
 
-def _nothing(_: Context) -> dict[str, Ints]:
+def _nothing(_: Context) -> dict[str, Ints | AtSome]:
     return {}
 
 
-def _productive(c: Context) -> dict[str, Ints]:
+def _productive(c: Context) -> dict[str, Ints | AtSome]:
     return {"work": np.where(c.graph.ops.kind == Kind.COMPUTE, c.time["work"], 0) - c.slow}
 
 
@@ -111,9 +136,9 @@ def _meets(c: Context) -> Mask:
     return np.isin(c.graph.ops.kind, (Kind.COMMUNICATE, Kind.SYNCHRONISE))
 
 
-def _host(c: Context) -> dict[str, Ints]:
+def _host(c: Context) -> dict[str, Ints | AtSome]:
     idle = np.where(c.uncalled, 0, c.time["idle"]) if c.graph.trace.waits_recorded else c.time["idle"]
-    return {**c.work(c.graph.ops.kind == Kind.COORDINATE), "idle": idle, "gap_ns": c.time["gap_ns"]}
+    return {**c.work(c.graph.ops.kind == Kind.COORDINATE), "idle": idle, "gap_ns": c.time.waits["gap_ns"]}
 
 
 CATEGORIES: tuple[Category, ...] = (
@@ -231,12 +256,16 @@ def charge(
     blame: Blame,
     prices: Prices | None = None,
     categories: tuple[Category, ...] | None = None,
+    shown: Exposed | None = None,
 ) -> Ledger:
-    """Give every rank-nanosecond of the observed timeline its fate: one of CATEGORIES, unless others are given."""
+    """Give every rank-nanosecond of the observed timeline its fate: one of CATEGORIES, unless others are given.
+
+    ``shown`` is the exposed time of its ops, where it is known already.
+    """
     categories = categories or CATEGORIES
-    shown = exposed(graph, observed)
-    time = {"work": shown.working, "idle": shown.idle, **_exposed_parts(blame, shown.waiting)}
-    context = Context(graph, blame, time)
+    shown = shown or exposed(graph, observed)
+    own, waits = {"work": shown.working, "idle": shown.idle}, _exposed_parts(blame, shown.waiting)
+    context = Context(graph, blame, Sources(own, waits, len(graph)))
     if len(graph.trace.actions):
         context = _controlled(context, observed, shown)
     cells = _cells(context, shown, categories)
@@ -253,42 +282,44 @@ def charge(
 def _energy(c: Context, cells: Table, categories: tuple[Category, ...], prices: Prices) -> CellEnergy | None:
     """Joules of the cells, as measured beside the run or by watts that were given."""
     graph = c.graph
+    if not len(graph.trace.metrics) and not split_watts(prices)[1]:
+        return None
     rank, window = np.searchsorted(graph.ranks, cells.rank), np.searchsorted(graph.steps, cells.step)
     waited = np.zeros(len(cells), dtype=np.int64)
     for i, one in enumerate(categories):
         if one.fate in IN_GATES and len(graph.trace.metrics):
             mine = np.flatnonzero(cells.fate == i)
-            waited[mine] = _of_classes(c, c.time[IN_GATES[one.fate]], rank[mine], window[mine], cells.name[mine])
+            waited[mine] = _of_classes(c, c.time.waits[IN_GATES[one.fate]], rank[mine], window[mine], cells.name[mine])
     waited = np.minimum(waited, cells.rank_ns)
     state = np.array([STATES.index(one.power) for one in categories], np.int64)[cells.fate]
     return cell_energy(graph, rank * len(graph.steps) + window, cells.rank_ns, waited, state, prices)
 
 
-def _of_classes(c: Context, ns: Ints, rank: Ints, window: Ints, name: Ints) -> Ints:
+def _of_classes(c: Context, waits: AtSome, rank: Ints, window: Ints, name: Ints) -> Ints:
     """Sums of some time around ops over their rank, window and class, for each of some cells."""
-    graph, some = c.graph, np.flatnonzero(ns)
+    graph, some, ns = c.graph, waits.ops, waits.ns
     keys = (graph.rank_index[some], graph.window[some], graph.ops.name[some])
     group, count = numbered(*(np.concatenate([one, other]) for one, other in zip(keys, (rank, window, name), strict=True)))
-    return sums(group[: len(some)], ns[some], count)[group[len(some) :]]
+    return sums(group[: len(some)], ns, count)[group[len(some) :]]
 
 
 def _controlled(c: Context, observed: Timeline, shown: Exposed) -> Context:
     """The same with what controllers took as sources of their own."""
     from taut.ledger.overhead import overhead
 
-    time = c.time
+    time, gap = c.time, c.time.waits["gap_ns"]
     found = overhead(c.graph, observed, c.blame, shown, np.where(c.uncalled, time["idle"], 0), time["gap_ns"])
-    time = time | {
+    own = {
         "work": time["work"] - found.own_ns - found.discarded_ns,
         "idle": time["idle"] - found.pause_ns,
-        "gap_ns": time["gap_ns"] - found.wait_ns,
         "control": found.ns,
         "discarded": found.discarded_ns,
     }
-    return replace(c, time=time, overhead=found)
+    waits = {**time.waits, "gap_ns": AtSome(gap.ops, gap.ns - found.wait_ns[gap.ops])}
+    return replace(c, time=Sources(own, waits, time.count), overhead=found)
 
 
-def _exposed_parts(blame: Blame, waiting: Ints) -> dict[str, Ints]:
+def _exposed_parts(blame: Blame, waiting: Ints) -> dict[str, AtSome]:
     """The exposed part of every wait, split as the whole wait is; cumulative rounding leaves no remainder."""
     waits = blame.waits
     shown = waiting[waits.op]
@@ -299,62 +330,79 @@ def _exposed_parts(blame: Blame, waiting: Ints) -> dict[str, Ints]:
         running = running + waits.columns[part]
         upto = np.floor(shown.astype(np.float64) * (running / whole) + 1e-9).astype(np.int64)
         upto = shown if part == PARTS[-1] else np.minimum(upto, shown)  # floats round up beyond 2⁵³ ns
-        out[part] = np.zeros(len(waiting), dtype=np.int64)
-        out[part][waits.op] = upto - given
+        out[part] = AtSome(waits.op, upto - given)
         given = upto
     return out
 
 
-def _claimed(c: Context, categories: tuple[Category, ...]) -> Iterator[tuple[str, Ints]]:
+def _claimed(c: Context, categories: tuple[Category, ...]) -> Iterator[tuple[str, Ints | AtSome]]:
     """Every fate with what it gets of the time around each op, ns: of each source the first claim wins."""
-    left = dict(c.time)
+    left: dict[str, Ints | AtSome] = {**c.time, **c.time.waits}
     for one in categories:
-        yield one.fate, _taken(one.claim(c), left)
+        yield one.fate, _taken(one.claim(c), left, c.time.count)
     for rest in left.values():
         yield "unexplained", rest
 
 
-def _taken(claims: Mapping[str, Ints], left: dict[str, Ints]) -> Ints:
+def _taken(claims: Mapping[str, Ints | AtSome], left: dict[str, Ints | AtSome], count: int) -> Ints | AtSome:
     """What a fate gets of all sources that it claims, ns per op, and takes out of what is left; empty if it gets nothing."""
-    taken = []
+    taken: list[Ints | AtSome] = []
     for source, claim in claims.items():
         rest = left.pop(source, None)
         if rest is None:
             continue  # fates before took all of it
-        part = claim
-        if claim is not rest:  # else a whole source changes hands, without arithmetic: most claims are of this kind
-            part = np.minimum(claim, rest)
-            left[source] = rest - part
+        if claim is rest:  # a whole source changes hands, without arithmetic: most claims are of this kind
+            taken.append(claim)
+            continue
+        there = _of_all(rest, count)
+        part = np.minimum(_of_all(claim, count), there)
+        left[source] = there - part
         taken.append(part)
-    return reduce(np.add, taken) if taken else np.zeros(0, dtype=np.int64)
+    some = [one for one in taken if isinstance(one, AtSome) or one.any()]
+    if len(some) == 1:
+        return some[0]
+    return reduce(np.add, [_of_all(one, count) for one in some]) if some else np.zeros(0, dtype=np.int64)
 
 
-def _grouped(*keys: Ints) -> tuple[Ints, Ints]:
+def _of_all(time: Ints | AtSome, count: int) -> Ints:
+    """Time around each of so many ops."""
+    return time.of_all(count) if isinstance(time, AtSome) else time
+
+
+def _grouped(*keys: Indices) -> tuple[Codes, Ints]:
     """The group of each op that has the same keys, and one op of each group."""
-    cell, cells = numbered(*keys)
+    cell, cells = coded(*keys)
     member = np.zeros(cells, dtype=np.int64)
-    member[cell] = np.arange(len(cell))
+    member[cell] = np.arange(len(cell), dtype=np.int32)
     return cell, member
+
+
+def _claimed_rows(c: Context, categories: tuple[Category, ...], code: Mapping[str, int]) -> list[list[Indices]]:
+    """Columns of the cells of every fate that claims any time: rank, step, fate, class, ns, action."""
+    graph = c.graph
+    actions = {} if c.overhead is None else {"control overhead": c.overhead.action, "discarded": c.overhead.attempt}
+    rows: list[list[Indices]] = []
+    by_class = _grouped(graph.rank_index, graph.window, graph.ops.name)
+    for fate, ns in _claimed(c, categories):
+        if not (ns.ns if isinstance(ns, AtSome) else ns).any():
+            continue
+        cell, member = _grouped(by_class[0], actions[fate]) if fate in actions else by_class
+        summed = sums(cell[ns.ops], ns.ns, len(member)) if isinstance(ns, AtSome) else sums(cell, ns, len(member))
+        del ns  # one array of all ops less while the next fate claims
+        used = np.flatnonzero(summed)
+        op = member[used]
+        fates = np.broadcast_to(np.int8(code[fate]), len(op))
+        action = actions[fate][op] if fate in actions else np.broadcast_to(np.int64(NULL), len(op))
+        step = graph.steps[graph.window[op]].astype(np.int32)
+        rows.append([graph.ops.rank[op], step, fates, graph.ops.name[op], summed[used], action])
+    return rows
 
 
 def _cells(c: Context, shown: Exposed, categories: tuple[Category, ...]) -> Table:
     """One row per rank, step, fate and class of op (and action, where a controller took the time)."""
     graph, ranks = c.graph, len(c.graph.ranks)
     code = {one.fate: i for i, one in enumerate(categories)}
-    actions = {} if c.overhead is None else {"control overhead": c.overhead.action, "discarded": c.overhead.attempt}
-    rows: list[tuple[Indices, ...]] = []
-    by_class = _grouped(graph.rank_index, graph.window, graph.ops.name)
-    for fate, ns in _claimed(c, categories):
-        if not ns.any():
-            continue
-        cell, member = _grouped(by_class[0], actions[fate]) if fate in actions else by_class
-        summed = sums(cell, ns, len(member))
-        del ns  # one array of all ops less while the next fate claims
-        used = np.flatnonzero(summed)
-        op = member[used]
-        fates = np.broadcast_to(np.int8(code[fate]), len(op))
-        action = actions[fate][op] if fate in actions else np.broadcast_to(np.int64(NULL), len(op))
-        rows.append((graph.rank_index[op], graph.window[op], fates, graph.ops.name[op], summed[used], action))
+    rows = _claimed_rows(c, categories, code)
     over = np.flatnonzero(shown.tail)
     if len(over):
         last_window = np.zeros(len(shown.stop), dtype=np.int64)
@@ -364,14 +412,16 @@ def _cells(c: Context, shown: Exposed, categories: tuple[Category, ...]) -> Tabl
         fates = np.where(absent, code["unobserved"], code["unexplained"])
         if graph.trace.waits_recorded:  # a service that a request does not need, or needs no more, is free for others
             fates = np.full(len(over), code["idle"])
-        nameless = np.full(len(over), NULL)
-        rows.append((over % ranks, last_window[over // ranks], fates, nameless, shown.tail[over], nameless))
+        nameless, step = np.full(len(over), NULL, np.int32), graph.steps[last_window[over // ranks]].astype(np.int32)
+        rows.append([graph.ranks[over % ranks], step, fates.astype(np.int8), nameless, shown.tail[over], nameless])
     if not rows:
         return Table(Cell, {}, 0)
 
     def joined(i: int) -> Indices:
-        return np.concatenate([row[i] for row in rows])
+        out = np.concatenate([row[i] for row in rows])
+        for row in rows:  # the parts are let go one column after the other
+            row[i] = row[i][:0].copy()
+        return out
 
-    columns = {"rank": graph.ranks[joined(0)], "step": graph.steps[joined(1)]}
-    columns |= {"fate": joined(2), "name": joined(3), "rank_ns": joined(4)}
+    columns = {"rank": joined(0), "step": joined(1), "fate": joined(2), "name": joined(3), "rank_ns": joined(4)}
     return Table(Cell, columns | ({} if c.overhead is None else {"action": joined(5)}))

@@ -14,7 +14,7 @@ import numpy as np
 
 from taut.control.call_attempts import attempt_of
 from taut.control.on_graph import LONGEST_NS, Projection, project
-from taut.core.array_types import Ints
+from taut.core.array_types import Indices, Ints
 from taut.core.ids import numbered, total, weighed
 from taut.core.tables import NULL, Kind
 from taut.diagnose.discarded_calls import thrown_away
@@ -101,7 +101,7 @@ def _above_usual(graph: Graph, idle: Ints, hit: Ints) -> Ints:
     return np.where(idle[hit] > longest[of_all], idle[hit] - usual, 0)
 
 
-def _middle(cell: Ints, cells: int, values: Ints) -> tuple[Ints, Ints]:
+def _middle(cell: Indices, cells: int, values: Ints) -> tuple[Ints, Ints]:
     """(lower median, largest) of the values of each cell, -1 where it has none."""
     # Sorted by cell and value, the median of a cell lies half its rows before its last.
     order = np.lexsort((values, cell))

@@ -126,9 +126,10 @@ def load(data: bytes, label: str) -> Trace:
         "part": _part(ints, rows, "group" in named),
     }
     ops.update({key: ints[key] for key in ("size", "peer") if key in ints})
-    lanes, ops["lane"] = ["ops"], np.zeros(rows, dtype=np.int32)
+    lanes, ops["lane"] = ["ops"], np.broadcast_to(np.int32(0), (rows,))
     if "lane" in named:
-        lanes, ops["lane"] = words(table[named["lane"]], named["lane"], label)
+        lanes, lane = words(table[named["lane"]], named["lane"], label)
+        ops["lane"] = lane if len(lanes) > 1 else ops["lane"]
     groups: list[str] = []
     if "group" in named:
         groups, index = words(table[named["group"]], named["group"], label)

@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 from msgspec import Struct
 
-from taut.core.array_types import Ints, Mask
+from taut.core.array_types import Indices, Ints, Mask
 from taut.core.ids import numbered
 from taut.core.tables import NULL, Kind, constant
 from taut.graph import Graph
@@ -25,7 +25,7 @@ class Bound(Struct, frozen=True):
     """A graph with these edges, its ops in an order that a sweep can follow, ready for any work and gaps."""
 
     graph: Graph
-    was: Ints
+    was: Indices
     """Per op: which op of the graph it was made of it is."""
     shorter_ns: Ints | None
     """Per op that it was made of: how much shorter the gap before it is; None where no edge was added."""

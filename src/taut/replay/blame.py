@@ -118,13 +118,17 @@ class Blame:
     @cached_property
     def usual_gap_ns(self) -> Ints:
         """Gap before every op, at most its reference where there is one."""
+        if not self.graph.gap_ns.any():
+            return self.graph.gap_ns
         at_most = np.where(np.isnan(self.gap_reference), np.inf, self.gap_reference)
         return np.minimum(self.graph.gap_ns, at_most).astype(np.int64)
 
     @cached_property
     def excess_ns(self) -> Floats:
         """Work above the leave-one-out reference, per op; 0 where there is no reference."""
-        return np.nan_to_num(self.graph.work_ns - self.peers.value_ns)
+        excess = self.graph.work_ns - self.peers.value_ns
+        excess[np.isnan(excess)] = 0.0
+        return excess
 
     @cached_property
     def matrix(self) -> Ints:
@@ -142,8 +146,12 @@ class Blame:
 
 def at_reference(graph: Graph, peers: reference.Reference) -> Ints:
     """Work of every op at its leave-one-out reference, where it has one, ns."""
-    known = ~np.isnan(peers.value_ns)
-    return np.where(known, np.rint(np.nan_to_num(peers.value_ns)), graph.work_ns).astype(np.int64)
+    usual = np.rint(peers.value_ns)
+    unknown = np.isnan(usual)
+    usual[unknown] = 0.0
+    out = usual.astype(np.int64)
+    out[unknown] = graph.work_ns[unknown]
+    return out
 
 
 def _degrees_of_freedom(graph: Graph) -> float:
@@ -163,34 +171,36 @@ def blame(graph: Graph, observed: Timeline, gap_free: Timeline, both: Joined | N
     peers = peers if both is None else reference.baseline(both, peers)
     usual = at_reference(graph, peers)
     # What still waits with every op at its reference is structural.
-    ordinary = replay(graph, [Change(np.arange(len(graph)), "work", "set", usual)], gaps=False)
+    ordinary = replay(replace(graph, work_ns=np.maximum(usual, 0)), gaps=False)
+    ordinary_ns = ordinary.window_ns
     gap_reference = reference.gap_peers(graph)
     if both is not None:
         before = reference.baseline_medians(both, both.graph.gap_ns)[0]
         gap_reference = np.where(np.isnan(before), gap_reference, before)
-    waited = np.flatnonzero(observed.wait_ns > 0)
-    wait = observed.wait_ns[waited]
+    waited = np.flatnonzero(observed.opening_ns > observed.arrival_ns)
+    wait, ordinary_wait = observed.wait_at(waited), ordinary.wait_at(waited)
+    del ordinary  # a timeline of all ops, of which only this much is asked
     # Of an observed wait at most the gap-free one is split by work; what is beyond that can only come from gaps.
-    least = np.minimum(wait, np.maximum(gap_free.wait_ns[waited], 0))
-    rank, ranks = graph.rank_index.astype(np.int64), len(graph.ranks)
+    least = np.minimum(wait, np.maximum(gap_free.wait_at(waited), 0))
+    rank, ranks = graph.rank_index, len(graph.ranks)
     free = _degrees_of_freedom(graph)
     threshold = student_quantile(FALSE_ALARMS / max(len(waited) * ranks, 1), free)
     # What has no reference because its class is a mixture is taken as it was: the rest of a branch still tells who is late.
-    value, within, between = peers.value_ns, peers.within_ns, peers.between_ns
+    value, cell, within, between = peers.value_ns, peers.cell, peers.within_of_cell_ns, peers.between_of_cell_ns
     if peers.mixed.any():
-        value = np.where(peers.mixed, graph.work_ns, value)
-        within, between = (np.where(peers.mixed, 0.0, spread) for spread in (within, between))
+        value, cell = np.where(peers.mixed, graph.work_ns, value), np.arange(len(graph), dtype=np.int32)
+        within, between = (np.where(peers.mixed, 0.0, spread) for spread in (peers.within_ns, peers.between_ns))
     branches = (
-        threshold, gap_free.arrival_ns, gap_free.opening_ns, gap_free.bound, gap_free.opener, graph.work_ns, value, within,
-        between, rank, ranks, slots,
+        threshold, gap_free.arrival_ns, gap_free.opening_ns, gap_free.bound, gap_free.opener, graph.work_ns, value, cell,
+        within, between, rank, ranks, slots,
     )  # fmt: skip
     everything = np.ones(len(graph), dtype=bool)
-    fault, structural, score, cause, *faults = split_work(waited, least, ordinary.wait_ns[waited], *branches, everything)
+    fault, structural, score, cause, *faults = split_work(waited, least, ordinary_wait, *branches, everything)
 
     def part_of_fault(some: Mask) -> Ints:
         """Per wait: what of its fault part some ops caused."""
         out, rows = np.zeros(len(waited), dtype=np.int64), np.flatnonzero(fault)
-        out[rows] = split_work(waited[rows], least[rows], ordinary.wait_ns[waited[rows]], *branches, some)[0]
+        out[rows] = split_work(waited[rows], least[rows], ordinary_wait[rows], *branches, some)[0]
         return out
 
     unknown = np.isnan(score) & (least > 0)  # no reference on one of the branches
@@ -225,6 +235,6 @@ def blame(graph: Graph, observed: Timeline, gap_free: Timeline, both: Joined | N
         peers,
         gap_reference,
         usual,
-        ordinary.window_ns,
+        ordinary_ns,
         part_of_fault,
     )

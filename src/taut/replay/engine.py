@@ -14,9 +14,9 @@ from taut.core.jit import kernel, numpy_twin_of_kernel
 
 @kernel(lists=True)
 def sweep(
-    events: Ints,
-    pred_ptr: Ints,
-    pred: Ints,
+    events: Indices,
+    pred_ptr: Indices,
+    pred: Indices,
     lag: Ints,
     join: Indices,
     wait: Indices,
@@ -24,7 +24,7 @@ def sweep(
     slots: int,
     work: Ints,
     gap: Ints,
-) -> tuple[Ints, Ints, Ints, Ints, Ints]:
+) -> tuple[Ints, Ints, Ints, Codes, Codes]:
     """One replay: (arrival, opening, end, binding predecessor of the arrival, op that opened the slot).
 
     The recurrence, for op v with predecessors u, slot j that it joins and slot s that it waits at:
@@ -37,10 +37,10 @@ def sweep(
     arrival = np.empty(n, np.int64)
     opening = np.empty(n, np.int64)
     end = np.empty(n, np.int64)
-    bound = np.empty(n, np.int64)
-    opener = np.full(n, -1, np.int64)
+    bound = np.empty(n, np.int32)
+    opener = np.full(n, -1, np.int32)
     opens = np.full(slots + 1, -(1 << 62), np.int64)
-    last = np.full(slots + 1, -1, np.int64)
+    last = np.full(slots + 1, -1, np.int32)
     for event in events:
         if event >= 0:  # op v arrives; if it waits nowhere, it also ends
             v = event
@@ -74,7 +74,7 @@ def sweep(
 
 @kernel(lists=True)
 def registers(
-    events: Ints, pred_ptr: Ints, pred: Ints, join: Indices, wait: Indices, slots: int
+    events: Indices, pred_ptr: Indices, pred: Indices, join: Indices, wait: Indices, slots: int
 ) -> tuple[Codes, Codes, int, int]:
     """Where a batched replay keeps its state: (op register, slot register, how many of each).
 
@@ -83,7 +83,7 @@ def registers(
     """
     n = len(join)
     # Ops arrive in the order of their numbers, so the last use of an op is its successor with the greatest number.
-    last_use = np.arange(n)
+    last_use = np.arange(n).astype(np.int32)
     for v in range(n):
         for i in range(pred_ptr[v], pred_ptr[v + 1]):
             if v > last_use[pred[i]]:
@@ -148,9 +148,9 @@ def registers(
 
 @numpy_twin_of_kernel
 def sweep_many_plain(
-    events: Ints,
-    pred_ptr: Ints,
-    pred: Ints,
+    events: Indices,
+    pred_ptr: Indices,
+    pred: Indices,
     lag: Ints,
     join: Indices,
     wait: Indices,
@@ -220,9 +220,9 @@ def shift(row: Floats, key: Codes, offset: Ints, v: int, by: float) -> None:
 
 @kernel(plain=sweep_many_plain, fastmath={"nnan", "ninf", "nsz"})
 def sweep_many(
-    events: Ints,
-    pred_ptr: Ints,
-    pred: Ints,
+    events: Indices,
+    pred_ptr: Indices,
+    pred: Indices,
     lag: Ints,
     join: Indices,
     wait: Indices,
@@ -306,9 +306,9 @@ def sweep_many(
 
 @kernel(lists=True)
 def backward(
-    events: Ints,
-    pred_ptr: Ints,
-    pred: Ints,
+    events: Indices,
+    pred_ptr: Indices,
+    pred: Indices,
     lag: Ints,
     join: Indices,
     wait: Indices,
@@ -318,8 +318,8 @@ def backward(
     arrival: Ints,
     opening: Ints,
     end: Ints,
-    bound: Ints,
-    opener: Ints,
+    bound: Indices,
+    opener: Indices,
     segment: Indices,
     segments: int,
 ) -> tuple[Mask, Ints]:
@@ -371,11 +371,53 @@ def backward(
 
 
 @kernel(lists=True)
-def fold(follower: Ints) -> tuple[Ints, Ints]:
+def chains(
+    pred_ptr: Indices, pred: Indices, lag: Ints, window: Indices, join: Indices, wait: Indices
+) -> tuple[Mask, Codes, int]:
+    """(ops that can be the last of their window, the op that follows each in a chain or -1, how many are followed).
+
+    An op that another of its window follows cannot be the window's last: the other ends no earlier. A chain is where an op has
+    one successor, that successor no other predecessor, and no gate is in between.
+    """
+    n = len(join)
+    closes = np.ones(n, np.bool_)
+    successors = np.zeros(n, np.int32)
+    for v in range(n):
+        for i in range(pred_ptr[v], pred_ptr[v + 1]):
+            successors[pred[i]] += 1
+            if window[pred[i]] == window[v] and lag[i] >= 0:
+                closes[pred[i]] = False
+    follower = np.full(n, -1, np.int32)
+    chained = 0
+    for v in range(n):
+        i = pred_ptr[v]
+        if pred_ptr[v + 1] == i + 1:
+            u = pred[i]
+            if successors[u] == 1 and window[u] == window[v] and lag[i] >= 0 and join[u] < 0 and wait[u] < 0:
+                follower[u] = v
+                chained += 1
+    return closes, follower, chained
+
+
+@kernel(lists=True)
+def fold_gaps(ops: Indices, owner: Indices, folded: Indices, onward: Ints, work: Ints, gap: Ints) -> Floats:
+    """Gap before each of some ops with the ops that are folded into it: their gaps, work and lags."""
+    passed = np.zeros(len(gap), np.float64)
+    for k in range(len(folded)):
+        v = folded[k]
+        passed[owner[v]] += gap[v] + work[v] + onward[k]
+    out = np.empty(len(ops), np.float64)
+    for k in range(len(ops)):
+        out[k] = gap[ops[k]] + passed[ops[k]]
+    return out
+
+
+@kernel(lists=True)
+def fold(follower: Indices) -> tuple[Codes, Codes]:
     """Chains of ops: (op that ends each op's chain, op that begins the chain an op ends); ops are in event order."""
     n = len(follower)
-    owner = np.arange(n)
-    first = np.arange(n)
+    owner = np.arange(n).astype(np.int32)
+    first = owner.copy()
     for v in range(n):  # a follower has a greater number, so one pass forward carries heads and one back carries ends
         if follower[v] >= 0:
             first[follower[v]] = first[v]

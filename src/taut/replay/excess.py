@@ -84,9 +84,9 @@ def reached(blame: Blame, gap_free: Timeline, late: Excess) -> Ints:
 
 @kernel(lists=True)
 def opening_shifts(
-    events: Ints,
-    pred_ptr: Ints,
-    pred: Ints,
+    events: Indices,
+    pred_ptr: Indices,
+    pred: Indices,
     lag: Ints,
     join: Indices,
     wait: Indices,

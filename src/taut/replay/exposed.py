@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from taut.core.array_types import Ints, Mask
 from taut.core.device_words import is_copy
+from taut.core.ids import greatest
 from taut.core.tables import Kind
 from taut.graph import Graph
 from taut.replay.timeline import Timeline
@@ -42,19 +43,20 @@ def exposed(graph: Graph, observed: Timeline) -> Exposed:
     from taut.replay.wait_kernels import expose
 
     ops, ranks, segments = graph.ops, len(graph.ranks), int(graph.segment.max()) + 1
-    segment = graph.segment[graph.window].astype(np.int64)
-    group = segment * ranks + graph.rank_index
-    stop = np.zeros(segments, dtype=np.int64)
-    np.maximum.at(stop, segment, observed.end_ns)
+    group = graph.rank_index if segments == 1 else graph.segment[graph.window].astype(np.int64) * ranks + graph.rank_index
+    done = greatest(graph.window, len(graph.steps), observed.end_ns)
+    stop = np.maximum(greatest(graph.segment, segments, done), 0)
     order, begin = order_groups(group, segments * ranks, observed.arrival_ns, observed.end_ns)
     # The level decides which of several busy lanes a moment belongs to; level 3 is waiting.
-    level = np.where(ops.kind == Kind.COMPUTE, 0, np.where(ops.kind == Kind.COORDINATE, 4, 1)).astype(np.int64)
+    level = np.ones(len(ops), dtype=np.int8)
+    level[ops.kind == Kind.COMPUTE] = 0
+    level[ops.kind == Kind.COORDINATE] = 4
     level[copies(graph)] = 2
     working, waiting, idle, tail = expose(
         begin,
         np.repeat(stop, ranks),
         order,
-        ops.lane.astype(np.int64),
+        ops.lane,
         int(ops.lane.max()) + 1,
         observed.arrival_ns,
         observed.opening_ns,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from taut.core.array_types import Floats, Ints, Mask
+from taut.core.array_types import Floats, Indices, Ints, Mask
 from taut.core.group_kernels import order_groups
 from taut.core.ids import greatest, least, numbered
 from taut.core.tables import Kind
@@ -34,7 +34,7 @@ LEAST_TURNS = 3
 """Changes from one kind of step to the other that tell kinds from a job that became slow, or was for a while."""
 
 
-def kinds_and_mixed(graph: Graph, cls: Ints, classes: int) -> tuple[Ints, Mask]:
+def kinds_and_mixed(graph: Graph, cls: Indices, classes: int) -> tuple[Ints, Mask]:
     """Per op: the kind of step it is in (0 or 1) as its class tells them apart; whether its class has no reference."""
     kind, mixed = np.zeros(len(cls), dtype=np.int64), np.zeros(len(cls), dtype=np.bool_)
     rows = np.flatnonzero(((graph.ops.kind == Kind.COMPUTE) | copies(graph)) & (graph.gate < 0))
@@ -60,7 +60,7 @@ def kinds_and_mixed(graph: Graph, cls: Ints, classes: int) -> tuple[Ints, Mask]:
     return kind, mixed
 
 
-def _holes(cls: Ints, classes: int, length: Floats, chosen: Mask) -> Mask:
+def _holes(cls: Indices, classes: int, length: Floats, chosen: Mask) -> Mask:
     """Classes whose lengths, about the median of their rank and step, are wide apart or have a hole."""
     rows = np.flatnonzero(chosen)
     order = rows[np.lexsort((length[rows], cls[rows]))]
@@ -80,7 +80,7 @@ def _holes(cls: Ints, classes: int, length: Floats, chosen: Mask) -> Mask:
     return some & ((wide > WIDE) | ((hole > LEAST_APART) & (hole * count > APART * wide)))
 
 
-def _kinds(cls: Ints, classes: int, window: Ints, middle: Floats, ranks: int) -> tuple[Ints, Mask]:
+def _kinds(cls: Indices, classes: int, window: Indices, middle: Floats, ranks: int) -> tuple[Ints, Mask]:
     """Kind of step (0 or 1) of every cell, and classes of which two steps alone cannot tell which is ordinary."""
     step, steps = numbered(cls, window)
     # The quickest rank stands for a step: what is slow on some ranks only does not show in it.

@@ -53,8 +53,8 @@ def grid(batch: Batch, before: Sequence[Numbers | None], after: Sequence[Numbers
     """
     p = batch.short
     rows = np.zeros((2, len(p.ops), len(before)))
-    row_of = np.zeros(len(p.owner), dtype=np.int64)
-    row_of[p.ops] = np.arange(len(p.ops))
+    row_of = np.zeros(len(p.owner), dtype=np.int32)
+    row_of[p.ops] = np.arange(len(p.ops), dtype=np.int32)
     heirs = row_of[p.owner[p.folded]]
     for i, (gap, work) in enumerate(zip(before, after, strict=True)):
         for side, values in enumerate((gap, work)):
@@ -69,9 +69,9 @@ def grid(batch: Batch, before: Sequence[Numbers | None], after: Sequence[Numbers
 
 @numpy_twin_of_kernel
 def mix_plain(
-    events: Ints,
-    pred_ptr: Ints,
-    pred: Ints,
+    events: Indices,
+    pred_ptr: Indices,
+    pred: Indices,
     lag: Ints,
     join: Indices,
     wait: Indices,
@@ -121,9 +121,9 @@ def mix_plain(
 
 @kernel(plain=mix_plain, fastmath={"nnan", "ninf", "nsz"})
 def mix(
-    events: Ints,
-    pred_ptr: Ints,
-    pred: Ints,
+    events: Indices,
+    pred_ptr: Indices,
+    pred: Indices,
     lag: Ints,
     join: Indices,
     wait: Indices,

@@ -12,8 +12,8 @@ from __future__ import annotations
 import numpy as np
 from msgspec import Struct
 
-from taut.core.array_types import Floats, Indices, Ints, Mask
-from taut.core.ids import numbered
+from taut.core.array_types import Codes, Floats, Indices, Ints, Mask
+from taut.core.ids import coded, numbered
 from taut.core.tables import NULL
 from taut.graph import Graph
 from taut.graph.joined import Joined
@@ -24,21 +24,36 @@ BETWEEN_RUNS = 0.01
 
 
 class Reference(Struct, frozen=True):
-    """Per op: the reference, and how far an ordinary peer strays from it within a rank and between ranks (ns)."""
+    """Per op: the reference, and how far an ordinary peer strays from it within a rank and between ranks (ns).
+
+    Spreads are kept by cell: one number for every op would take four times the memory.
+    """
 
     value_ns: Floats
-    within_ns: Floats
-    between_ns: Floats
+    cell: Codes
+    """Ops that have the spreads in common: a class on a rank."""
+    within_of_cell_ns: Floats
+    between_of_cell_ns: Floats
     mixed: Mask
     """Ops whose class holds ops of several lengths: they have no reference, and count as they were."""
 
+    @property
+    def within_ns(self) -> Floats:
+        """Per op: how far an ordinary peer strays within a rank."""
+        return self.within_of_cell_ns[self.cell]
 
-def whatever_role(graph: Graph) -> tuple[Ints, int]:
+    @property
+    def between_ns(self) -> Floats:
+        """Per op: how far ordinary peers are apart."""
+        return self.between_of_cell_ns[self.cell]
+
+
+def whatever_role(graph: Graph) -> tuple[Codes, int]:
     """Class of every op whatever its role and micro-batch, and how many there are."""
     ops = graph.ops
     named = ops.part >= 0
-    place = np.zeros(len(ops), dtype=np.int64) if named.all() else np.where(named, 0, graph.place)
-    return numbered(ops.name, ops.size, place)
+    place = np.broadcast_to(np.int32(0), len(ops)) if named.all() else graph.place
+    return coded(ops.name, ops.size, np.where(named, 0, place) if named.any() else place)
 
 
 def across(graph: Graph) -> Ints:
@@ -65,13 +80,17 @@ def peers(graph: Graph) -> Reference:
     ops = graph.ops
     # What is compared inside a gate is the work above the fastest other member; outside gates the base is 0.
     base = fastest_other(graph.gate, len(graph.gates), graph.work_ns)
-    cls, classes = numbered(graph.roles, ops.name, graph.shape, graph.place, graph.gate >= 0)
+    cls, classes = coded(graph.roles, ops.name, graph.shape, graph.place, graph.gate >= 0)
     kind, mixed = kinds_and_mixed(graph, cls, classes)
     if kind.any():
-        cls, classes = numbered(cls, kind)
-    value, within, between = _leave_one_out(graph.work_ns - base, cls, classes, graph.ops.rank)
+        cls, classes = coded(cls, kind)
+    del kind
+    cell, reference, within, between = _leave_one_out(graph.work_ns - base, cls, classes, graph.ops.rank)
+    del cls
+    value = reference[cell]
     value[mixed] = np.nan
-    return Reference(base + value, within, between, mixed)
+    value += base
+    return Reference(value, cell, within, between, mixed)
 
 
 def baseline_medians(both: Joined, values: Ints) -> tuple[Floats, Floats, Floats]:
@@ -111,34 +130,34 @@ def baseline(both: Joined, others: Reference) -> Reference:
     known = ~(np.isnan(value) | np.isnan(within) | others.mixed)
     return Reference(
         np.where(known, value, others.value_ns),
+        np.arange(len(value), dtype=np.int32),
         np.where(known, within, others.within_ns),
         np.where(known, between, others.between_ns),
         others.mixed,
     )
 
 
-def _leave_one_out(values: Ints, cls: Ints, classes: int, rank: Indices) -> tuple[Floats, Floats, Floats]:
-    """Per op, from the other ranks of its class: (reference, spread within a rank, spread between ranks)."""
+def _leave_one_out(values: Ints, cls: Indices, classes: int, rank: Indices) -> tuple[Codes, Floats, Floats, Floats]:
+    """(cell of each op, its class on its rank), and of each cell, from the other ranks of its class: (reference, spread within
+    a rank, spread between ranks)."""
     from taut.core.group_kernels import group_sort
     from taut.replay.wait_kernels import describe_cells, leave_one_out
 
-    cell, cells = numbered(cls, rank)
-    order, begin = group_sort(cell, cells)
-    median, spread = describe_cells(values, order, begin)
-    class_of_cell = np.zeros(cells, dtype=np.int64)
+    cell, cells = coded(cls, rank)
+    median, spread = describe_cells(values, *group_sort(cell, cells))
+    class_of_cell = np.zeros(cells, dtype=np.int32)
     class_of_cell[cell] = cls
-    cell_order, cell_begin = group_sort(class_of_cell, classes)
-    reference, within, between = leave_one_out(median, spread, cell_order, cell_begin)
-    return reference[cell], within[cell], np.nan_to_num(between)[cell]
+    reference, within, between = leave_one_out(median, spread, *group_sort(class_of_cell, classes))
+    return cell, reference, within, np.nan_to_num(between)
 
 
-def gap_classes(graph: Graph) -> tuple[Ints, int]:
+def gap_classes(graph: Graph) -> tuple[Codes, int]:
     """Class of the gap before every op, by the op and its predecessor, and how many there are."""
     ops = graph.ops
-    before = np.full(len(ops), NULL, dtype=np.int64)
+    before = np.full(len(ops), NULL, dtype=np.int32)
     has = np.diff(graph.pred_ptr) > 0
     before[has] = ops.name[graph.pred[graph.pred_ptr[:-1][has]]]
-    return numbered(graph.roles, before, ops.name, ops.size)
+    return coded(graph.roles, before, ops.name, ops.size)
 
 
 def gap_peers(graph: Graph) -> Floats:
@@ -150,7 +169,9 @@ def gap_peers(graph: Graph) -> Floats:
     gaps = np.zeros(classes, dtype=bool)
     gaps[cls[graph.gap_ns > 0]] = True
     rows = np.flatnonzero(gaps[cls])
+    if not len(rows):
+        return np.broadcast_to(np.nan, len(ops))
     out = np.full(len(ops), np.nan)
-    if len(rows):
-        out[rows] = _leave_one_out(graph.gap_ns[rows], *numbered(cls[rows]), ops.rank[rows])[0]
+    cell, reference, _, _ = _leave_one_out(graph.gap_ns[rows], *coded(cls[rows]), ops.rank[rows])
+    out[rows] = reference[cell]
     return out

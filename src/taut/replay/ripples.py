@@ -20,9 +20,9 @@ FEW = 32
 
 @kernel(lists=True)
 def ripple(
-    events: Ints,
-    pred_ptr: Ints,
-    pred: Ints,
+    events: Indices,
+    pred_ptr: Indices,
+    pred: Indices,
     lag: Ints,
     join: Indices,
     wait: Indices,
@@ -131,7 +131,7 @@ def ripple(
 
 
 @numpy_twin_of_kernel
-def closers_plain(end: Ints, opener: Ints, window: Indices, windows: int) -> Ints:
+def closers_plain(end: Ints, opener: Indices, window: Indices, windows: int) -> Ints:
     """``closers`` with numpy."""
     last = np.full(windows, NEVER, np.int64)
     np.maximum.at(last, window, end)
@@ -143,7 +143,7 @@ def closers_plain(end: Ints, opener: Ints, window: Indices, windows: int) -> Int
 
 
 @kernel(plain=closers_plain)
-def closers(end: Ints, opener: Ints, window: Indices, windows: int) -> Ints:
+def closers(end: Ints, opener: Indices, window: Indices, windows: int) -> Ints:
     """The op of each window that ends last, rather one that did not wait for another; -1 without ops."""
     closer = np.full(windows, -1, np.int64)
     for v in range(len(end)):
@@ -154,7 +154,7 @@ def closers(end: Ints, opener: Ints, window: Indices, windows: int) -> Ints:
 
 
 @kernel(lists=True)
-def turnovers(closer: Ints, bound: Ints, opener: Ints, window: Indices, windows: int, cell: Ints, cells: int) -> Floats:
+def turnovers(closer: Ints, bound: Indices, opener: Indices, window: Indices, windows: int, cell: Ints, cells: int) -> Floats:
     """Jaccard distance of each window's critical cells (classes on ranks) from those of the one before; NaN for the first."""
     seen = np.full(cells, -2, np.int64)  # the last window on whose path a cell was
     distance = np.full(windows, np.nan)
@@ -206,9 +206,9 @@ def shuffled(values: Ints, order: Ints, begin: Ints, chance: Floats) -> Ints:
 
 @numpy_twin_of_kernel
 def turnovers_of_many_plain(
-    events: Ints,
-    pred_ptr: Ints,
-    pred: Ints,
+    events: Indices,
+    pred_ptr: Indices,
+    pred: Indices,
     lag: Ints,
     join: Indices,
     wait: Indices,
@@ -259,9 +259,9 @@ def turnovers_of_many_plain(
 
 @kernel(plain=turnovers_of_many_plain)
 def turnovers_of_many(
-    events: Ints,
-    pred_ptr: Ints,
-    pred: Ints,
+    events: Indices,
+    pred_ptr: Indices,
+    pred: Indices,
     lag: Ints,
     join: Indices,
     wait: Indices,
@@ -285,7 +285,7 @@ def turnovers_of_many(
 
 @kernel(lists=True)
 def gates_between(
-    waited: Ints, amount: Ints, bound: Ints, opener: Ints, meets: Indices, excess: Floats, by_gap: int, most: int
+    waited: Ints, amount: Ints, bound: Indices, opener: Indices, meets: Indices, excess: Floats, by_gap: int, most: int
 ) -> Floats:
     """Blamed wait by the number of gates between cause and victim: the excess nearest to the wait is charged first.
 

@@ -10,7 +10,8 @@ from typing import Literal, TypeVar
 import numpy as np
 from msgspec import Struct
 
-from taut.core.array_types import Floats, Indices, Ints, Mask, Numbers, Value
+from taut.core.array_types import Codes, Floats, Indices, Ints, Mask, Numbers, Value
+from taut.core.ids import greatest
 from taut.core.jit import SMALL
 from taut.core.tables import NULL
 from taut.graph import Graph
@@ -37,9 +38,9 @@ class Timeline:
     arrival_ns: Ints
     opening_ns: Ints
     end_ns: Ints
-    bound: Ints
+    bound: Indices
     """The op whose end set this op's arrival; -1 for the origin."""
-    opener: Ints
+    opener: Indices
     """The op whose arrival opened the gate this op waited at; -1 if it did not wait."""
     gap_ns: Ints
     work_ns: Ints
@@ -47,10 +48,14 @@ class Timeline:
     wait: Indices
     """Slots joined and waited at, as the changes left them."""
 
-    @cached_property
+    @property
     def wait_ns(self) -> Ints:
         """Gate opening minus arrival, per op."""
         return self.opening_ns - self.arrival_ns
+
+    def wait_at(self, ops: Indices) -> Ints:
+        """The same of some ops."""
+        return self.opening_ns[ops] - self.arrival_ns[ops]
 
     @cached_property
     def critical(self) -> Mask:
@@ -99,9 +104,7 @@ class Timeline:
 
 def completion(graph: Graph, end_ns: Ints) -> Ints:
     """When the last op of each window ended."""
-    done = np.zeros(len(graph.steps), dtype=np.int64)
-    np.maximum.at(done, graph.window, end_ns)
-    return done
+    return np.maximum(greatest(graph.window, len(graph.steps), end_ns), 0)
 
 
 def window_times(graph: Graph, done: Times) -> Times:
@@ -125,12 +128,19 @@ def replay(graph: Graph, changes: Sequence[Change] = (), *, gaps: bool = True) -
 
     work, gap, join, wait = changed(graph, changes, gaps)
     arrival, opening, end, bound, opener = sweep(*graph.program(join, wait), graph.slots, work, gap)
+    if gaps and not changes:  # the replay law: what is the same is kept once
+        arrival, end = _once(arrival, graph.ops.start_ns), _once(end, graph.ops.end_ns)
     return Timeline(graph, arrival, opening, end, bound, opener, gap, work, join, wait)
+
+
+def _once(times: Ints, recorded: Ints) -> Ints:
+    """The recorded times where they are the same."""
+    return recorded if np.array_equal(times, recorded) else times
 
 
 def changed(graph: Graph, changes: Sequence[Change], gaps: bool = True) -> tuple[Ints, Ints, Indices, Indices]:
     """(work, gap, slots joined, slots waited at) of every op as the changes leave them."""
-    work, gap = graph.work_ns, graph.gap_ns if gaps else np.zeros_like(graph.gap_ns)
+    work, gap = graph.work_ns, graph.gap_ns if gaps else np.zeros(len(graph), dtype=np.int64)
     join, wait = graph.join, graph.wait
     for change in changes:
         if change.what == "gate":
@@ -176,12 +186,12 @@ class Batch(Struct, frozen=True):
 
     COLUMNS = 128
 
-    def walls(self, base: Ints, other: Ints, key: Ints, keys: int, gap: Ints, other_gap: Ints | None = None) -> Ints:
+    def walls(self, base: Ints, other: Ints, key: Indices, keys: int, gap: Ints, other_gap: Ints | None = None) -> Ints:
         """Window lengths, one column per key k: ops with key k take ``other`` work and gap, the rest ``base`` and ``gap``."""
         return self.many(base, other, [(key, keys)], gap, other_gap)[0]
 
     def many(
-        self, base: Ints, other: Ints, cuts: Sequence[tuple[Ints, int]], gap: Ints, other_gap: Ints | None = None
+        self, base: Ints, other: Ints, cuts: Sequence[tuple[Indices, int]], gap: Ints, other_gap: Ints | None = None
     ) -> list[Ints]:
         """``walls`` for several cuts (key per op, number of keys), together where they can share a pass over the graph.
 
@@ -199,22 +209,25 @@ class Batch(Struct, frozen=True):
                 # Along: the key is that of the heir, so a changed chain changes as a whole. Blind: no folded op has a key.
                 along, blind = np.array_equal(carried, key[heirs]), bool((carried < 0).all())
                 groups["along" if along else "blind" if blind else "whole"].append(i)
-        short_gap = self.short.folded_gap(base, gap) if groups["along"] or groups["blind"] else gap
+        short_gap = self.short.folded_gap(base, gap) if groups["along"] or groups["blind"] else None
         for how, members in groups.items():
             if not members:
                 continue
             chosen = [cuts[i] for i in members]
-            if how == "whole":
-                walls = self._walls(self.whole, base, other, chosen, gap, gap if other_gap is None else other_gap)
+            if short_gap is None or how == "whole":
+                changed = gap if other_gap is None else other_gap
+                before, after = _floats(gap), _floats(changed)
+                walls = self._walls(self.whole, base, other, chosen, before, before if changed is gap else after)
             else:
-                changed = self.short.folded_gap(other, gap) if how == "along" else short_gap
-                walls = self._walls(self.short, base, other, chosen, short_gap, changed)
+                after = self.short.folded_gap(other, gap) if how == "along" else short_gap
+                walls = self._walls(self.short, base, other, chosen, short_gap, after)
             out.update(zip(members, walls, strict=True))
         return [out[i] for i in range(len(cuts))]
 
     def _walls(
-        self, program: Program, base: Ints, other: Ints, cuts: list[tuple[Ints, int]], gap: Numbers, other_gap: Numbers
+        self, program: Program, base: Ints, other: Ints, cuts: list[tuple[Indices, int]], before: Floats, after: Floats
     ) -> list[Ints]:
+        """Window lengths by one program; ``before`` and ``after`` are the gaps of its ops, the usual and the others."""
         from concurrent.futures import ThreadPoolExecutor
 
         from taut.replay.engine import sweep_many
@@ -226,7 +239,6 @@ class Batch(Struct, frozen=True):
         for row, (k, _) in zip(key, cuts, strict=True):
             row[:] = k[here]
         work, changed = base[here], other[here]
-        before, after = gap[here].astype(np.float64), other_gap[here].astype(np.float64)
 
         def block(first: int) -> Ints:
             columns = min(width, int(offsets[-1]) - first)
@@ -247,15 +259,15 @@ class Batch(Struct, frozen=True):
 class Program(Struct, frozen=True):
     """The arrays a batched sweep follows; ``ops`` are the graph's ops it visits."""
 
-    ops: Ints
-    owner: Ints
+    ops: Codes
+    owner: Codes
     """Per op of the graph: the op it is folded into (itself if kept)."""
-    folded: Ints
+    folded: Codes
     onward_ns: Ints
     """Per folded op: the lag to the op that follows it."""
-    events: Ints
-    pred_ptr: Ints
-    pred: Ints
+    events: Indices
+    pred_ptr: Indices
+    pred: Indices
     lag_ns: Ints
     join: Indices
     wait: Indices
@@ -275,58 +287,52 @@ class Program(Struct, frozen=True):
         return *edges, *slots, self.op_register, self.slot_register, self.n_ops, self.n_slots, self.window, self.closes
 
     def folded_gap(self, work: Ints, gap: Ints) -> Floats:
-        """Gap before each kept op with its folded chain in it: their gaps, work and lags."""
-        out = gap.astype(np.float64)
-        passed = gap[self.folded] + work[self.folded] + self.onward_ns
-        out += np.bincount(self.owner[self.folded], weights=passed, minlength=len(out))
-        return out
+        """Gap before each op of the program with its folded chain in it: their gaps, work and lags."""
+        from taut.replay.engine import fold_gaps
+
+        return fold_gaps(self.ops, self.owner, self.folded, self.onward_ns, work, gap)
+
+
+def _floats(values: Ints) -> Floats:
+    """Numbers as floats; where all are 0, of which nothing has to be written."""
+    return values.astype(np.float64) if values.any() else np.zeros(len(values))
 
 
 def batch(graph: Graph) -> Batch:
     """Prepare batched replays of a graph."""
-    from taut.replay.engine import fold
+    from taut.replay.engine import chains, fold
 
     n = len(graph)
-    preds = np.diff(graph.pred_ptr)
-    target = np.repeat(np.arange(n), preds)
-    within = (graph.window[graph.pred] == graph.window[target]) & (graph.lag_ns >= 0)
-    # An op that another of its window follows cannot be the window's last: the other ends no earlier.
-    closes = np.ones(n, dtype=bool)
-    closes[graph.pred[within]] = False
-    everything, none = np.arange(n), np.zeros(0, dtype=np.int64)
-    whole = _program(graph, everything, everything, everything, none, none, closes)
-    # A chain is folded where an op has one successor, that successor no other predecessor, and no gate is in between.
-    private = (np.bincount(graph.pred, minlength=n) == 1) & (graph.join < 0) & (graph.wait < 0)
-    chain = within & (preds == 1)[target] & private[graph.pred]
-    if chain.sum() < FOLD * n:
+    closes, follower, chained = chains(graph.pred_ptr, graph.pred, graph.lag_ns, graph.window, graph.join, graph.wait)
+    everything, none = np.arange(n, dtype=np.int32), np.zeros(0, dtype=np.int32)
+    whole = _program(graph, everything, everything, everything, none, np.zeros(0, dtype=np.int64), closes)
+    if chained < FOLD * n:
         return Batch(graph, whole, whole)
-    follower, onward = np.full(n, -1, dtype=np.int64), np.zeros(n, dtype=np.int64)
-    follower[graph.pred[chain]] = target[chain]
-    onward[graph.pred[chain]] = graph.lag_ns[chain]
-    folded, kept = np.flatnonzero(follower >= 0), np.flatnonzero(follower < 0)
+    folded, kept = (np.flatnonzero(some).astype(np.int32) for some in (follower >= 0, follower < 0))
+    onward = np.zeros(len(folded), dtype=np.int64)
+    if graph.lag_ns.any():
+        onward = graph.lag_ns[graph.pred_ptr[follower[folded]]]  # who follows in a chain has no other predecessor
     owner, first = fold(follower)
-    return Batch(graph, whole, _program(graph, kept, owner, first[kept], folded, onward[folded], closes))
+    return Batch(graph, whole, _program(graph, kept, owner, first[kept], folded, onward, closes))
 
 
-def _program(graph: Graph, ops: Ints, owner: Ints, heads: Ints, folded: Ints, onward: Ints, closes: Mask) -> Program:
+def _program(graph: Graph, ops: Codes, owner: Codes, heads: Codes, folded: Codes, onward: Ints, closes: Mask) -> Program:
     """The program over the kept ops; each takes the predecessors of the head of its chain."""
     from taut.replay.engine import registers
 
-    if len(ops) == len(graph):
-        ptr, pred, lag, events = graph.pred_ptr, graph.pred, graph.lag_ns, graph.events
-    else:
-        number = np.full(len(graph), -1, dtype=np.int64)
-        number[ops] = np.arange(len(ops))
+    here: slice | Codes = slice(None)  # all ops without a copy
+    ptr, pred, lag, events = graph.pred_ptr, graph.pred, graph.lag_ns, graph.events
+    if len(ops) < len(graph):
+        here = ops
+        number = np.full(len(graph), -1, dtype=np.int32)
+        number[ops] = np.arange(len(ops), dtype=np.int32)
         counts = np.diff(graph.pred_ptr)[heads]
-        ptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-        take = np.repeat(graph.pred_ptr[heads] - ptr[:-1], counts) + np.arange(ptr[-1])
+        ptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+        take = np.repeat(graph.pred_ptr[heads] - ptr[:-1], counts) + np.arange(ptr[-1], dtype=np.int32)
         pred, lag = number[graph.pred[take]], graph.lag_ns[take]
-        ends = graph.events < 0
-        real = np.where(ends, ~graph.events, graph.events)
-        keep = number[real] >= 0
-        moved = number[real[keep]]
-        events = np.where(ends[keep], ~moved, moved)
-    join, wait = graph.join[ops], graph.wait[ops]
+        events = np.where(graph.events < 0, ~number[~graph.events], number[graph.events])
+        events = events[number[np.where(graph.events < 0, ~graph.events, graph.events)] >= 0]
+    join, wait = graph.join[here], graph.wait[here]
     op_register, slot_register, n_ops, n_slots = registers(events, ptr, pred, join, wait, graph.slots)
     return Program(
         ops,
@@ -339,9 +345,9 @@ def _program(graph: Graph, ops: Ints, owner: Ints, heads: Ints, folded: Ints, on
         lag,
         join,
         wait,
-        graph.wait_lag_ns[ops],
-        graph.window[ops],
-        closes[ops],
+        graph.wait_lag_ns[here],
+        graph.window[here],
+        closes[here],
         op_register,
         slot_register,
         n_ops,

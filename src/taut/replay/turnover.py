@@ -94,8 +94,8 @@ def _lot(graph: Graph, ops: int, windows: int, rng: np.random.Generator) -> Floa
     g = graph
     rows, cell, cells = _exchangeable(g, ops)
     order, begin = group_sort(cell, cells)
-    work, order = g.work_ns[:ops], rows[order]
-    drawn = np.stack([work, *(shuffled(work, order, begin, rng.random(len(order))) for _ in range(DRAWS))])
+    work, lots = g.work_ns[:ops], rows[order]
+    drawn = np.stack([work, *(shuffled(work, lots, begin, rng.random(len(lots))) for _ in range(DRAWS))])
     # The program is in event order: the first ops of it are a program of their own.
     events = g.events if ops == len(g) else g.events[: np.flatnonzero(g.events == ops)[0]]
     ptr, none = g.pred_ptr[: ops + 1], np.zeros(ops, dtype=np.int64)

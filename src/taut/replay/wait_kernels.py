@@ -55,7 +55,7 @@ def distance(ordered: Floats, center: float) -> float:
 
 
 @kernel()
-def describe_cells(values: Numbers, order: Ints, begin: Ints) -> tuple[Floats, Floats]:
+def describe_cells(values: Numbers, order: Indices, begin: Ints) -> tuple[Floats, Floats]:
     """(median, spread) of each cell; the spread is the larger of the scaled MAD and the scaled upper tail.
 
     Two values give their range over its expectation (1.128 standard deviations), one gives none.
@@ -127,7 +127,7 @@ def leave_one_out(median: Floats, spread: Floats, order: Ints, begin: Ints) -> t
 
 
 @kernel()
-def meet(p: int, q: int, bound: Ints, opener: Ints, last: Ints, mine: Ints) -> tuple[int, int, int, int]:
+def meet(p: int, q: int, bound: Indices, opener: Indices, last: Ints, mine: Ints) -> tuple[int, int, int, int]:
     """Walk two arrivals up the binding forest: (ops on p's branch, on q's branch, shared end, where they meet).
 
     Writes the arrivals passed on each branch into ``last`` and ``mine``; the work below arrival x is that of bound[x],
@@ -213,10 +213,11 @@ def split_work(
     z: float,
     arrival: Ints,
     opening: Ints,
-    bound: Ints,
-    opener: Ints,
+    bound: Indices,
+    opener: Indices,
     work: Ints,
     reference: Floats,
+    cell: Indices,
     within: Floats,
     between: Floats,
     rank: Indices,
@@ -226,7 +227,7 @@ def split_work(
 ) -> tuple[Ints, Ints, Floats, Ints, Ints, Ints]:
     """Split gap-free waits: (fault, structural, score) per waiting op, fault per cause op, rank pairs and their sums.
 
-    Of the fault of a wait only what ``counted`` ops caused is told.
+    Of the fault of a wait only what ``counted`` ops caused is told. Spreads are those of the ``cell`` of an op.
 
     ``waited`` lists the waiting ops, ``least`` how much of each wait is to be split, ``ordinary`` the wait that remains
     with every op at its reference: that is structural. The rest is excess of the last arriver: first on its branch below
@@ -253,12 +254,13 @@ def split_work(
             u = bound[mine[i]]
             if u < 0 or u == common:
                 continue
-            if np.isnan(reference[u]) or np.isnan(within[u]):
+            c = cell[u]
+            if np.isnan(reference[u]) or np.isnan(within[c]):
                 known = False
                 continue
             net -= work[u] - reference[u]
-            variance += within[u] * within[u]
-            shared += between[u]
+            variance += within[c] * within[c]
+            shared += between[c]
         plain = min(max(ordinary[j], 0), total)
         i = 0
         while True:
@@ -274,15 +276,16 @@ def split_work(
             i += 1
             if u < 0 or (i <= a and u == common):
                 continue
-            if np.isnan(reference[u]) or np.isnan(within[u]):
+            c = cell[u]
+            if np.isnan(reference[u]) or np.isnan(within[c]):
                 known = known and i > a
                 continue
             excess = work[u] - reference[u]
             weight[i - 1] = max(0.0, excess)
             weighed += weight[i - 1]
             net += excess
-            variance += within[u] * within[u]
-            shared += between[u]
+            variance += within[c] * within[c]
+            shared += between[c]
         if not known:
             continue
         scale = least[j] / total  # the part of the gap-free wait that was observed
@@ -296,7 +299,15 @@ def split_work(
 
 @kernel(lists=True)
 def split_gaps(
-    waited: Ints, rest: Ints, bound: Ints, opener: Ints, gap: Ints, reference: Floats, rank: Indices, ranks: int, slots: int
+    waited: Ints,
+    rest: Ints,
+    bound: Indices,
+    opener: Indices,
+    gap: Ints,
+    reference: Floats,
+    rank: Indices,
+    ranks: int,
+    slots: int,
 ) -> tuple[Ints, Ints, Ints, Ints]:
     """Blame what is left of observed waits on gaps in excess of their class: (gap per waiting op, per cause op, rank pairs
     and their sums)."""
@@ -328,7 +339,7 @@ def split_gaps(
 
 @kernel(lists=True)
 def part_of_gaps(
-    waited: Ints, blamed: Ints, bound: Ints, opener: Ints, gap: Ints, reference: Floats, held: Ints
+    waited: Ints, blamed: Ints, bound: Indices, opener: Indices, gap: Ints, reference: Floats, held: Ints
 ) -> tuple[Ints, Ints]:
     """Of what ``split_gaps`` blamed on gaps: the part of each wait that lies in some of them, and the op with the largest.
 
@@ -360,7 +371,7 @@ def part_of_gaps(
 
 @kernel(lists=True)
 def expose(
-    begin: Ints, stop: Ints, order: Ints, lane: Indices, lanes: int, arrival: Ints, opening: Ints, end: Ints, level: Ints
+    begin: Ints, stop: Ints, order: Indices, lane: Indices, lanes: int, arrival: Ints, opening: Ints, end: Ints, level: Indices
 ) -> tuple[Ints, Ints, Ints, Ints]:
     """What each rank was doing at every nanosecond: (working, waiting, idle before) per op, and the idle tail per group.
 

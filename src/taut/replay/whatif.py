@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from msgspec import Struct
 
-from taut.core.array_types import Floats, Ints
+from taut.core.array_types import Codes, Floats, Indices, Ints
 from taut.core.device_words import is_copy
 from taut.core.errors import UsageError
-from taut.core.ids import numbered
+from taut.core.ids import coded
 from taut.core.tables import Kind, Verb
 from taut.graph import Graph
 from taut.replay import reference
@@ -30,7 +30,7 @@ class Dimension(Struct, frozen=True):
     """One way to cut the ops: key per op (-1: none) and the label of every key."""
 
     name: str
-    key: Ints
+    key: Indices
     labels: list[str]
 
 
@@ -87,24 +87,24 @@ def _by_member(graph: Graph, name: str) -> Dimension | None:
 def _classes(graph: Graph) -> Dimension:
     present = np.zeros(len(graph.names), dtype=bool)
     present[graph.ops.name] = True
-    key = (np.cumsum(present) - 1)[graph.ops.name]
+    key = (np.cumsum(present, dtype=np.int32) - 1)[graph.ops.name]
     return Dimension("class", key, [graph.names[i] for i in np.flatnonzero(present).tolist()])
 
 
 def _gate_classes(graph: Graph) -> Dimension:
     """Gates by class and size."""
     ops, meets = graph.ops, graph.gate >= 0
-    ids, count = numbered(np.where(meets, ops.name, -1), np.where(meets, ops.size, -1))
-    labels = [""] * count
+    rows = np.flatnonzero(meets)
+    ids, count = coded(ops.name[rows], ops.size[rows])
     first = np.zeros(count, dtype=np.int64)
-    first[ids[::-1]] = np.arange(len(ids))[::-1]
-    for i in first:
-        size = int(ops.size[i])
-        labels[ids[i]] = graph.names[ops.name[i]] + (f" {size} B" if size >= 0 else "") if meets[i] else ""
+    first[ids[::-1]] = rows[::-1]
+    sizes = [int(ops.size[i]) for i in first]
+    labels = [graph.names[ops.name[i]] + (f" {size} B" if size >= 0 else "") for i, size in zip(first, sizes, strict=True)]
     keep = [i for i, label in enumerate(labels) if label]
-    new = np.full(count, -1)
+    new, key = np.full(count, -1, dtype=np.int32), np.full(len(ops), -1, dtype=np.int32)
     new[keep] = np.arange(len(keep))
-    return Dimension("gate", new[ids], [labels[i] for i in keep])
+    key[rows] = new[ids]
+    return Dimension("gate", key, [labels[i] for i in keep])
 
 
 def links(graph: Graph) -> Dimension | None:
@@ -114,15 +114,15 @@ def links(graph: Graph) -> Dimension | None:
     has = sender >= 0
     if not has.any():
         return None
-    key, count = numbered(sender[has], receiver[has])
-    out = np.full(len(ops), -1, dtype=np.int64)
+    key, count = coded(sender[has], receiver[has])
+    out = np.full(len(ops), -1, dtype=np.int32)
     out[has] = key
     first = np.zeros(count, dtype=np.int64)
     first[key] = np.flatnonzero(has)
     return Dimension("link", out, [f"{a}:{b}" for a, b in zip(sender[first], receiver[first], strict=True)])
 
 
-def link_ends(graph: Graph) -> tuple[Ints, Ints]:
+def link_ends(graph: Graph) -> tuple[Codes, Codes]:
     """(sender, receiver) of the link whose speed an op's transfer shows, -1 where none.
 
     A receive and a send show their own pair. In a ring the receiver of a slow link ends last: gloo's rings send
@@ -131,7 +131,7 @@ def link_ends(graph: Graph) -> tuple[Ints, Ints]:
     from taut.core.group_kernels import order_groups
 
     ops = graph.ops
-    sender, receiver = np.full(len(ops), -1, dtype=np.int64), np.full(len(ops), -1, dtype=np.int64)
+    sender, receiver = np.full(len(ops), -1, dtype=np.int32), np.full(len(ops), -1, dtype=np.int32)
     hop = ((ops.verb == Verb.SEND) | (ops.verb == Verb.RECV)) & (ops.peer != ops.rank)
     p2p = np.flatnonzero((graph.gate >= 0) & (ops.peer >= 0) & hop)
     sends, rank, peer = ops.verb[p2p] == Verb.SEND, ops.rank[p2p], ops.peer[p2p]
@@ -140,7 +140,7 @@ def link_ends(graph: Graph) -> tuple[Ints, Ints]:
     rows = np.flatnonzero(ring)
     if len(rows):
         rows = rows[order_groups(graph.gate[rows], graph.slots, ops.rank[rows], ops.rank[rows])[0]]
-        gate, rank = graph.gate[rows], ops.rank[rows].astype(np.int64)
+        gate, rank = graph.gate[rows], ops.rank[rows]
         begins = np.flatnonzero(np.concatenate([[True], gate[1:] != gate[:-1]]))
         ends = np.append(begins[1:], len(rows))
         # Rows are by gate, then rank: the neighbours in the ring are the rows beside, the ends of a gate meet.
@@ -158,9 +158,10 @@ def decompose(graph: Graph, prepared: Batch | None = None, dims: list[Dimension]
     dims = dims or dimensions(graph)
     ideal_work = reference.across(graph)
     zero = np.zeros(len(graph), dtype=np.int64)
+    nowhere, everywhere = (np.broadcast_to(np.int32(key), len(graph)) for key in (-1, 0))
     cuts = [(d.key, len(d.labels)) for d in dims]
     # One batch: key -1 nowhere is the ideal, key 0 everywhere the actual wall, then one column per key of every cut.
-    walls = prepared.many(ideal_work, graph.work_ns, [(zero - 1, 1), (zero, 1), *cuts], zero)
+    walls = prepared.many(ideal_work, graph.work_ns, [(nowhere, 1), (everywhere, 1), *cuts], zero)
     ideal, actual, *columns = [w.sum(axis=0) for w in walls]
     by = {
         d.name: {label: float(wall / max(ideal[0], 1)) for label, wall in zip(d.labels, column, strict=True)}
@@ -191,7 +192,7 @@ def _explained(
     if "stage" in by and len(by["stage"]) > 1:
         last_key = np.where(members.stage == members.stage.max(), 0, -1)[index]
 
-    none = np.full(len(graph), -1)
+    none = np.broadcast_to(np.int32(-1), len(graph))
     cuts = [(none if key is None else key, 1) for key in (worst_key, last_key)]
     walls = prepared.many(graph.work_ns, ideal_work, cuts, zero)
     worst_ranks, last_stage = ((actual - int(w.sum())) / (actual - ideal) for w in walls)
