@@ -108,23 +108,24 @@ def least(ids: Indices, count: int, values: Indices) -> Ints:
     """Smallest value of each id."""
     from taut.core.group_kernels import extremes
 
-    return extremes(ids, _bounded(ids, values, count), values, -1)
+    return extremes(_bounded(ids, values, count), count, values, -1)
 
 
 def greatest(ids: Indices, count: int, values: Indices) -> Ints:
     """Largest value of each id."""
     from taut.core.group_kernels import extremes
 
-    return extremes(ids, _bounded(ids, values, count), values, 1)
+    return extremes(_bounded(ids, values, count), count, values, 1)
 
 
-def _bounded(ids: Indices, values: Indices, count: int) -> int:
-    """The number of ids; raises IndexError where there are others, which a kernel would not see."""
+def _bounded(ids: Indices, values: Indices, count: int) -> Indices:
+    """Ids from 0 on, as kernels take them: negative ones count from the end. Others raise IndexError."""
     if len(ids) != len(values):
         raise ValueError(f"{len(ids)} ids for {len(values)} values")
-    if len(ids) and not (int(ids.min()) >= -count and int(ids.max()) < count):  # negative ones count from the end
+    low, high = (int(ids.min()), int(ids.max())) if len(ids) else (0, -1)
+    if low < -count or high >= count:
         raise IndexError(f"ids are not all below {count}")
-    return count
+    return ids if low >= 0 else np.where(ids < 0, ids + count, ids)
 
 
 def total(values: Indices) -> int:
@@ -145,7 +146,7 @@ def sums(ids: Indices, values: Indices, count: int) -> Ints:
     least, most = (int(values.min()), int(values.max())) if len(values) else (0, 0)
     if least == most == 0:
         return np.zeros(count, dtype=np.int64)
-    return group_sums(ids, _bounded(ids, values, count), values)
+    return group_sums(_bounded(ids, values, count), count, values)
 
 
 def weighed(ids: Indices, weights: Numbers | Mask, count: int = 0) -> Floats:

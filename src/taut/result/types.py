@@ -2748,7 +2748,9 @@ class WatchedRank(Part, frozen=True, kw_only=True):
 
     rank: Small
     host: str | None
+    """Where it runs; null where it does not say."""
     gpu: Small | None
+    """Number of its accelerator on the host."""
     state: Literal["heard", "lost", "ended"]
     """Whether it is heard, has been silent for too long, or said goodbye."""
     late_ns: Small | None
@@ -2774,9 +2776,11 @@ class WatchedJob(Part, frozen=True, kw_only=True):
     world: Small | None
     """Ranks that it says it has."""
     heard: Small
+    """Ranks that are heard now."""
     lost: Small
+    """Ranks that have been silent for too long."""
     ended: Small
-    """Ranks that are heard, have been silent for too long, or said goodbye."""
+    """Ranks that said goodbye."""
     ranks: list[WatchedRank]
     """The latest first; of a large job not all of them."""
     last_step: Small | None
