@@ -29,7 +29,8 @@ def test_the_latest_rank_comes_first_and_its_finding_is_the_verdict() -> None:
     job = LiveJob(16, 3, gates=4, hiccups=0.0, fault="slow", since=90, strength=0.3, a_host=4)
     found = state(job, 150)
     assert (found.heard, found.lost, found.world, found.kind) == (16, 0, 16, "component")
-    assert found.verdict == found.findings[0].text
+    since = found.findings[0].since_step
+    assert found.verdict == f"rank {job.rank} on node{job.rank // 4}: straggler cascade since step {since}"
     first = found.ranks[0]
     assert (first.rank, first.host, first.gpu) == (job.rank, f"node{job.rank // 4}", job.rank % 4)
     assert first.late_ns is not None

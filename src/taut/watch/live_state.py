@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from taut.core.array_types import Floats
+from taut.core.rank_words import listed
 from taut.result.types import Estimate, LiveFinding, VerdictClass, WatchedJob, WatchedRank
 from taut.watch.sequential import FIRST, SKIPPED
 from taut.watch.step_series import BUSY, LATE, LOADER, STEP
@@ -40,13 +41,25 @@ def job_state(window: Window, live: Live | None) -> WatchedJob:
 def _verdict(window: Window, live: Live | None, findings: list[LiveFinding]) -> str:
     if findings:
         more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
-        return f"{findings[0].text}{more}"
+        return f"{_headline(findings[0])}{more}"
     if not _known(live):
         return f"too few steps yet: {FIRST + SKIPPED} are needed, of two ranks at least"
     lost = sorted(one.rank for one in window.ranks.values() if one.lost)
     if lost:
         return f"nothing is heard of {len(lost)} of {len(window.ranks)} ranks, rank {lost[0]} among them"
     return "nothing found"
+
+
+def _headline(finding: LiveFinding) -> str:
+    """Who, what, since when and what it costs; why and what to do are in the finding's own text."""
+    who = f"link {listed(finding.links)}" if finding.links else "all ranks"
+    if finding.ranks and not finding.links:
+        who = f"rank {listed([str(rank) for rank in finding.ranks])}"
+    hosts = sorted({host for host in finding.hosts if host})
+    at = f" on {listed(hosts)}" if hosts else ""
+    since = "" if finding.since_step is None else f" since step {finding.since_step}"
+    cost = "" if finding.money_per_hour is None else f", {finding.money_per_hour} {finding.currency} an hour"
+    return f"{who}{at}: {finding.mode}{since}{cost}"
 
 
 def _class(live: Live | None, findings: list[LiveFinding]) -> VerdictClass:
