@@ -8,6 +8,7 @@ The store (moto) runs in this machine too and answers one request at a time: wha
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import resource
 import subprocess
@@ -30,6 +31,7 @@ def main() -> None:
     import s3fs
     from moto.server import ThreadedMotoServer
 
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)  # a line for each of 30,000 requests
     server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
