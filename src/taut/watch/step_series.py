@@ -29,6 +29,8 @@ SPAN = 1 << 42
 """Nanoseconds that events waiting to be counted may lie apart: an hour."""
 PATIENCE = 64
 """Steps that others may be ahead of a rank before it is no longer waited for."""
+MOST_ROWS = 2_500_000
+"""Gates, and stages, that wait for the end of their step: the newest."""
 S = 1e-9
 
 
@@ -85,6 +87,8 @@ class StepSeries:
         self._gates = joined([self._gates, seen.gates.take(next(mine))])
         self._stages = joined([self._stages, seen.stages.take(next(mine))])
         self._steps = joined([self._steps, seen.steps.take(next(mine))])
+        # A job that ends no step must not be kept for ever.
+        self._gates, self._stages = _newest(self._gates), _newest(self._stages)
         upto = self._complete(seen.ended)
         if upto <= self.done or (self.done < 0 and upto - int(self._steps.number.min()) < FIRST_LOOK):
             return None
@@ -191,6 +195,11 @@ class StepSeries:
             told = meets_all(gates, gate, turn, klass, len(self.ranks))
             if told is not None:
                 self.meets[klass] = told
+
+
+def _newest(events: Events) -> Events:
+    """The last MOST_ROWS of them."""
+    return events if len(events) <= MOST_ROWS else events.take(np.arange(len(events) - MOST_ROWS, len(events)))
 
 
 class Turns:
