@@ -3,7 +3,7 @@
 python bench/watch_load.py [--ranks 4096] [--per-second 10] [--seconds 60] [--watch-mib 512]
 
 Starts `taut watch collect` as a process of its own; simulated ranks are connections of this one, which send what ranks send:
-the time and a batch of gates once a second each, spread over the second. At the end every rank tells how many events it sent;
+the time, a batch of gates and the end of a step once a second each, spread over the second. At the end every rank tells how many events it sent;
 the collector keeps a line with what it received and what it did not. Prints memory and processor time as the system counts.
 """
 
@@ -31,6 +31,7 @@ from taut.watch.wire import (
     GREETING,
     NAMES,
     NONCE_BYTES,
+    STEP,
     encoded,
     hello_proof,
     packed,
@@ -81,11 +82,12 @@ class Rank(asyncio.Protocol):
 
 def batches(ranks: int, per_second: int, second: int, rng: np.random.Generator) -> list[bytes]:
     """The events of all ranks of a second."""
-    rows = np.zeros((ranks, per_second), RECEIVED)
-    rows["number"] = second * per_second + np.arange(per_second)
-    now = time.monotonic_ns()
-    rows["begin_ns"] = now + np.arange(per_second) * (1_000_000_000 // per_second) + rng.integers(0, 1_000_000, rows.shape)
-    rows["end_ns"][:, 0] = rows["begin_ns"][:, 0] + 2_000_000
+    rows = np.zeros((ranks, per_second + 1), RECEIVED)
+    gates, step, now = rows[:, :-1], rows[:, -1], time.monotonic_ns()
+    gates["number"] = second * per_second + np.arange(per_second)
+    gates["begin_ns"] = now + np.arange(per_second) * (1_000_000_000 // per_second) + rng.integers(0, 1_000_000, gates.shape)
+    gates["end_ns"][:, 0] = gates["begin_ns"][:, 0] + 2_000_000
+    step["kind"], step["number"], step["begin_ns"], step["end_ns"] = STEP, second, now, now + 1_000_000_000
     return [row.tobytes() for row in rows]
 
 
@@ -107,7 +109,7 @@ async def load(port: int, args: argparse.Namespace) -> dict[str, float]:
         bodies = batches(args.ranks, args.per_second, second, rng)
         for part in range(slices):
             for rank in all_ranks[part::slices]:
-                rank.tell(bodies[rank.number], args.per_second)
+                rank.tell(bodies[rank.number], args.per_second + 1)
             due = begin + second + (part + 1) / slices
             behind = max(behind, time.monotonic() - due)
             await asyncio.sleep(max(due - time.monotonic(), 0))

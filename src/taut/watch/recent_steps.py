@@ -17,7 +17,7 @@ PAST = 3
 """Of what is suspected since a while an analysis sees so many times as many steps."""
 MOST_OPS = 200_000
 """Ops that an analysis is given: of a large job fewer steps."""
-MOST_ROWS = 2_500_000
+MOST_ROWS = 1_000_000
 """Rows of events that are kept for it."""
 
 

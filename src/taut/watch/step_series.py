@@ -29,7 +29,7 @@ SPAN = 1 << 42
 """Nanoseconds that events waiting to be counted may lie apart: an hour."""
 PATIENCE = 64
 """Steps that others may be ahead of a rank before it is no longer waited for."""
-MOST_ROWS = 2_500_000
+MOST_ROWS = 1_000_000
 """Gates, and stages, that wait for the end of their step: the newest."""
 S = 1e-9
 
