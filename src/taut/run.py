@@ -22,6 +22,7 @@ from taut import __version__
 from taut.core.array_types import Ints
 from taut.core.coded_columns import unique, worded
 from taut.core.errors import NotATrace, UsageError
+from taut.core.executors import On
 from taut.core.folder import FORMAT, save_folder
 from taut.core.json_text import json_text
 from taut.core.tables import Action, Attempt, Call, Member, Metric, Op, Table, Trace
@@ -152,17 +153,19 @@ def analyze(
     paths: Paths, *, prices: Prices | None = None, topology: str | Path | None = None,
     progress: Callable[[str], None] | None = None, pays: float = PAYS, envelope: bool = False,
     metrics: Sequence[str | Path] = (), places: str | None = None, columns: str = "", baseline: str | Path | None = None,
+    on: On = None,
 ) -> Analysis | JobAnalysis:  # fmt: skip
     """Read traces, or job logs alone, and answer: where did the bill go, why, and what would change it.
 
-    ``baseline`` is the run folder of a healthy run of the same job, which findings are then compared with.
+    ``baseline`` is the run folder of a healthy run of the same job, which findings are then compared with. ``on`` says where
+    files are read: ``local`` (all cores of this machine), ``dask://HOST:PORT`` or a ``concurrent.futures.Executor``.
     """
     paths = listed(paths)
     say = progress or (lambda stage: None)
     say("reading")
     past = None if baseline is None else open_run(baseline)
     placed = None if topology is None else load_topology(topology)
-    told = partial(read, metrics_at=metrics, places=places, columns=columns)
+    told = partial(read, metrics_at=metrics, places=places, columns=columns, on=on)
     box = [told(paths, progress=lambda done, total: say(f"reading {done}/{total}"))]
     name = digest(box[0], prices, placed, pays, envelope, places, *([] if past is None else [past.digest]))
     if not len(box[0].ops) and not len(box[0].attempts):

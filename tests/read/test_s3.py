@@ -16,7 +16,7 @@ import pytest
 import taut
 from stores import Answer, http_server, step_times
 from taut.core.errors import InputRefused
-from taut.read import load
+from taut.read import load_inputs
 
 s3fs = pytest.importorskip("s3fs", exc_type=ImportError)
 server = pytest.importorskip("moto.server", exc_type=ImportError)
@@ -114,8 +114,8 @@ def test_a_bucket_that_nobody_may_read(store: Store) -> None:
 
 def test_large_objects_are_read_in_processes(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     put_job(store, 4)
-    monkeypatch.setattr(load, "PARALLEL_BYTES", 1)
-    monkeypatch.setattr(load, "_cpus", lambda: 2)
+    monkeypatch.setattr(load_inputs, "PARALLEL_BYTES", 1)
+    monkeypatch.setattr(load_inputs, "cores", lambda: 2)
     assert set(taut.read("s3://bucket/job").ops.rank.tolist()) == {0, 1, 2, 3}
 
 

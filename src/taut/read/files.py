@@ -199,8 +199,8 @@ def size_of(path: str) -> int:
 class Source:
     """One input: its members, and afterwards the hash of its bytes, taken while they were read."""
 
-    def __init__(self, path: str) -> None:
-        self.path, self.label = path, "standard input" if path == STDIN else as_text(path)
+    def __init__(self, path: str, label: str = "") -> None:
+        self.path, self.label = path, "standard input" if path == STDIN else as_text(label or path)
         self._hash = hashlib.sha256()
         self._stream: IO[bytes] = io.BytesIO()
 
