@@ -10,6 +10,7 @@ import hashlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import chain
@@ -37,6 +38,7 @@ from taut.ledger import Prices, charge
 from taut.ledger.attempt_ledger import Attempts, charge_attempts
 from taut.ledger.charge import FATES, Cell
 from taut.read.files import Paths, listed
+from taut.read.kept_reading import KeptReading
 from taut.read.rank_topology import Topology
 from taut.read.rank_topology import load as load_topology
 from taut.read.trace import read
@@ -153,34 +155,37 @@ def analyze(
     paths: Paths, *, prices: Prices | None = None, topology: str | Path | None = None,
     progress: Callable[[str], None] | None = None, pays: float = PAYS, envelope: bool = False,
     metrics: Sequence[str | Path] = (), places: str | None = None, columns: str = "", baseline: str | Path | None = None,
-    on: On = None,
+    on: On = None, reading: str | Path | None = None, resume: bool = False,
 ) -> Analysis | JobAnalysis:  # fmt: skip
     """Read traces, or job logs alone, and answer: where did the bill go, why, and what would change it.
 
     ``baseline`` is the run folder of a healthy run of the same job, which findings are then compared with. ``on`` says where
     files are read: ``local`` (all cores of this machine), ``dask://HOST:PORT`` or a ``concurrent.futures.Executor``.
+    ``reading`` is a folder in which what was read of each file is kept until the analysis is done; with ``resume``, what one
+    that was killed left there is not read again.
     """
     paths = listed(paths)
     say = progress or (lambda stage: None)
-    say("reading")
-    past = None if baseline is None else open_run(baseline)
-    placed = None if topology is None else load_topology(topology)
-    told = partial(read, metrics_at=metrics, places=places, columns=columns, on=on)
-    box = [told(paths, progress=lambda done, total: say(f"reading {done}/{total}"))]
-    name = digest(box[0], prices, placed, pays, envelope, places, *([] if past is None else [past.digest]))
-    if not len(box[0].ops) and not len(box[0].attempts):
-        where = str(paths[0]) if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
-        if len(box[0].members):  # only dumps tell of ranks without ops
-            remedy = "set TORCH_NCCL_TRACE_BUFFER_SIZE above 0 and dump again, or put traces beside them"
-            raise NotATrace(where, "no call with a time in these flight-recorder dumps", remedy)
-        raise NotATrace(where, "only control logs here", "taut control reads them; or put traces or job logs beside them")
-    if not len(box[0].ops):
-        if past is not None:
-            raise UsageError(f"--baseline {baseline}: job logs alone have no graph to compare; put the traces beside them")
-        return JobAnalysis(box[0], charge_attempts(box[0].attempts, prices, actions=box[0].actions), name)
-    return analyze_trace(
-        box.pop(), name, prices=prices, topology=placed, progress=progress, pays=pays, envelope=envelope, past=past
-    )
+    with nullcontext() if reading is None else KeptReading(Path(reading), columns, resume) as kept:
+        say("reading")
+        past = None if baseline is None else open_run(baseline)
+        placed = None if topology is None else load_topology(topology)
+        told = partial(read, metrics_at=metrics, places=places, columns=columns, on=on, kept=kept)
+        box = [told(paths, progress=lambda done, total: say(f"reading {done}/{total}"))]
+        name = digest(box[0], prices, placed, pays, envelope, places, *([] if past is None else [past.digest]))
+        if not len(box[0].ops) and not len(box[0].attempts):
+            where = str(paths[0]) if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
+            if len(box[0].members):  # only dumps tell of ranks without ops
+                remedy = "set TORCH_NCCL_TRACE_BUFFER_SIZE above 0 and dump again, or put traces beside them"
+                raise NotATrace(where, "no call with a time in these flight-recorder dumps", remedy)
+            raise NotATrace(where, "only control logs here", "taut control reads them; or put traces or job logs beside them")
+        if not len(box[0].ops):
+            if past is not None:
+                raise UsageError(f"--baseline {baseline}: job logs alone have no graph to compare; put the traces beside them")
+            return JobAnalysis(box[0], charge_attempts(box[0].attempts, prices, actions=box[0].actions), name)
+        return analyze_trace(
+            box.pop(), name, prices=prices, topology=placed, progress=progress, pays=pays, envelope=envelope, past=past
+        )
 
 
 def analyze_trace(

@@ -223,7 +223,7 @@ class Source:
         """SHA-256 of the whole input and of the other files of an OTF2 archive; to be asked last."""
         while self._stream.read(CHUNK_BYTES):
             pass  # what no reader wanted counts as well
-        for path in _archive_files(self.path):
+        for path in archive_files(self.path):
             with open(path, "rb") as stream:
                 self._hash.update(hashlib.file_digest(stream, "sha256").digest())
         return self._hash.hexdigest()
@@ -249,7 +249,7 @@ def _opened(path: str) -> io.RawIOBase | IO[bytes]:
     return remote.opened(path) if remote.is_address(path) else open(path, "rb", buffering=0)
 
 
-def _archive_files(path: str) -> list[str]:
+def archive_files(path: str) -> list[str]:
     """The files that an OTF2 anchor stands for: its definitions and its folder of events."""
     if not path.endswith(".otf2"):
         return []

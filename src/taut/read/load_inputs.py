@@ -14,6 +14,7 @@ from taut import __version__
 from taut.core.errors import InputRefused
 from taut.core.executors import LOCAL, On, as_finished, cores, executor_at, refuse_version
 from taut.read import files, remote
+from taut.read.kept_reading import KeptReading
 from taut.read.load import Loaded, load_file
 
 PARALLEL_BYTES = 30 << 20
@@ -38,15 +39,25 @@ class Unseen(Struct, frozen=True):
     why: str
 
 
-def load_all(inputs: list[str], progress: Callable[[int, int], None] | None, columns: str = "", on: On = None) -> list[Loaded]:
+def load_all(
+    inputs: list[str],
+    progress: Callable[[int, int], None] | None,
+    columns: str = "",
+    on: On = None,
+    kept: KeptReading | None = None,
+) -> list[Loaded]:
     """What all inputs hold, in their order; ``progress`` is called with how many are read, and how many there are.
 
-    ``columns`` names those of rows without a header; ``on`` says where they are read.
+    ``columns`` names those of rows without a header; ``on`` says where they are read; what ``kept`` has is not read again.
     """
     unique = list(dict.fromkeys(inputs))
     results: dict[str, Loaded] = {}
-    for path, loaded in _loaded(unique, columns, on):
+    if kept is not None:
+        results = {path: found for path in unique if (found := kept.get(path)) is not None}
+    for path, loaded in _loaded([path for path in unique if path not in results], columns, on):
         results[path] = loaded
+        if kept is not None:
+            kept.put(path, loaded)
         if progress is not None:
             progress(len(results), len(unique))
     return [results[path] for path in unique]
