@@ -35,9 +35,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of files that are read."""
     seen: list[str] = []
 
-    def load(path: str, *more: str) -> load_inputs.Loaded:
+    def load(path: str, columns: str, data: bytes | None = None) -> load_inputs.Loaded:
         seen.append(os.path.basename(path))
-        return load_file(path, *more)
+        return load_file(path, columns, data=data)
 
     monkeypatch.setattr(load_inputs, "load_file", load)
     return seen

@@ -133,7 +133,7 @@ def test_what_is_not_a_trace_is_skipped_and_the_answer_key_never_opened(
     write("truth.json", one_op(tiny, 500))
     opened: list[str] = []
     whole = room.load_file
-    monkeypatch.setattr(load_inputs, "load_file", lambda path, columns: opened.append(Path(path).name) or whole(path))
+    monkeypatch.setattr(load_inputs, "load_file", lambda path, *_, **__: opened.append(Path(path).name) or whole(path))
     trace = read([folder])
     assert "truth.json" not in opened
     assert (len(trace.ops), trace.counts["files"], trace.counts["files skipped"]) == (1, 1, 3)

@@ -199,7 +199,8 @@ def size_of(path: str) -> int:
 class Source:
     """One input: its members, and afterwards the hash of its bytes, taken while they were read."""
 
-    def __init__(self, path: str, label: str = "") -> None:
+    def __init__(self, path: str, label: str = "", data: bytes | None = None) -> None:
+        self._data = data
         self.path, self.label = path, "standard input" if path == STDIN else as_text(label or path)
         self._hash = hashlib.sha256()
         self._stream: IO[bytes] = io.BytesIO()
@@ -213,7 +214,7 @@ class Source:
     def members(self) -> Iterator[Member]:
         """The input itself, inflated, or what is inside the archive."""
         try:
-            self._stream = _buffered(_opened(self.path), self._hash)
+            self._stream = _buffered(_opened(self.path) if self._data is None else io.BytesIO(self._data), self._hash)
             on_disk = self.path != STDIN and not remote.is_address(self.path)
             yield from _unwrap(self._stream, self.label, archive=True, path=self.path if on_disk else None)
         except (OSError, tarfile.TarError) as error:

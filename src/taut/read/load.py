@@ -110,13 +110,14 @@ class Loaded(Struct):
     """Name and hash of an input that was used, or why it was refused; empty for one that nobody knows."""
 
 
-def load_file(path: str, columns: str = "", label: str = "") -> Loaded:
+def load_file(path: str, columns: str = "", label: str = "", data: bytes | None = None) -> Loaded:
     """The parts of one input; a refusal, foreseen or not, is one of them, so that the other inputs are still read.
 
-    ``columns`` names those of rows without a header; ``label`` is what messages call it, its path if not given.
+    ``columns`` names those of rows without a header; ``label`` is what messages call it, its path if not given;
+    ``data`` are its bytes, where they are here already.
     """
     parts: list[Part] = []
-    with files.Source(path, label) as source:
+    with files.Source(path, label, data) as source:
         try:
             with _refusing(source.label):
                 for member in source.members():

@@ -14,6 +14,7 @@ from taut import __version__
 from taut.core.errors import InputRefused
 from taut.core.executors import LOCAL, On, as_finished, cores, executor_at, refuse_version
 from taut.read import files, remote
+from taut.read.fetched_ahead import fetched
 from taut.read.kept_reading import KeptReading
 from taut.read.load import Loaded, load_file
 
@@ -71,9 +72,9 @@ def _loaded(paths: list[str], columns: str, on: On) -> Iterator[tuple[str, Loade
         for path, loaded in _elsewhere(away, columns, place):
             finished.add(path)
             yield path, loaded
-    for path in paths:  # also what workers could not finish: they ran out of memory, or were killed
-        if path not in finished:
-            yield path, load_file(path, columns)
+    here = [path for path in paths if path not in finished]  # also what workers died of
+    for path, data in zip(here, fetched(here, [files.size_of(path) for path in here]), strict=True):
+        yield path, load_file(path, columns, data=data)
 
 
 def _place(paths: Sequence[str], on: On) -> str | Executor | None:
@@ -128,12 +129,13 @@ def load_batch(batch: Sequence[Wanted], columns: str, version: str) -> list[Load
     """What a worker does: read some inputs."""
     worker = f"{socket.gethostname()} (pid {os.getpid()})"
     refuse_version(__version__, version, f"worker {worker}")  # one that came late was not asked before
-    return [_load_there(one, columns, worker) for one in batch]
+    ahead = fetched([one.path for one in batch], [one.size_bytes for one in batch])
+    return [_load_there(one, columns, worker, data) for one, data in zip(batch, ahead, strict=True)]
 
 
-def _load_there(wanted: Wanted, columns: str, worker: str) -> Loaded | Unseen:
+def _load_there(wanted: Wanted, columns: str, worker: str, data: bytes | None) -> Loaded | Unseen:
     if remote.is_address(wanted.path):
-        loaded = load_file(wanted.path, columns)
+        loaded = load_file(wanted.path, columns, data=data)
         return Unseen(worker, str(loaded.parts[0].found)) if _is_unreadable(loaded) else loaded
     if not os.path.isfile(wanted.path):
         return Unseen(worker, "no such file there")

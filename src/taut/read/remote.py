@@ -9,8 +9,9 @@ from __future__ import annotations
 import io
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from taut.core.errors import InputRefused, NotATrace, TooLarge
@@ -102,6 +103,25 @@ def tag_of(address: str) -> str | None:
 def _tag(about: Mapping[str, object]) -> str:
     told = [f"{key} {about[key]}" for key in TAGS if about.get(key) is not None]
     return ", ".join([f"size {about.get('size')}", *told]) if told else ""
+
+
+def fetcher(address: str, most_bytes: int) -> Callable[[], bytes | None] | None:
+    """What asks once for all of a small file, in whatever thread; None where its library is not made for that.
+
+    It gives None for what fails, or is larger than it was.
+    """
+    with suppress(Exception):  # whoever reads it says what is wrong
+        system, path = _system(address)  # here, because each thread would have a connection, and a set-up, of its own
+        if system.async_impl:
+            return partial(_fetched, system, path, most_bytes)
+    return None
+
+
+def _fetched(system: AbstractFileSystem, path: str, most_bytes: int) -> bytes | None:
+    with suppress(Exception):
+        data: bytes = system.cat_file(path, start=0, end=most_bytes + 1)
+        return data if len(data) <= most_bytes else None
+    return None
 
 
 def opened(address: str) -> io.RawIOBase:
