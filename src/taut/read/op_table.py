@@ -15,6 +15,7 @@ import numpy as np
 
 from taut.core.array_types import Codes, Column, Ints
 from taut.core.errors import InputRefused
+from taut.core.scratch import kept
 from taut.core.tables import NULL, Kind, Mark, Member, Op, Table, Trace, Verb
 from taut.read.arrow_columns import INT32, INT64, has_any, times_ns, wholes, words
 from taut.read.files import Member as File
@@ -105,45 +106,46 @@ def load(data: bytes, label: str) -> Trace:
     table = file.read(list(dict.fromkeys(named.values())))
     if table.num_rows == 0:
         raise InputRefused(label, "op table is empty", "give one with a row for each op")
-    table, start, duration, counts = _timed(table, named["start"], named["duration"], label)
+    columns, start, duration, counts = _timed(table, named["start"], named["duration"], label)
+    del table
     rows = len(start)
-    named = {key: column for key, column in named.items() if key in REQUIRED or table[column].null_count < rows}
+    named = {key: column for key, column in named.items() if key in REQUIRED or columns[column].null_count < rows}
 
-    names, name_id = words(table[named["name"]], named["name"], label, in_order=False)
+    names, name_id = words(columns.pop(named["name"]), named["name"], label, in_order=False)
     verb_of, kind_of, class_of = zip(*(_meaning(n) for n in names), strict=True)
     classes = sorted(set(class_of))
     place = {name: i for i, name in enumerate(classes)}
     to_class = np.array([place[name] for name in class_of], dtype=np.int32)
-    ints = {key: _whole(table, key, named[key], label) for key in WHOLE if key in named}
+    ints = {key: _whole(columns.pop(named[key]), key, named[key], label) for key in WHOLE if key in named}
     ops: dict[str, Column] = {
         "rank": ints["rank"],
         "step": ints["step"],
-        "name": to_class[name_id],
-        "verb": np.array(verb_of, dtype=np.int8)[name_id],
-        "kind": np.array(kind_of, dtype=np.int8)[name_id],
+        "name": kept(to_class[name_id]),
+        "verb": kept(np.array(verb_of, dtype=np.int8)[name_id]),
+        "kind": kept(np.array(kind_of, dtype=np.int8)[name_id]),
         "start_ns": start,
-        "end_ns": start + duration,
+        "end_ns": kept(start + duration),
         "part": _part(ints, rows, "group" in named),
     }
     ops.update({key: ints[key] for key in ("size", "peer") if key in ints})
     lanes, ops["lane"] = ["ops"], np.broadcast_to(np.int32(0), (rows,))
     if "lane" in named:
-        lanes, lane = words(table[named["lane"]], named["lane"], label)
+        lanes, lane = words(columns.pop(named["lane"]), named["lane"], label)
         ops["lane"] = lane if len(lanes) > 1 else ops["lane"]
     groups: list[str] = []
     if "group" in named:
-        groups, index = words(table[named["group"]], named["group"], label)
+        groups, index = words(columns.pop(named["group"]), named["group"], label)
         ops["group"] = np.where(np.array([g == "" for g in groups])[index], NULL, index)
         if "seq" in ints:
             ops["seq"] = ints["seq"]
-    kept = Table(Op, ops)
-    hosts = words(table[named["host"]], named["host"], label) if "host" in named else None
+    table = Table(Op, ops)
+    hosts = words(columns.pop(named["host"]), named["host"], label) if "host" in named else None
     return Trace(
-        ops=kept,
+        ops=table,
         names=classes,
         lanes=lanes,
         groups=groups,
-        members=_members(kept, ints, hosts),
+        members=_members(table, ints, hosts),
         marks=Table(Mark, {}, 0),
         name=label.rsplit("/", 1)[-1].split(".")[0] or "table",
         source=label,
@@ -153,8 +155,13 @@ def load(data: bytes, label: str) -> Trace:
     )
 
 
-def _timed(table: pa.Table, begins: str, lasts: str, label: str) -> tuple[pa.Table, Ints, Ints, dict[str, int]]:
-    """The rows that have a start and a duration of at least 0, these two in ns, and how many rows are dropped."""
+def _timed(
+    table: pa.Table, begins: str, lasts: str, label: str
+) -> tuple[dict[str, pa.ChunkedArray], Ints, Ints, dict[str, int]]:
+    """The rows that have a start and a duration of at least 0: other columns, these two in ns; and how many are dropped.
+
+    Columns may be let go one by one: a large table is not held twice.
+    """
     import pyarrow as pa
 
     start, start_ok = times_ns(table[begins], begins, label)
@@ -162,12 +169,16 @@ def _timed(table: pa.Table, begins: str, lasts: str, label: str) -> tuple[pa.Tab
     good = start_ok & duration_ok & (duration >= 0)
     counts = {"events": len(good), "ops": int(good.sum())}
     if good.all():
-        return table, start, duration, counts
+        return _others(table, begins, lasts), kept(start), kept(duration), counts
     counts["dropped: negative or not a number"] = len(good) - counts["ops"]
     if not good.any():
         both = ((begins, start_ok), (lasts, duration_ok))
         raise InputRefused(label, *_untimed(any(not np.any(ok) and has_any(table[c], c, label) for c, ok in both)))
-    return table.filter(pa.array(good)), start[good], duration[good], counts
+    return _others(table.filter(pa.array(good)), begins, lasts), kept(start[good]), kept(duration[good]), counts
+
+
+def _others(table: pa.Table, *done: str) -> dict[str, pa.ChunkedArray]:
+    return {name: table[name] for name in table.column_names if name not in done}
 
 
 def _untimed(out_of_range: bool) -> tuple[str, str]:
@@ -177,10 +188,9 @@ def _untimed(out_of_range: bool) -> tuple[str, str]:
     return "no row has a finite start and a duration of at least 0", "check these two columns"
 
 
-def _whole(table: pa.Table, key: str, column: str, label: str) -> Ints | Codes:
+def _whole(column: pa.ChunkedArray, key: str, name: str, label: str) -> Ints | Codes:
     least, most = (-INT64 - 1, INT64) if key in WIDE else (0 if key == "rank" else -INT32 - 1, INT32)
-    numbers: Ints | Codes = wholes(table[column], column, label, least, most)
-    return numbers
+    return kept(wholes(column, name, label, least, most))
 
 
 def _meaning(name: str) -> tuple[Verb, Kind, str]:
