@@ -6,13 +6,16 @@ import os
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
+from dataclasses import replace
 from functools import partial
 
 from msgspec import Struct
 
 from taut import __version__
+from taut.core import scratch
 from taut.core.errors import InputRefused
 from taut.core.executors import LOCAL, On, as_finished, cores, executor_at, refuse_version
+from taut.core.tables import Trace
 from taut.read import files, remote
 from taut.read.fetched_ahead import fetched
 from taut.read.kept_reading import KeptReading
@@ -54,14 +57,22 @@ def load_all(
     unique = list(dict.fromkeys(inputs))
     results: dict[str, Loaded] = {}
     if kept is not None:
-        results = {path: found for path in unique if (found := kept.get(path)) is not None}
+        results = {path: _on_disk(found) for path in unique if (found := kept.get(path)) is not None}
     for path, loaded in _loaded([path for path in unique if path not in results], columns, on):
-        results[path] = loaded
         if kept is not None:
             kept.put(path, loaded)
+        results[path] = _on_disk(loaded)
         if progress is not None:
             progress(len(results), len(unique))
     return [results[path] for path in unique]
+
+
+def _on_disk(loaded: Loaded) -> Loaded:
+    """The same, the ops of its traces on disk where columns lie there."""
+    for part in loaded.parts if scratch.is_on_disk() else ():
+        if isinstance(part.found, Trace):
+            part.found = replace(part.found, ops=part.found.ops.on_disk())
+    return loaded
 
 
 def _loaded(paths: list[str], columns: str, on: On) -> Iterator[tuple[str, Loaded]]:
