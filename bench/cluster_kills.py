@@ -57,6 +57,7 @@ def main() -> None:
                 there, left, what = analysed_with_kill(cluster, job, RANKS, rng), [], "worker killed"
             tasks = cluster.tasks_left()
             good = there == here and not left and not tasks
+            print(f"{number + 1}/{asked.kills} {what}", file=sys.stderr, flush=True)
             counts[f"{what}: {'same bytes' if good else f'BAD, left {left}, {tasks} tasks, {there[:200]}'}"] += 1
     for what, count in sorted(counts.items()):
         print(f"{count:6}  {what}")

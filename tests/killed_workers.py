@@ -10,7 +10,6 @@ import io
 import logging
 import os
 import random
-import signal
 import subprocess
 import sys
 import tarfile
@@ -43,21 +42,30 @@ def write_job(folder: Path, ranks: int) -> Path:
 
 
 class Cluster:
-    """A scheduler in this process, and workers in others, which are started again when they are killed."""
+    """A scheduler in this process, and workers in others; one that is killed is followed by another."""
 
     def __init__(self, cluster: LocalCluster, client: Client, workers: int) -> None:
-        self._cluster, self._client, self.workers = cluster, client, workers
+        self._cluster, self._client = cluster, client
         self.on = str(cluster.scheduler_address).replace("tcp://", "dask://")
+        self.workers = [self._started() for _ in range(workers)]
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        address = self.on.removeprefix("dask://")
+        command = [sys.executable, "-W", "ignore", "-m", "distributed.cli.dask_worker", address, "--nthreads", "1"]
+        return subprocess.Popen(
+            [*command, "--no-nanny", "--no-dashboard"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
 
     def wait(self) -> None:
         """Until all workers are there."""
-        self._client.wait_for_workers(self.workers, timeout=60)
+        self._client.wait_for_workers(len(self.workers), timeout=120)
 
     def kill_one(self, rng: random.Random) -> None:
         """SIGKILL to one of the workers."""
-        pids = [worker.pid for worker in self._cluster.workers.values() if worker.pid]
-        if pids:
-            os.kill(rng.choice(pids), signal.SIGKILL)
+        dead = self.workers.pop(rng.randrange(len(self.workers)))
+        dead.kill()
+        dead.wait()
+        self.workers.append(self._started())
 
     def tasks_left(self) -> int:
         """Tasks that the scheduler still knows of, after it had a moment to forget them."""
@@ -72,14 +80,18 @@ class Cluster:
 @contextmanager
 def started(workers: int = 2) -> Iterator[Cluster]:
     """A cluster of so many workers."""
-    quiet = {"dashboard_address": None, "silence_logs": logging.CRITICAL}
     with (
-        LocalCluster(n_workers=workers, threads_per_worker=1, processes=True, **quiet) as cluster,
+        LocalCluster(n_workers=0, processes=True, dashboard_address=None, silence_logs=logging.CRITICAL) as cluster,
         Client(cluster, set_as_default=False) as client,
     ):
         found = Cluster(cluster, client, workers)
-        found.wait()
-        yield found
+        try:
+            found.wait()
+            yield found
+        finally:
+            for worker in found.workers:
+                worker.kill()
+                worker.wait()
 
 
 def analysed_with_kill(cluster: Cluster, job: Path, ranks: int, rng: random.Random) -> str:

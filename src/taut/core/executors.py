@@ -181,9 +181,12 @@ def _end_with(parent: int) -> None:
 @contextmanager
 def _dask_executor(on: str) -> Iterator[Executor]:
     """An executor of the cluster whose scheduler listens there; its workers have this taut and this Python."""
+    try:
+        import distributed
+    except ImportError:
+        raise UsageError(f"--on {on}: Dask is not installed; pip install 'taut[cluster]'") from None
     with _quiet_dask():
-        with warnings.catch_warnings(action="ignore"):  # about versions of other packages
-            client = _connected(on)
+        client = _connected(on, distributed.Client)
         try:
             _check_workers(client, on)
             pool = client.get_executor(pure=False, retries=RETRIES)
@@ -197,17 +200,13 @@ def _dask_executor(on: str) -> Iterator[Executor]:
                 client.close(timeout=LEAVE_S)
 
 
-def _connected(on: str) -> _Client:
+def _connected(on: str, connect: Callable[..., _Client]) -> _Client:
     try:
-        from distributed import Client
-    except ImportError:
-        raise UsageError(f"--on {on}: Dask is not installed; pip install 'taut[cluster]'") from None
-    try:
-        client: _Client = Client(on.removeprefix(DASK), timeout=ANSWER_S, set_as_default=False)
+        with warnings.catch_warnings(action="ignore"):  # about versions of other packages
+            return connect(on.removeprefix(DASK), timeout=ANSWER_S, set_as_default=False)
     except Exception:  # every transport has failures of its own
         remedy = "check host and port, or start one: dask scheduler"
         raise TautError(f"{on}: no scheduler answered within {ANSWER_S} s; {remedy}") from None
-    return client
 
 
 def _check_workers(client: _Client, on: str) -> None:
@@ -234,11 +233,14 @@ def refuse_version(theirs: str | None, ours: str, where: str) -> None:
 
 @contextmanager
 def _quiet_dask() -> Iterator[None]:
-    """What Dask logs about workers that come and go is not for a terminal of taut's; what fails is said by taut."""
-    logger = logging.getLogger("distributed")
-    before = logger.level
-    logger.setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        logger.setLevel(before)
+    """What Dask logs about workers that come and go is not for a terminal of taut's; what fails is said by taut.
+
+    After a failure it stays quiet: its threads go on to log what they lost.
+    """
+    names = [name for name in logging.root.manager.loggerDict if name.partition(".")[0] == "distributed"]
+    before = {name: logging.getLogger(name).level for name in names}
+    for name in names:
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+    yield
+    for name, level in before.items():
+        logging.getLogger(name).setLevel(level)
