@@ -141,6 +141,15 @@ def test_import_is_light(module: str) -> None:
     assert done.stdout.split() == [], f"`import {module}` already imports {done.stdout.strip()}"
 
 
+def test_a_small_analysis_loads_no_cluster_and_no_processes(tmp_path: Path) -> None:
+    (tmp_path / "steps.csv").write_text("worker,step,step_time_s\n0,0,0.1\n0,1,0.1\n1,0,0.1\n1,1,0.2\n")
+    heavy = ("dask", "distributed", "fsspec", "multiprocessing.pool", "concurrent.futures.process", "torch")
+    code = f"import sys, taut; taut.analyze(sys.argv[1]); print(*(m for m in {heavy!r} if m in sys.modules))"
+    command = [sys.executable, "-c", code, str(tmp_path / "steps.csv")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.split() == []
+
+
 def test_control_loads_no_diagnosis() -> None:
     code = "import sys, taut.control.relations; print(*(m for m in sys.modules if m.startswith('taut.diagnose.')))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)

@@ -55,9 +55,9 @@ class ExecutorLost(TautError):
 
 def checked(on: On) -> On:
     """The same, if it is a place where work can run; else UsageError."""
-    if isinstance(on, str) and on != LOCAL and not _PLACE.fullmatch(on):
-        raise UsageError(f"--on {on}: give local, or the address of a Dask scheduler: dask://HOST:PORT")
-    return on
+    if on is None or isinstance(on, Executor) or on == LOCAL or (isinstance(on, str) and _PLACE.fullmatch(on)):
+        return on
+    raise UsageError(f"--on {on}: give local, or the address of a Dask scheduler: dask://HOST:PORT")
 
 
 def cores() -> int:
