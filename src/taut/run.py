@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 COLUMNS_PER_BYTE = 64
 """Bytes of memory that a byte of input may take: a row of a Parquet file has six, and an op takes 400 at most."""
 TWO_AT_ONCE = 1_000_000
-"""Ops from which what-ifs and diagnosis run beside blame and ledger, on the second core."""
+"""Ops from which what-ifs and diagnosis run beside blame and ledger, on the second core, where both fit into memory."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -232,7 +232,7 @@ def analyze_trace(
 
     say("asking what if, blaming, closing the ledger")
     with ThreadPoolExecutor(max_workers=1) as pool:
-        beside = pool.submit if len(graph) >= TWO_AT_ONCE else _at_once
+        beside = pool.submit if len(graph) >= TWO_AT_ONCE and not is_on_disk() else _at_once
         asked = beside(lambda: decompose(graph, prepared, dimensions(graph)))
         blamed = blame(graph, observed, gap_free, both)
         evidence = Evidence(graph, observed, blamed, prepared, both)

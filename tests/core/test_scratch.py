@@ -86,3 +86,12 @@ def test_the_default_folder_is_that_of_temporary_files(asked: str, tmp_path: Pat
         assert scratch.is_on_disk()
         assert len(kept(np.arange(LONG))) == LONG
     assert not scratch.is_on_disk()
+
+
+def test_an_array_to_be_filled_lies_on_disk_where_it_is_long(tmp_path: Path) -> None:
+    with columns_on_disk(tmp_path):
+        long, short = scratch.empty((2, LONG), np.int64), scratch.empty((3,), np.float64)
+    long[:] = 5
+    assert long.base is not None
+    assert long.sum() == 10 * LONG
+    assert short.base is None

@@ -9,6 +9,7 @@ file has no name once it is mapped, so that nothing is left behind, even by a pr
 from __future__ import annotations
 
 import ctypes
+import math
 import mmap
 import os
 import tempfile
@@ -85,6 +86,13 @@ def kept(values: NDArray[Values]) -> NDArray[Values]:
     return file[: dense.nbytes].view(dense.dtype).reshape(dense.shape)
 
 
+def empty(shape: tuple[int, ...], dtype: type[Values]) -> NDArray[Values]:
+    """An array whose numbers are not set yet, on disk where long columns lie there."""
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    file = _mapped([], size) if _folder and size >= LEAST_BYTES else None
+    return np.empty(shape, dtype) if file is None else file.view(dtype).reshape(shape)
+
+
 def kept_together(columns: Mapping[str, Column]) -> dict[str, Column]:
     """Several columns in one file, whatever their length: of as many tables as a job has ranks."""
     some = {name: np.ascontiguousarray(one) for name, one in columns.items() if _is_movable(one) and one.size}
@@ -115,9 +123,9 @@ def _room(values: Column) -> int:
     return -(-values.nbytes // LINE) * LINE
 
 
-def _mapped(arrays: Sequence[Column]) -> Bytes | None:
-    """The bytes of a file without a name that holds these arrays one after the other; None where there is no room for it."""
-    size = sum(map(_room, arrays))
+def _mapped(arrays: Sequence[Column], more: int = 0) -> Bytes | None:
+    """The bytes of a file without a name that holds these arrays one after the other, and so many more; None without room."""
+    size = sum(map(_room, arrays)) + more
     try:
         with tempfile.TemporaryFile(prefix="taut-columns-", dir=_folder[-1], buffering=0) as file:
             for one in arrays:
@@ -126,6 +134,8 @@ def _mapped(arrays: Sequence[Column]) -> Bytes | None:
                     data = data[file.write(data) or 0 :]
                 file.seek(_room(one) - one.nbytes, os.SEEK_CUR)
             file.truncate(size)
+            if hasattr(os, "posix_fallocate"):  # a full disk must say so now, and not when a page is written
+                os.posix_fallocate(file.fileno(), 0, size)
             address = _library().mmap(None, size, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED, file.fileno(), 0)
             if address == ctypes.c_void_p(-1).value:
                 return None

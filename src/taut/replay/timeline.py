@@ -13,7 +13,7 @@ from msgspec import Struct
 from taut.core.array_types import Codes, Floats, Indices, Ints, Mask, Numbers, Value
 from taut.core.ids import greatest
 from taut.core.jit import SMALL
-from taut.core.scratch import kept
+from taut.core.scratch import empty, kept
 from taut.core.tables import NULL
 from taut.graph import Graph
 
@@ -236,10 +236,10 @@ class Batch(Struct, frozen=True):
         g, p = self.graph, program
         offsets = np.cumsum([0] + [count for _, count in cuts])
         here = slice(None) if len(p.ops) == len(g) else p.ops
-        key = np.empty((len(cuts), len(p.ops)), dtype=np.int32)
+        key = empty((len(cuts), len(p.ops)), np.int32)
         for row, (k, _) in zip(key, cuts, strict=True):
             row[:] = k[here]
-        work, changed = base[here], other[here]
+        work, changed = kept(base[here]), kept(other[here])
 
         def block(first: int) -> Ints:
             columns = min(width, int(offsets[-1]) - first)
@@ -296,7 +296,7 @@ class Program(Struct, frozen=True):
 
 def _floats(values: Ints) -> Floats:
     """Numbers as floats; where all are 0, of which nothing has to be written."""
-    return values.astype(np.float64) if values.any() else np.zeros(len(values))
+    return kept(values.astype(np.float64)) if values.any() else np.zeros(len(values))
 
 
 def batch(graph: Graph) -> Batch:
