@@ -48,7 +48,7 @@ watch.add_command(top)
     help="Where closed findings and a line a minute are kept, 256 MiB and 30 days at most.",
 )  # fmt: skip
 @click.option(
-    "--memory", metavar="MIB", type=click.IntRange(16, 1 << 20), default=512, show_default=True, help="Of all windows."
+    "--memory", metavar="MIB", type=click.IntRange(16, 1 << 20), default=384, show_default=True, help="Of all windows."
 )
 @click.option(
     "--json", "as_json", is_flag=True, help="Print every finding as a line of JSON, when it opens and when it closes."

@@ -64,7 +64,7 @@ class Limits(msgspec.Struct, frozen=True):
     burst_bytes: int = 1 << 20
     flight_bytes: int = 64 << 20
     """Of messages of all ranks that are not complete."""
-    window_bytes: int = 512 << 20
+    window_bytes: int = 384 << 20
     """Of the windows of all jobs."""
     forget_job_s: float = 3600.0
     """Until a job of which nothing is heard is forgotten."""
