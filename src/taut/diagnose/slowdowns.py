@@ -148,9 +148,9 @@ class Slowdowns:
         use = (window < first) | (window > last) if but is None else ~but[kin]
         return class_medians(values[kin], cls[kin], count, use)[cls[ops]]
 
-    def table(self, values: Numbers, key: Ints, count: int, window: Ints) -> Floats:
+    def table(self, values: Numbers, key: Indices, count: int, window: Indices) -> Floats:
         """Sums of values by key (below ``count``) and window."""
-        return weighed(key * self.windows + window, values, count * self.windows).reshape(count, self.windows)
+        return weighed(key.astype(np.int64, copy=False) * self.windows + window, values, count * self.windows).reshape(count, self.windows)
 
     @cached_property
     def _busy(self) -> Floats:

@@ -158,22 +158,29 @@ class Graph:
         return table(self)
 
     @cached_property
-    def rank_index(self) -> Ints:
-        """Each op's rank as an index into ``ranks``."""
+    def rank_index(self) -> Codes:
+        """Each op's rank as an index into ``ranks``, in 32 bits: see ``rank_step`` and ``on_rank`` before multiplying it."""
         low, span = int(self.ranks[0]), int(self.ranks[-1]) - int(self.ranks[0]) + 1
+        if low == 0 and span == len(self.ranks):
+            return np.asarray(self.ops.rank)
         if span > 16 * len(self.ops) + 1024:  # numbers from the file must not say how much memory is taken
-            return np.searchsorted(self.ranks, self.ops.rank)
-        where = np.zeros(span, dtype=np.int64)
+            return np.searchsorted(self.ranks, self.ops.rank).astype(np.int32)
+        where = np.zeros(span, dtype=np.int32)
         where[self.ranks - low] = np.arange(len(self.ranks))
         offset: Indices = self.ops.rank - low
         return where[offset]
+
+    @property
+    def rank_step(self) -> Ints:
+        """Each op's rank and window as one number: rank × windows + window."""
+        return self.rank_index.astype(np.int64) * len(self.steps) + self.window
 
     def on_rank(self, key: Ints, count: int) -> tuple[Ints, int]:
         """Numbers of (rank, key) for keys below ``count``, and how many there are; without holes where they would be many."""
         ranks = len(self.ranks)
         if ranks * count > MOST_HOLES + 16 * len(self):
             return numbered(self.rank_index, key)
-        return self.rank_index * count + key, ranks * count
+        return self.rank_index.astype(np.int64) * count + key, ranks * count
 
     @cached_property
     def shape(self) -> Ints:

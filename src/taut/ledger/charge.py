@@ -24,7 +24,7 @@ from taut.graph import Graph
 from taut.ledger.cell_energy import CellEnergy, cell_energy
 from taut.ledger.fitted_watts import STATES
 from taut.ledger.state_power import split_watts
-from taut.replay.blame import PARTS, Blame
+from taut.replay.blame import PARTS, AtSome, Blame
 from taut.replay.exposed import Exposed, copies, exposed
 from taut.replay.timeline import Timeline
 from taut.result.types import LedgerEnergy, LedgerEntry
@@ -46,19 +46,6 @@ class Cell:
     joules: float = col(
         "float64", "energy, J: measured and divided among fates, else by watts that were given; NaN if unknown", np.nan
     )
-
-
-class AtSome(Struct, frozen=True):
-    """Time around some ops; around all others it is none."""
-
-    ops: Indices
-    ns: Ints
-
-    def of_all(self, count: int) -> Ints:
-        """The same for each of so many ops."""
-        out = np.zeros(count, dtype=np.int64)
-        out[self.ops] = self.ns
-        return out
 
 
 class Sources(dict[str, Ints]):
@@ -87,8 +74,8 @@ class Context:
     def slow(self) -> Ints:
         """Exposed compute above its reference."""
         work = self.time["work"]
-        rows = np.flatnonzero((self.graph.ops.kind == Kind.COMPUTE) & (self.blame.excess_ns > 0) & (work > 0))
-        share = np.minimum(self.blame.excess_ns[rows] / np.maximum(self.graph.work_ns[rows], 1), 1)
+        rows = np.flatnonzero((self.graph.ops.kind == Kind.COMPUTE) & (self.graph.work_ns > self.blame.peers.value_ns) & (work > 0))
+        share = np.minimum(self.blame.excess_at(rows) / np.maximum(self.graph.work_ns[rows], 1), 1)
         out = np.zeros(len(self.graph), dtype=np.int64)
         slow = np.floor(work[rows] * share).astype(np.int64)
         out[rows] = np.minimum(slow, work[rows])  # floats round up beyond 2⁵³ ns

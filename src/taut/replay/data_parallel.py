@@ -98,7 +98,7 @@ def _groups(graph: Graph) -> _Groups:
 
 def _pairs(one: Ints, other: Ints, ranks: int) -> list[Ints]:
     """Pairs of ranks, each once."""
-    found = np.unique(one * ranks + other)
+    found = np.unique(one.astype(np.int64) * ranks + other)
     return list(np.stack([found // ranks, found % ranks], axis=1))
 
 

@@ -38,6 +38,11 @@ class Reference(Struct, frozen=True):
     """Ops whose class holds ops of several lengths: they have no reference, and count as they were."""
 
     @property
+    def arrays(self) -> tuple[Floats, Codes, Floats, Floats]:
+        """Reference and cell of every op, spreads of every cell, in the order in which kernels take them."""
+        return self.value_ns, self.cell, self.within_of_cell_ns, self.between_of_cell_ns
+
+    @property
     def within_ns(self) -> Floats:
         """Per op: how far an ordinary peer strays within a rank."""
         return self.within_of_cell_ns[self.cell]

@@ -36,7 +36,6 @@ class Timeline:
 
     graph: Graph
     arrival_ns: Ints
-    opening_ns: Ints
     end_ns: Ints
     bound: Indices
     """The op whose end set this op's arrival; -1 for the origin."""
@@ -49,13 +48,20 @@ class Timeline:
     """Slots joined and waited at, as the changes left them."""
 
     @property
+    def opening_ns(self) -> Ints:
+        """When each op began its work: what it waited for had come by then."""
+        return self.end_ns - self.work_ns
+
+    @property
     def wait_ns(self) -> Ints:
         """Gate opening minus arrival, per op."""
-        return self.opening_ns - self.arrival_ns
+        wait = self.opening_ns
+        wait -= self.arrival_ns
+        return wait
 
     def wait_at(self, ops: Indices) -> Ints:
         """The same of some ops."""
-        return self.opening_ns[ops] - self.arrival_ns[ops]
+        return self.end_ns[ops] - self.work_ns[ops] - self.arrival_ns[ops]
 
     @cached_property
     def critical(self) -> Mask:
@@ -127,10 +133,10 @@ def replay(graph: Graph, changes: Sequence[Change] = (), *, gaps: bool = True) -
     from taut.replay.engine import sweep
 
     work, gap, join, wait = changed(graph, changes, gaps)
-    arrival, opening, end, bound, opener = sweep(*graph.program(join, wait), graph.slots, work, gap)
+    arrival, _, end, bound, opener = sweep(*graph.program(join, wait), graph.slots, work, gap)
     if gaps and not changes:  # the replay law: what is the same is kept once
         arrival, end = _once(arrival, graph.ops.start_ns), _once(end, graph.ops.end_ns)
-    return Timeline(graph, arrival, opening, end, bound, opener, gap, work, join, wait)
+    return Timeline(graph, arrival, end, bound, opener, gap, work, join, wait)
 
 
 def _once(times: Ints, recorded: Ints) -> Ints:
