@@ -32,7 +32,7 @@ from taut.replay.blame import Blame
 from taut.replay.excess import by_step
 from taut.replay.excess_kernels import excess_of_steps
 from taut.replay.exposed import copies
-from taut.replay.timeline import Change, Timeline, replay
+from taut.replay.timeline import Change, Timeline, walls
 
 FALSE_ALARMS = 0.01
 """Chance that a job without slow ranks has a heap of them."""
@@ -302,7 +302,7 @@ def _priced(e: Evidence, members: Sequence[Member]) -> SlowSet | None:
     if len(kept) < 2:
         return None
     chosen = tuple(members[k] for k in kept)
-    saved = observed - replay(e.graph, [change for member in chosen for change in member.changes]).window_ns
+    saved = observed - walls(e.graph, [change for member in chosen for change in member.changes])
     # The middle member tells when; of two that differ, the longer span.
     first = sorted(member.first for member in chosen)[(len(chosen) - 1) // 2]
     last = sorted(member.last for member in chosen)[len(chosen) // 2]
@@ -364,7 +364,7 @@ def two_levels(graph: Graph, blame: Blame, observed: Timeline) -> TwoLevels | No
         return None
     share = float(slower.mean() / faster.mean() - 1)
     ops = np.flatnonzero(own & np.isin(graph.rank_index, order[at:]))
-    saved = observed.wall_ns - replay(graph, [Change(ops, "work", "scale", 1 / (1 + share))]).wall_ns
+    saved = observed.wall_ns - int(walls(graph, [Change(ops, "work", "scale", 1 / (1 + share))]).sum())
     saving = saved / max(observed.wall_ns, 1)
     if saving < LISTED_SHARE:
         return None

@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from taut.core.array_types import Codes, Floats, Indices, Ints, Mask, Numbers
 from taut.core.jit import kernel, numpy_twin_of_kernel
+from taut.replay.chain_kernels import add_folded
 from taut.replay.timeline import Batch, window_times
 
 
@@ -52,19 +53,16 @@ def grid(batch: Batch, before: Sequence[Numbers | None], after: Sequence[Numbers
     The lags inside folded chains belong to the first ingredient.
     """
     p = batch.short
-    rows = np.zeros((2, len(p.ops), len(before)))
-    row_of = np.zeros(len(p.owner), dtype=np.int32)
-    row_of[p.ops] = np.arange(len(p.ops), dtype=np.int32)
-    heirs = row_of[p.owner[p.folded]]
+    rows = np.zeros((2, len(before), len(p.ops)))
     for i, (gap, work) in enumerate(zip(before, after, strict=True)):
         for side, values in enumerate((gap, work)):
             if values is not None:
-                rows[side, :, i] = values[p.ops]
+                rows[side, i] = values[p.ops]
                 # A folded op counts before the gate of the op that ends its chain, its work as well as its gap.
-                rows[0, :, i] += np.bincount(heirs, weights=values[p.folded], minlength=len(p.ops))
+                add_folded(rows[0, i], p.heir, p.folded, values)
     if p.onward_ns.any():
-        rows[0, :, 0] += np.bincount(heirs, weights=p.onward_ns, minlength=len(p.ops))
-    return Grid(batch, rows[0], rows[1])
+        rows[0, 0] += np.bincount(p.heir, weights=p.onward_ns, minlength=len(p.ops))
+    return Grid(batch, np.ascontiguousarray(rows[0].T), np.ascontiguousarray(rows[1].T))
 
 
 @numpy_twin_of_kernel

@@ -13,7 +13,7 @@ from msgspec import Struct
 from taut.core.array_types import Codes, Floats, Indices, Ints, Mask, Numbers, Value
 from taut.core.ids import greatest
 from taut.core.jit import SMALL
-from taut.core.tables import NULL
+from taut.core.tables import NULL, constant
 from taut.graph import Graph
 
 Times = TypeVar("Times", Ints, Floats)
@@ -139,6 +139,15 @@ def replay(graph: Graph, changes: Sequence[Change] = (), *, gaps: bool = True) -
     return Timeline(graph, arrival, end, bound, opener, gap, work, join, wait)
 
 
+def walls(graph: Graph, changes: Sequence[Change]) -> Ints:
+    """How long each window takes under changes: a replay of which nothing else is asked."""
+    from taut.replay.chain_kernels import completions
+
+    work, gap, join, wait = changed(graph, changes)
+    done = completions(*graph.program(join, wait), graph.slots, work, gap, graph.window, len(graph.steps))
+    return window_times(graph, done)
+
+
 def _once(times: Ints, recorded: Ints) -> Ints:
     """The recorded times where they are the same."""
     return recorded if np.array_equal(times, recorded) else times
@@ -154,15 +163,15 @@ def changed(graph: Graph, changes: Sequence[Change], gaps: bool = True) -> tuple
             join[change.ops] = NULL
             wait[change.ops] = NULL
         elif change.what == "work":
-            work = edited(work, change)
+            work = edited(work, change, work is not graph.work_ns)
         else:
-            gap = edited(gap, change)
+            gap = edited(gap, change, gap is not graph.gap_ns)
     return work, gap, join, wait
 
 
-def edited(values: Ints, change: Change) -> Ints:
-    """Work or gaps as a change leaves them."""
-    out = values.copy()
+def edited(values: Ints, change: Change, in_place: bool = False) -> Ints:
+    """Work or gaps as a change leaves them; ``in_place`` where nobody else has the values."""
+    out = values if in_place else values.copy()
     if change.how == "set":
         out[change.ops] = change.value
     elif change.how == "scale":
@@ -171,7 +180,7 @@ def edited(values: Ints, change: Change) -> Ints:
         out[change.ops] = out[change.ops] + change.value
     else:
         out[change.ops] = 0
-    return np.maximum(out, 0)
+    return np.maximum(out, 0, out=out)
 
 
 PARALLEL = 1_000_000
@@ -203,18 +212,10 @@ class Batch(Struct, frozen=True):
 
         A cut that is constant along folded chains (a rank), or blind to them (a link), is asked of the short program.
         """
-        folded = self.short.folded
-        heirs = self.short.owner[folded]  # the op that each folded op counts with
         out: dict[int, Ints] = {}
         groups: dict[str, list[int]] = {"along": [], "blind": [], "whole": []}
         for i, (key, _) in enumerate(cuts):
-            if other_gap is not None or not len(folded):
-                groups["whole"].append(i)
-            else:
-                carried = key[folded]
-                # Along: the key is that of the heir, so a changed chain changes as a whole. Blind: no folded op has a key.
-                along, blind = np.array_equal(carried, key[heirs]), bool((carried < 0).all())
-                groups["along" if along else "blind" if blind else "whole"].append(i)
+            groups["whole" if other_gap is not None else self.short.carries(key)].append(i)
         short_gap = self.short.folded_gap(base, gap) if groups["along"] or groups["blind"] else None
         for how, members in groups.items():
             if not members:
@@ -266,9 +267,9 @@ class Program(Struct, frozen=True):
     """The arrays a batched sweep follows; ``ops`` are the graph's ops it visits."""
 
     ops: Codes
-    owner: Codes
-    """Per op of the graph: the op it is folded into (itself if kept)."""
     folded: Codes
+    heir: Codes
+    """Per folded op: the op it is folded into, as an index of ``ops``."""
     onward_ns: Ints
     """Per folded op: the lag to the op that follows it."""
     events: Indices
@@ -296,7 +297,15 @@ class Program(Struct, frozen=True):
         """Gap before each op of the program with its folded chain in it: their gaps, work and lags."""
         from taut.replay.engine import fold_gaps
 
-        return fold_gaps(self.ops, self.owner, self.folded, self.onward_ns, work, gap)
+        return fold_gaps(self.ops, self.heir, self.folded, self.onward_ns, work, gap)
+
+    def carries(self, key: Indices) -> str:
+        """Whether a key is constant along folded chains, so that a changed chain changes as a whole, or no folded op has one."""
+        from taut.replay.chain_kernels import carried
+
+        if not len(self.folded):
+            return "whole"
+        return "along" if constant(key) else ("whole", "along", "blind")[carried(key, self.ops, self.heir, self.folded)]
 
 
 def _floats(values: Ints) -> Floats:
@@ -311,7 +320,7 @@ def batch(graph: Graph) -> Batch:
     n = len(graph)
     closes, follower, chained = chains(graph.pred_ptr, graph.pred, graph.lag_ns, graph.window, graph.join, graph.wait)
     everything, none = np.arange(n, dtype=np.int32), np.zeros(0, dtype=np.int32)
-    whole = _program(graph, everything, everything, everything, none, np.zeros(0, dtype=np.int64), closes)
+    whole = _program(graph, everything, everything, none, none, np.zeros(0, dtype=np.int64), closes)
     if chained < FOLD * n:
         return Batch(graph, whole, whole)
     folded, kept = (np.flatnonzero(some).astype(np.int32) for some in (follower >= 0, follower < 0))
@@ -319,10 +328,11 @@ def batch(graph: Graph) -> Batch:
     if graph.lag_ns.any():
         onward = graph.lag_ns[graph.pred_ptr[follower[folded]]]  # who follows in a chain has no other predecessor
     owner, first = fold(follower)
-    return Batch(graph, whole, _program(graph, kept, owner, first[kept], folded, onward, closes))
+    heir = np.cumsum(follower < 0, dtype=np.int32)[owner[folded]] - np.int32(1)
+    return Batch(graph, whole, _program(graph, kept, first[kept], folded, heir, onward, closes))
 
 
-def _program(graph: Graph, ops: Codes, owner: Codes, heads: Codes, folded: Codes, onward: Ints, closes: Mask) -> Program:
+def _program(graph: Graph, ops: Codes, heads: Codes, folded: Codes, heir: Codes, onward: Ints, closes: Mask) -> Program:
     """The program over the kept ops; each takes the predecessors of the head of its chain."""
     from taut.replay.engine import registers
 
@@ -342,8 +352,8 @@ def _program(graph: Graph, ops: Codes, owner: Codes, heads: Codes, folded: Codes
     op_register, slot_register, n_ops, n_slots = registers(events, ptr, pred, join, wait, graph.slots)
     return Program(
         ops,
-        owner,
         folded,
+        heir,
         onward,
         events,
         ptr,
