@@ -93,6 +93,21 @@ def group_sums(ids: Indices, count: int, values: Indices) -> Ints:
 
 
 @numpy_twin_of_kernel
+def add_at_plain(out: Ints, ids: Indices, rows: Indices, values: Ints) -> int:
+    """``add_at`` by numpy."""
+    np.add.at(out, ids[rows], values)
+    return 0
+
+
+@kernel(plain=add_at_plain)
+def add_at(out: Ints, ids: Indices, rows: Indices, values: Ints) -> int:
+    """Add the values of some rows to the sums of their ids; returns 0."""
+    for k in range(len(rows)):
+        out[ids[rows[k]]] += values[k]
+    return 0
+
+
+@numpy_twin_of_kernel
 def order_groups_plain(group: Indices, groups: int, start: Ints, end: Ints) -> tuple[Codes, Ints]:
     """``order_groups`` by numpy."""
     begin = np.zeros(groups + 1, np.int64)

@@ -11,7 +11,7 @@ who joins delays, who waits is delayed (see ``gates.py`` for which verb does whi
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 
 import numpy as np
@@ -145,6 +145,15 @@ class Graph:
     def edges(self) -> int:
         """Number of precedence edges, gates not counted."""
         return len(self.pred)
+
+    def part(self, rows: slice) -> Graph:
+        """Some ops in a row, for what looks at each op by itself: edges and gates stay those of all, launches count from them."""
+        part: Graph = object.__new__(Graph)
+        columns = {name: column[rows] for name, column in self.ops.columns.items()}
+        own = {name: getattr(self, name)[rows] for name in ("work_ns", "gap_ns", "join", "wait", "gate", "window", "roles")}
+        ops = Table(self.ops.row, columns, len(columns["rank"]), self.ops.words)
+        part.__dict__.update({f.name: getattr(self, f.name) for f in fields(self)} | own | {"ops": ops})
+        return part
 
     def program(self, join: Indices, wait: Indices) -> tuple[Indices, Indices, Indices, Ints, Indices, Indices, Ints]:
         """What a sweep follows, in the order in which kernels take it, with these slots."""
