@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from taut.core.array_types import Codes, Indices, Ints
+from taut.core.array_types import Codes, Floats, Indices, Ints, Numbers
 from taut.core.jit import kernel, numpy_twin_of_kernel
 
 
@@ -89,6 +89,21 @@ def group_sums(ids: Indices, count: int, values: Indices) -> Ints:
     out = np.zeros(count, np.int64)
     for i in range(len(ids)):
         out[ids[i]] += values[i]
+    return out
+
+
+@numpy_twin_of_kernel
+def table_sums_plain(row: Indices, rows: int, column: Indices, columns: int, values: Numbers) -> Floats:
+    """``table_sums`` by numpy."""
+    return np.bincount(row.astype(np.int64) * columns + column, weights=values, minlength=rows * columns)
+
+
+@kernel(plain=table_sums_plain)
+def table_sums(row: Indices, rows: int, column: Indices, columns: int, values: Numbers) -> Floats:
+    """The sum of the values of each cell of a table, in floating point, row after row."""
+    out = np.zeros(rows * columns, np.float64)
+    for i in range(len(values)):
+        out[row[i] * columns + column[i]] += values[i]
     return out
 
 

@@ -11,12 +11,12 @@ from taut.core.jit import kernel, numpy_twin_of_kernel
 @kernel(lists=True)
 def completions(
     events: Indices, pred_ptr: Indices, pred: Indices, lag: Ints, join: Indices, wait: Indices, wait_lag: Ints, slots: int,
-    work: Ints, gap: Ints, window: Indices, windows: int,
-) -> Ints:  # fmt: skip
-    """When the last op of each window ends: the recurrence of ``sweep``, which keeps much more."""
+    work: Ints, gap: Ints, window: Indices, windows: int, rank: Indices, ranks: int,
+) -> tuple[Ints, Ints]:  # fmt: skip
+    """When the last op of each window ends, and how long each rank waits: the recurrence of ``sweep``, which keeps much more."""
     end = np.empty(len(work), np.int64)
     opens = np.full(slots + 1, -(1 << 62), np.int64)
-    done = np.zeros(windows, np.int64)
+    done, waits = np.zeros(windows, np.int64), np.zeros(ranks, np.int64)
     for event in events:
         if event >= 0:
             v = event
@@ -29,9 +29,12 @@ def completions(
                 opens[join[v]] = max(opens[join[v]], t)
         else:
             v = ~event
-            end[v] = max(end[v], opens[wait[v]] + wait_lag[v] + work[v])
+            longer = opens[wait[v]] + wait_lag[v] + work[v] - end[v]
+            if longer > 0:
+                end[v] += longer
+                waits[rank[v]] += longer
         done[window[v]] = max(done[window[v]], end[v])
-    return done
+    return done, waits
 
 
 ALONG, BLIND = 1, 2

@@ -8,7 +8,7 @@ a column may not make a whole chain shorter than nothing, where a replay would a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 import numpy as np
 from msgspec import Struct
@@ -47,22 +47,24 @@ class Grid(Struct, frozen=True):
         return mix(*p.arrays, len(self.batch.graph.steps), self.before, self.after, shares, rows)
 
 
-def grid(batch: Batch, before: Sequence[Numbers | None], after: Sequence[Numbers | None]) -> Grid:
+def grid(batch: Batch, before: Iterable[Numbers | None], after: Iterable[Numbers | None]) -> Grid:
     """Prepare ingredients, each given per op as ns before its gate (gap) and after it (work); None is nothing.
 
-    The lags inside folded chains belong to the first ingredient.
+    The lags inside folded chains belong to the first ingredient. Of a generator one ingredient at a time is held.
     """
     p = batch.short
-    rows = np.zeros((2, len(before), len(p.ops)))
-    for i, (gap, work) in enumerate(zip(before, after, strict=True)):
-        for side, values in enumerate((gap, work)):
+    columns: list[tuple[Floats, Floats]] = []
+    for gap, work in zip(before, after, strict=True):
+        column = np.zeros(len(p.ops)), np.zeros(len(p.ops))
+        for side, values in zip(column, (gap, work), strict=True):
             if values is not None:
-                rows[side, i] = values[p.ops]
+                side[:] = values[p.ops]
                 # A folded op counts before the gate of the op that ends its chain, its work as well as its gap.
-                add_folded(rows[0, i], p.heir, p.folded, values)
+                add_folded(column[0], p.heir, p.folded, values)
+        columns.append(column)
     if p.onward_ns.any():
-        rows[0, 0] += np.bincount(p.heir, weights=p.onward_ns, minlength=len(p.ops))
-    return Grid(batch, np.ascontiguousarray(rows[0].T), np.ascontiguousarray(rows[1].T))
+        columns[0][0][:] += np.bincount(p.heir, weights=p.onward_ns, minlength=len(p.ops))
+    return Grid(batch, *(np.stack(side, axis=1) for side in zip(*columns, strict=True)))
 
 
 @numpy_twin_of_kernel

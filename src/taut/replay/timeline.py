@@ -141,11 +141,19 @@ def replay(graph: Graph, changes: Sequence[Change] = (), *, gaps: bool = True) -
 
 def walls(graph: Graph, changes: Sequence[Change]) -> Ints:
     """How long each window takes under changes: a replay of which nothing else is asked."""
+    return window_times(graph, _done_and_waits(graph, *changed(graph, changes))[0])
+
+
+def rank_waits(graph: Graph, work: Ints, gap: Ints) -> Ints:
+    """How long each rank waits with this work and these gaps, ns."""
+    return _done_and_waits(graph, work, gap, graph.join, graph.wait)[1]
+
+
+def _done_and_waits(graph: Graph, work: Ints, gap: Ints, join: Indices, wait: Indices) -> tuple[Ints, Ints]:
     from taut.replay.chain_kernels import completions
 
-    work, gap, join, wait = changed(graph, changes)
-    done = completions(*graph.program(join, wait), graph.slots, work, gap, graph.window, len(graph.steps))
-    return window_times(graph, done)
+    ranks, windows = (graph.rank_index, len(graph.ranks)), (graph.window, len(graph.steps))
+    return completions(*graph.program(join, wait), graph.slots, work, gap, *windows, *ranks)
 
 
 def _once(times: Ints, recorded: Ints) -> Ints:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from taut.core.array_types import Floats, Indices, Ints, Mask, Numbers
-from taut.core.jit import kernel
+from taut.core.jit import kernel, numpy_twin_of_kernel
 
 PROBES = 64
 """Slots that are looked at for a pair of ranks."""
@@ -74,6 +74,36 @@ def describe_cells(values: Numbers, order: Indices, begin: Ints) -> tuple[Floats
         elif len(mine) > 2:
             spread[c] = max(1.4826 * distance(mine, median[c]), (quantile(mine, -1, 0.9) - median[c]) / 1.2816)
     return median, spread
+
+
+@kernel()
+def cell_medians(values: Numbers, order: Indices, begin: Ints) -> Floats:
+    """Median of each cell; NaN where it has no row."""
+    cells = len(begin) - 1
+    median = np.full(cells, np.nan)
+    for c in range(cells):
+        if begin[c + 1] > begin[c]:
+            median[c] = middle(np.sort(values[order[begin[c] : begin[c + 1]]].astype(np.float64)), -1)
+    return median
+
+
+@numpy_twin_of_kernel
+def from_medians_plain(values: Numbers, order: Indices, begin: Ints) -> Floats:
+    """``from_medians`` by numpy."""
+    out = np.empty(len(values), np.float64)
+    out[order] = values[order] - np.repeat(cell_medians(values, order, begin), np.diff(begin))
+    return out
+
+
+@kernel(plain=from_medians_plain)
+def from_medians(values: Numbers, order: Indices, begin: Ints) -> Floats:
+    """Per row: its value less the median of its cell."""
+    median = cell_medians(values, order, begin)
+    out = np.empty(len(values), np.float64)
+    for c in range(len(begin) - 1):
+        for k in range(begin[c], begin[c + 1]):
+            out[order[k]] = values[order[k]] - median[c]
+    return out
 
 
 ENOUGH_PEERS = 5
