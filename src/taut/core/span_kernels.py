@@ -33,28 +33,42 @@ def begin_at_plain(group: Indices, zero: Ints, chosen: Mask, start: Ints, times:
 @kernel(plain=union_of_groups_plain)
 def union_of_groups(group: Indices, zero: Ints, chosen: Mask, start: Ints, end: Ints) -> tuple[Ints, Ints]:
     """Starts and ends of all time under any of the chosen ops, each from the zero of its group, in order of time."""
-    order, begin = order_groups(group, len(zero), start, end)
-    # The spans are found twice, first to count them.
+    # Ops of a group mostly come in the order of their starts: then nothing is sorted.
+    tidy, latest = True, np.full(len(zero), -(1 << 62), np.int64)
+    for i in range(len(group)):
+        if start[i] < latest[group[i]]:
+            tidy = False
+            break
+        latest[group[i]] = start[i]
+    order = np.empty(0, np.int32)
+    if not tidy:
+        order, _ = order_groups(group, len(zero), start, end)
+    # The spans are found twice, first to count those of each group.
+    at = np.zeros(len(zero) + 1, np.int64)
     first, last = np.empty(0, np.int64), np.empty(0, np.int64)
+    reach = np.empty(len(zero), np.int64)
     for write in range(2):
-        found = 0
-        for g in range(len(zero)):
-            reach, some = 0, False
-            for k in range(begin[g], begin[g + 1]):
-                i = order[k]
-                if not chosen[i] or end[i] <= start[i]:
-                    continue
-                if not some or start[i] > reach:
-                    found += 1
-                    reach = end[i]
-                    if write == 1:
-                        first[found - 1] = start[i] + zero[g]
-                elif end[i] > reach:
-                    reach = end[i]
-                some = True
+        reach[:] = -(1 << 62)
+        for k in range(len(group)):
+            i = k if tidy else order[k]
+            if not chosen[i] or end[i] <= start[i]:
+                continue
+            g = group[i]
+            if start[i] > reach[g]:
+                at[g] += 1
+                reach[g] = end[i]
                 if write == 1:
-                    last[found - 1] = reach + zero[g]
+                    first[at[g] - 1] = start[i] + zero[g]
+            elif end[i] > reach[g]:
+                reach[g] = end[i]
+            if write == 1:
+                last[at[g] - 1] = reach[g] + zero[g]
         if write == 0:
+            found = 0
+            for g in range(len(zero)):  # where the spans of each group begin
+                count = at[g]
+                at[g] = found
+                found += count
             first, last = np.empty(found, np.int64), np.empty(found, np.int64)
     return first, last
 

@@ -20,6 +20,7 @@ from msgspec import Struct
 from taut.core.array_types import Codes, Indices, Ints, Mask
 from taut.core.ids import coded, greatest, least, numbered
 from taut.core.tables import NULL, Kind, Table, Trace, col
+from taut.core.zeros import zeros
 from taut.result.types import Device
 
 MOST_HOLES = 1 << 20
@@ -184,12 +185,13 @@ class Graph:
         """Each op's rank and window as one number: rank × windows + window."""
         return self.rank_index.astype(np.int64) * len(self.steps) + self.window
 
-    def on_rank(self, key: Ints, count: int) -> tuple[Ints, int]:
+    def on_rank(self, key: Indices, count: int) -> tuple[Indices, int]:
         """Numbers of (rank, key) for keys below ``count``, and how many there are; without holes where they would be many."""
         ranks = len(self.ranks)
         if ranks * count > MOST_HOLES + 16 * len(self):
             return numbered(self.rank_index, key)
-        return self.rank_index.astype(np.int64) * count + key, ranks * count
+        wide = np.int32 if ranks * count < 1 << 31 else np.int64
+        return self.rank_index.astype(wide) * wide(count) + key.astype(wide, copy=False), ranks * count
 
     @cached_property
     def shape(self) -> Ints:
@@ -242,7 +244,7 @@ class Graph:
         marks = self.trace.marks
         words = dict.fromkeys([*self.phases, *map(str, marks.phase.tolist())])
         if len(words) < 2:
-            return np.zeros(len(self.ops), dtype=np.int64)
+            return zeros(len(self.ops))
         codes = {word: code for code, word in enumerate(words)}
         phase = np.array([codes[word] for word in self.phases], dtype=np.int64)[self.window]
         if len(marks):

@@ -82,7 +82,7 @@ class Context:
             mine = slice(*np.searchsorted(some.ops, (rows.start, rows.stop)))
             waits[name] = AtSome(some.ops[mine] - rows.start, some.ns[mine])
         graph = self.graph.part(rows)
-        time = Sources({name: ns[rows] for name, ns in self.time.items()}, waits, len(graph))
+        time = Sources({name: ns[rows].astype(np.int64) for name, ns in self.time.items()}, waits, len(graph))
         return replace(self, graph=graph, time=time, rows=rows, whole=self)
 
     @cached_property
@@ -326,10 +326,10 @@ def _controlled(c: Context, observed: Timeline, shown: Exposed) -> Context:
     return replace(c, time=Sources(own, waits, time.count), overhead=found)
 
 
-def _exposed_parts(blame: Blame, waiting: Ints) -> dict[str, AtSome]:
+def _exposed_parts(blame: Blame, waiting: Indices) -> dict[str, AtSome]:
     """The exposed part of every wait, split as the whole wait is; cumulative rounding leaves no remainder."""
     waits = blame.waits
-    shown = waiting[waits.op]
+    shown = waiting[waits.op].astype(np.int64)
     whole = np.maximum(waits.wait_ns, 1).astype(np.float64)
     out, running, given = {}, np.zeros(len(waits)), np.zeros(len(waits), dtype=np.int64)
     for part in PARTS:

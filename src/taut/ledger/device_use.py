@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from taut.core.array_types import Indices, Ints, Mask
 from taut.core.device_words import LAUNCHES, NO_BYTES, is_copy, on_device
 from taut.core.group_kernels import group_sort, order_groups
-from taut.core.ids import numbered, sums, weighed
+from taut.core.ids import coded, numbered, sums, weighed
 from taut.core.span_kernels import begin_at, union_of_groups
 from taut.core.spans import Spans, union
 from taut.core.tables import Kind, Verb
@@ -156,22 +156,23 @@ def device_mask(graph: Graph) -> Mask:
 def classes(graph: Graph) -> list[DeviceClass]:
     """Kernels and copies that the kept steps launched, by class, the longest first."""
     ops, own = graph.ops, ~np.isin(graph.names, list(OTHER_STEP.values()))
-    rows = _once(graph, np.flatnonzero(device_mask(graph) & own[graph.ops.name]))
+    rows = _once(graph, np.flatnonzero(device_mask(graph) & own[graph.ops.name]).astype(np.int32))
     if not len(rows):
         return []
-    name, names = numbered(ops.name[rows])
+    name, names = coded(ops.name[rows])
     took = ops.end_ns[rows] - ops.start_ns[rows]
     order, begin = group_sort(name, names)
     total, count = sums(name, took, names), np.diff(begin)
     whole = max(int(total.sum()), 1)
-    bytes_of = np.where((ops.size[rows] >= 0), ops.size[rows], 0)
-    moved, sized = weighed(name, bytes_of, names), np.bincount(name, weights=ops.size[rows] >= 0, minlength=names)
-    copy = is_copy(graph.names)[ops.name[rows]]
+    known_size = np.flatnonzero(ops.size[rows] >= 0)
+    moved, sized = weighed(name[known_size], ops.size[rows[known_size]], names), np.bincount(name[known_size], minlength=names)
+    copy = is_copy(graph.names)
     out = []
     for k in np.argsort(-total, kind="stable")[:MOST_CLASSES].tolist():
         mine = order[begin[k] : begin[k + 1]]
         shortest = mine[np.argmin(took[mine])]
-        row, copies = rows[shortest], bool(copy[shortest])
+        row = rows[shortest]
+        copies = bool(copy[ops.name[row]])
         known = copies and int(sized[k]) == int(count[k])
         out.append(
             DeviceClass(
@@ -188,7 +189,7 @@ def classes(graph: Graph) -> list[DeviceClass]:
     return out
 
 
-def _once(graph: Graph, rows: Ints) -> Ints:
+def _once(graph: Graph, rows: Indices) -> Indices:
     """These ops, of those of one grouped call, which share an interval, only the first."""
     ops, once = graph.ops, np.ones(len(rows), dtype=np.bool_)
     place = np.flatnonzero(ops.kind[rows] == Kind.COMMUNICATE)
@@ -197,7 +198,7 @@ def _once(graph: Graph, rows: Ints) -> Ints:
     first = np.full(count, len(rows))
     np.minimum.at(first, ids, place)
     once[place] = first[ids] == place
-    kept: Ints = rows[once]
+    kept: Indices = rows[once]
     return kept
 
 

@@ -14,6 +14,7 @@ from taut.core.array_types import Codes, Floats, Indices, Ints, Mask, Numbers, V
 from taut.core.ids import greatest
 from taut.core.jit import SMALL
 from taut.core.tables import NULL, constant
+from taut.core.zeros import zeros
 from taut.graph import Graph
 
 Times = TypeVar("Times", Ints, Floats)
@@ -163,7 +164,7 @@ def _once(times: Ints, recorded: Ints) -> Ints:
 
 def changed(graph: Graph, changes: Sequence[Change], gaps: bool = True) -> tuple[Ints, Ints, Indices, Indices]:
     """(work, gap, slots joined, slots waited at) of every op as the changes leave them."""
-    work, gap = graph.work_ns, graph.gap_ns if gaps else np.zeros(len(graph), dtype=np.int64)
+    work, gap = graph.work_ns, graph.gap_ns if gaps else zeros(len(graph))
     join, wait = graph.join, graph.wait
     for change in changes:
         if change.what == "gate":
@@ -318,7 +319,7 @@ class Program(Struct, frozen=True):
 
 def _floats(values: Ints) -> Floats:
     """Numbers as floats; where all are 0, of which nothing has to be written."""
-    return values.astype(np.float64) if values.any() else np.zeros(len(values))
+    return values.astype(np.float64) if values.any() else zeros(len(values)).view(np.float64)
 
 
 def batch(graph: Graph) -> Batch:
@@ -332,7 +333,7 @@ def batch(graph: Graph) -> Batch:
     if chained < FOLD * n:
         return Batch(graph, whole, whole)
     folded, kept = (np.flatnonzero(some).astype(np.int32) for some in (follower >= 0, follower < 0))
-    onward = np.zeros(len(folded), dtype=np.int64)
+    onward = zeros(len(folded))
     if graph.lag_ns.any():
         onward = graph.lag_ns[graph.pred_ptr[follower[folded]]]  # who follows in a chain has no other predecessor
     owner, first = fold(follower)

@@ -280,7 +280,7 @@ def _blame(a: Computed) -> list[Blame]:
     ids, count = numbered(index[ops], g.ops.name[ops], by_link, from_gap)
     sums = np.bincount(ids, weights=by_fault + by_gap, minlength=count)
     top = np.argsort(-sums, kind="stable")[:TOP_CAUSES]
-    place = np.full((len(g.ranks), len(g.names)), -1, dtype=np.int64)
+    place = np.full((len(g.ranks), len(g.names)), -1, dtype=np.int32)
     rows = []
     for k, cause in enumerate(top):
         mine = np.flatnonzero(ids == cause)
