@@ -52,6 +52,16 @@ class _WithoutPandas:
         return None
 
 
+def give_back() -> None:
+    """Give memory that was freed back to the system, where the C library kept it: between parts of a large job."""
+    import ctypes
+
+    try:
+        ctypes.CDLL(None).malloc_trim(0)
+    except (OSError, AttributeError):
+        pass  # another C library
+
+
 def left_bytes() -> int | None:
     """What the limit leaves to this process; None without a limit, or where the system does not tell."""
     limit = limit_bytes()
