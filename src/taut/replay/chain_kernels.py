@@ -64,15 +64,15 @@ def carried(key: Indices, ops: Indices, heir: Indices, folded: Indices) -> int:
 def add_folded_plain(out: Floats, heir: Indices, folded: Indices, values: Numbers) -> int:
     """``add_folded`` by numpy."""
     out += np.bincount(heir, weights=values[folded], minlength=len(out))
-    return 0
+    return len(folded)
 
 
 @kernel(plain=add_folded_plain)
 def add_folded(out: Floats, heir: Indices, folded: Indices, values: Numbers) -> int:
-    """Add to each of some ops the values of those that are folded into it; returns 0."""
+    """Add to each of some ops the values of those that are folded into it; returns how many these are."""
     passed = np.zeros(len(out), np.float64)
     for k in range(len(folded)):
         passed[heir[k]] += values[folded[k]]
     for k in range(len(out)):
         out[k] += passed[k]
-    return 0
+    return len(folded)
