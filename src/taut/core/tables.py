@@ -307,6 +307,18 @@ class Table:
     def __len__(self) -> int:
         return self._length
 
+    def __getstate__(self) -> tuple[type, Words, dict[str, Array], int]:
+        # A column that is one value repeated travels between processes as that value.
+        columns = {name: column[:1].copy() if constant(column) else column for name, column in self.columns.items()}
+        return self.row, self.words, columns, self._length
+
+    def __setstate__(self, state: tuple[type, Words, dict[str, Array], int]) -> None:
+        self.row, self.words, columns, self._length = state
+        self.columns = {
+            name: np.broadcast_to(column[0], (self._length,)) if len(column) < self._length else column
+            for name, column in columns.items()
+        }
+
     def take(self, index: Array) -> Table:
         """The rows selected by an index array or a boolean mask."""
         length = len(np.empty(self._length, dtype=np.bool_)[index])
@@ -324,6 +336,11 @@ class Table:
             columns[name] = column if constant(column) else column[order]
         length, self._length = self._length, 0
         return Table(self.row, columns, length, self.words)
+
+    def emptied(self) -> None:
+        """Let go of all rows: others have what of them is still wanted."""
+        self.columns.clear()
+        self._length = 0
 
     def replace(self, **columns: Array) -> Table:
         """The same table with some columns exchanged."""
@@ -412,8 +429,28 @@ def concat(row: type, tables: Sequence[Table]) -> Table:
         return tables[0]
     if not tables:
         return Table(row, {}, 0)
-    names = [f.name for f in dataclasses.fields(row)]
-    return Table(row, {n: np.concatenate([t.columns[n] for t in tables]) for n in names}, sum(map(len, tables)))
+    length = sum(map(len, tables))
+    return Table(row, {f.name: _joined([t.columns[f.name] for t in tables], length) for f in dataclasses.fields(row)}, length)
+
+
+def joined_and_emptied(row: type, tables: Sequence[Table]) -> Table:
+    """One table out of many, which are empty afterwards, so that large ones are not held twice."""
+    if len(tables) == 1:
+        return tables[0]
+    length, columns = sum(map(len, tables)), {}
+    for one in dataclasses.fields(row):
+        columns[one.name] = _joined([table.columns.pop(one.name) for table in tables], length)
+    for table in tables:
+        table.emptied()
+    return Table(row, columns, length)
+
+
+def _joined(columns: list[Array], length: int) -> Array:
+    """Columns one after the other; one value repeated in all of them stays one."""
+    some = [column for column in columns if len(column)]
+    if some and all(constant(column) and column[0] == some[0][0] for column in some):
+        return np.broadcast_to(some[0][0], (length,))
+    return np.concatenate(columns)
 
 
 def columns_of(row: type) -> Iterator[tuple[str, str, str]]:

@@ -200,7 +200,10 @@ class Ledger:
     @cached_property
     def by_fate(self) -> dict[str, int]:
         """Rank-ns per fate, every fate listed."""
-        return {one.fate: total(self.cells.rank_ns[self.cells.fate == i]) for i, one in enumerate(self.categories)}
+        fate, ns, fates = self.cells.fate, self.cells.rank_ns, [one.fate for one in self.categories]
+        if len(ns) * int(ns.max(initial=0)) < 1 << 63:  # then every sum fits
+            return dict(zip(fates, sums(fate, ns, len(fates)).tolist(), strict=True))
+        return {one: total(ns[fate == i]) for i, one in enumerate(fates)}
 
     @property
     def closes(self) -> bool:
@@ -416,11 +419,11 @@ def _claimed_rows(c: Context, categories: tuple[Category, ...], code: Mapping[st
         summed = np.zeros(len(member), dtype=np.int64)
         for some in claims.pop((fate, source)):
             add_at(summed, cell, some.ops, some.ns)
-        used = np.flatnonzero(summed)
+        used = np.flatnonzero(summed).astype(np.int32)
         op = member[used]
         fates = np.broadcast_to(np.int8(code[fate]), len(op))
         action = actions[fate][op] if fate in actions else np.broadcast_to(np.int64(NULL), len(op))
-        step = graph.steps[graph.window[op]].astype(np.int32)
+        step = graph.steps.astype(np.int32)[graph.window[op]]
         rows.append([graph.ops.rank[op], step, fates, graph.ops.name[op], summed[used], action])
     return rows
 

@@ -13,7 +13,7 @@ import numpy as np
 from taut.core.array_types import Ints
 from taut.core.device_words import NO_DEVICE, UNREAD
 from taut.core.errors import InputRefused
-from taut.core.tables import NULL, HostRange, Mark, MatrixWork, Member, Op, Table, Trace, concat
+from taut.core.tables import NULL, HostRange, Mark, MatrixWork, Member, Op, Table, Trace, concat, constant, joined_and_emptied
 from taut.read.columns import Codes
 from taut.read.one_job import Labelled, one_world, refuse_two_jobs, window
 
@@ -46,8 +46,9 @@ def merge(parts: Sequence[Labelled], refused: Sequence[InputRefused], *, name: s
     all_groups = _Groups(traces)
     ops, offset = [], 0
     for trace, group_names in zip(traces, all_groups.names, strict=True):
+        count = len(trace.ops)
         ops.append(_recoded(trace.ops, names.of(trace.names), lanes.of(trace.lanes), groups.of(group_names), offset))
-        offset += len(trace.ops)
+        offset += count
     members = concat(Member, [trace.members for trace in traces])
     # A rank whose profiler ran in several cycles has a file, and a member, for each.
     members = members.take(np.unique(members.rank, return_index=True)[1])
@@ -57,7 +58,7 @@ def merge(parts: Sequence[Labelled], refused: Sequence[InputRefused], *, name: s
     counts = sum((Counter(trace.counts) for trace in traces), Counter[str]())
     notes += [f"{counts[reason]:,} {reason}: {so}" for reason, so in EFFECTS.items() if counts[reason]]
     return Trace(
-        ops=concat(Op, ops),
+        ops=joined_and_emptied(Op, ops),
         names=list(map(str, names)),
         lanes=list(map(str, lanes)),
         groups=list(map(str, groups)),
@@ -83,15 +84,17 @@ def left_out(refused: Sequence[InputRefused]) -> list[str]:
 
 
 def _recoded(ops: Table, names: Ints, lanes: Ints, groups: Ints, offset: int) -> Table:
-    """The ops with codes of the merged dictionaries; -1 stays -1 because the last entry is."""
+    """The ops, which are empty afterwards, with codes of the merged dictionaries; -1 stays -1 because the last entry is."""
     columns: dict[str, Ints] = {}
     for name, codes in (("name", names), ("lane", lanes), ("group", groups)):
         # Files of one program mostly use the same names in the same order: then nothing is copied.
         if not np.array_equal(codes, np.arange(len(codes))):
             columns[name] = np.append(codes, NULL)[ops.columns[name]]
-    if offset:
+    if offset and not constant(ops.launch):
         columns["launch"] = np.where(ops.launch >= 0, ops.launch + offset, NULL)
-    return ops.replace(**columns)
+    recoded = ops.replace(**columns)
+    ops.emptied()
+    return recoded
 
 
 def _with_ranks(parts: Sequence[Labelled]) -> tuple[list[Labelled], list[str], list[str]]:

@@ -15,6 +15,7 @@ from msgspec import Struct
 from taut.core.array_types import Codes, Floats, Indices, Ints, Mask
 from taut.core.ids import coded, numbered
 from taut.core.tables import NULL
+from taut.core.zeros import zeros
 from taut.graph import Graph
 from taut.graph.joined import Joined
 from taut.replay.mixed_classes import kinds_and_mixed
@@ -63,15 +64,16 @@ def whatever_role(graph: Graph) -> tuple[Codes, int]:
 
 def across(graph: Graph) -> Ints:
     """Reference work of every op over all roles, ns: mean for computes, median for ops that meet at a gate."""
-    from taut.core.group_kernels import group_sort
-    from taut.replay.wait_kernels import describe_cells
+    from taut.core.group_kernels import group_sort, table_sums
+    from taut.replay.wait_kernels import cell_medians
 
     cls, classes = whatever_role(graph)
-    meets = graph.gate >= 0
-    order, begin = group_sort(cls[meets], classes)
-    median, _ = describe_cells(graph.work_ns[meets], order, begin)
-    mean = np.bincount(cls, weights=graph.work_ns, minlength=classes) / np.maximum(np.bincount(cls, minlength=classes), 1)
-    return np.rint(np.where(meets, np.nan_to_num(median)[cls], mean[cls])).astype(np.int64)
+    meets = np.flatnonzero(graph.gate >= 0)
+    median = cell_medians(graph.work_ns[meets], *group_sort(cls[meets], classes))
+    mean = table_sums(cls, classes, zeros(len(cls)), 1, graph.work_ns) / np.maximum(np.bincount(cls, minlength=classes), 1)
+    usual = np.rint(mean).astype(np.int64)[cls]
+    usual[meets] = np.rint(np.nan_to_num(median)).astype(np.int64)[cls[meets]]
+    return usual
 
 
 def peers(graph: Graph) -> Reference:
