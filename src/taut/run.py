@@ -213,6 +213,7 @@ def analyze_trace(
         # Fault is what a finding mends; what else lies outside ordinary variation has no culprit.
         booked = blamed.mended_by([change for finding in findings for change in finding.changes])
         shown, slowdowns = evidence.exposed, evidence.slowdowns
+        slowdowns.let_go()
         del evidence  # what only findings needed is let go
         tidy()
         ledger = charge(graph, observed, booked, prices, shown=shown)

@@ -135,6 +135,10 @@ class Slowdowns:
         ops = self.graph.ops
         return coded(ops.rank, ops.name, ops.size, self.graph.place)
 
+    def let_go(self) -> None:
+        """Let go of the class of every op, which is found again when asked."""
+        self.__dict__.pop("classes", None)
+
     def outside(self, values: Ints, ops: Ints, first: int, last: int, but: Mask | None = None) -> Floats:
         """For each of ``ops``: median of its class outside windows first … last or outside ``but`` (a mask of ops).
 

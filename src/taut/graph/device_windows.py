@@ -58,8 +58,10 @@ class DeviceWindows(Struct, frozen=True):
         stop = greatest(self.segment, segments, end[last]) - origin
         zero, close = (origin[0], stop[0]) if segments == 1 else (origin[segment], stop[segment])
         start, end = start - zero, end - zero
-        inside = np.flatnonzero(~self.cuttable[row] | ((end > 0) & (start < close)))
-        return inside, origin, np.maximum(start, 0), np.minimum(end, close)
+        inside = np.arange(len(row))
+        if self.cuttable.any():
+            inside = np.flatnonzero(~self.cuttable[row] | ((end > 0) & (start < close)))
+        return inside, origin, np.maximum(start, 0, out=start), np.minimum(end, close, out=end)
 
 
 class _Work(Struct, frozen=True):

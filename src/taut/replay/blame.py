@@ -15,7 +15,7 @@ import numpy as np
 from msgspec import Struct
 
 from taut.core.array_types import Floats, Indices, Ints, Mask
-from taut.core.ids import sums, total
+from taut.core.ids import distinct, sums, total
 from taut.core.interval import FALSE_ALARMS
 from taut.core.student import student_quantile
 from taut.core.tables import Table, col
@@ -195,17 +195,14 @@ def at_reference(graph: Graph, peers: reference.Reference) -> Ints:
 
 
 def _at_reference(work: Ints, reference_ns: Floats) -> Ints:
-    usual = np.rint(reference_ns)
-    unknown = np.isnan(usual)
-    usual[unknown] = 0.0
-    out = usual.astype(np.int64)
-    out[unknown] = work[unknown]
-    return out
+    from taut.replay.wait_kernels import rounded_reference
+
+    return rounded_reference(work, reference_ns)
 
 
 def _degrees_of_freedom(graph: Graph) -> float:
     """Of the spreads of a run: (steps − 1) × ranks of its smallest role; of a single step what its ranks tell."""
-    pairs = np.unique(graph.roles.astype(np.int64) * (len(graph.ranks) + 1) + graph.rank_index)
+    pairs = distinct(graph.roles.astype(np.int64) * (len(graph.ranks) + 1) + graph.rank_index)
     ranks = int(np.unique(pairs // (len(graph.ranks) + 1), return_counts=True)[1].min()) if len(pairs) else 1
     return float(max((len(graph.steps) - 1) * ranks, ranks - 1, 1))
 

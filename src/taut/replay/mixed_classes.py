@@ -39,9 +39,10 @@ def kinds_and_mixed(graph: Graph, cls: Indices, classes: int) -> tuple[Indices, 
     kind, mixed = np.zeros(len(cls), dtype=np.int8), np.zeros(len(cls), dtype=np.bool_)
     rows = np.flatnonzero(((graph.ops.kind == Kind.COMPUTE) | copies(graph)) & (graph.gate < 0)).astype(np.int32)
     # Most classes are of one length all over, and asked no further.
-    low, high = (extreme(cls[rows], classes, graph.work_ns[rows]) for extreme in (least, greatest))
-    unlike = low * np.exp(LEAST_APART) <= high
-    rows = rows[unlike[cls[rows]]]
+    own, work = cls[rows], graph.work_ns[rows]
+    unlike = least(own, classes, work) * np.exp(LEAST_APART) <= greatest(own, classes, work)
+    rows = rows[unlike[own]]
+    del own, work
     if not len(rows):
         return kind, mixed
     work = np.maximum(graph.work_ns[rows], 1)

@@ -92,11 +92,13 @@ def peers(graph: Graph) -> Reference:
     if kind.any():
         cls, classes = coded(cls, kind)
     del kind
-    cell, reference, within, between = _leave_one_out(graph.work_ns - base, cls, classes, graph.ops.rank)
+    above = graph.work_ns - base
+    del base
+    cell, reference, within, between = _leave_one_out(above, cls, classes, graph.ops.rank)
     del cls
     value = reference[cell]
     value[mixed] = np.nan
-    value += base
+    value += np.subtract(graph.work_ns, above, out=above)
     return Reference(value, cell, within, between, mixed)
 
 
