@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import sys
 
 import numpy as np
@@ -10,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from taut.core.errors import TautError
-from taut.core.tables import Op, Table, concat, constant, joined_and_emptied
+from taut.core.tables import Op, Table
 
 NAMES = ["matmul", "<img src=x onerror=alert(1)>"]
 
@@ -75,13 +74,3 @@ def test_a_data_frame_has_the_rows_and_the_words(ops: Table, library: str) -> No
 def test_a_table_without_rows_is_a_frame_without_rows(library: str) -> None:
     pytest.importorskip(library)
     assert len(getattr(Table(Op, {}, 0), f"to_{library}")()) == 0
-
-
-def test_a_value_repeated_stays_one_between_processes_and_when_tables_are_joined() -> None:
-    tables = [Table(Op, {"rank": np.array([r, r, r])}) for r in (0, 1)]
-    assert len(pickle.dumps(tables[0])) < len(pickle.dumps(Table(Op, {"rank": np.arange(3), "size": np.arange(3)})))
-    back: list[Table] = pickle.loads(pickle.dumps(tables))
-    joined = joined_and_emptied(Op, back)
-    assert joined.rank.tolist() == [0, 0, 0, 1, 1, 1] and constant(joined.size) and not constant(joined.rank)
-    assert [len(table) for table in back] == [0, 0]
-    assert concat(Op, tables).size.tolist() == [-1] * 6

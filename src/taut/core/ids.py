@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from taut.core.array_types import Codes, Floats, Indices, Ints, Mask, Numbers, Texts
+from taut.core.scratch import kept
 
 FEW_WORDS = 10_000
 """Rows up to which a dictionary takes less time than importing what is quicker for many."""
@@ -41,9 +42,9 @@ def numbered(*keys: Indices | Mask) -> tuple[Ints, int]:
     packed -= np.int64((below + (1 << 63)) % (1 << 64) - (1 << 63))  # both may have gone round 64 bits; their difference fits
     if span <= 16 * n + 1024:  # a table of all numbers is quicker than sorting, if it is not much longer than the rows
         ids, count = dense_ids(packed, span)
-        return (packed, span) if count == span else (ids.astype(np.int64), count)
+        return (kept(packed), span) if count == span else (kept(ids.astype(np.int64)), count)
     found, ids = np.unique(packed, return_inverse=True)
-    return ids.ravel(), len(found)
+    return kept(ids.ravel()), len(found)
 
 
 def coded(*keys: Indices | Mask) -> tuple[Codes, int]:
@@ -59,13 +60,13 @@ def coded(*keys: Indices | Mask) -> tuple[Codes, int]:
             digits.append((key, low, high - low + 1))
     if not n or span > min(16 * n + 1024, 1 << 31):
         ids, count = numbered(*keys)
-        return ids.astype(np.int32), count
+        return kept(ids.astype(np.int32)), count
     packed = np.zeros(n, dtype=np.int32)
     for key, low, wide in digits:
         packed *= wide
         packed += np.subtract(key, low, dtype=np.int64 if key.dtype.itemsize > 4 else np.int32).astype(np.int32, copy=False)
     ids, count = dense_ids(packed, span)
-    return (packed, span) if count == span else (ids, count)
+    return (kept(packed), span) if count == span else (kept(ids), count)
 
 
 def distinct(values: Indices) -> Ints:

@@ -19,6 +19,7 @@ import numpy as np
 
 from taut.core.coded_columns import Words, worded
 from taut.core.errors import InputRefused, TautError
+from taut.core.scratch import kept, kept_together
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -294,7 +295,7 @@ class Table:
                 array = np.full(length, f.default, dtype=dtype)
             else:
                 array = np.broadcast_to(np.array(f.default, dtype=dtype), (length,))
-            self.columns[f.name] = array
+            self.columns[f.name] = kept(array)
         self._length = length
 
     def __getattr__(self, name: str) -> Array:
@@ -307,17 +308,10 @@ class Table:
     def __len__(self) -> int:
         return self._length
 
-    def __getstate__(self) -> tuple[type, Words, dict[str, Array], int]:
-        # A column that is one value repeated travels between processes as that value.
-        columns = {name: column[:1].copy() if constant(column) else column for name, column in self.columns.items()}
-        return self.row, self.words, columns, self._length
-
-    def __setstate__(self, state: tuple[type, Words, dict[str, Array], int]) -> None:
-        self.row, self.words, columns, self._length = state
-        self.columns = {
-            name: np.broadcast_to(column[0], (self._length,)) if len(column) < self._length else column
-            for name, column in columns.items()
-        }
+    def __reduce__(self) -> tuple[object, ...]:
+        """A column that is one value repeated travels as that value."""
+        columns = {name: column[:1] if constant(column) else column for name, column in self.columns.items()}
+        return _unpacked, (self.row, columns, self._length, self.words)
 
     def take(self, index: Array) -> Table:
         """The rows selected by an index array or a boolean mask."""
@@ -333,14 +327,13 @@ class Table:
         columns = {}
         for name in list(self.columns):
             column = self.columns.pop(name)
-            columns[name] = column if constant(column) else column[order]
+            columns[name] = column if constant(column) else kept(column[order])
         length, self._length = self._length, 0
         return Table(self.row, columns, length, self.words)
 
-    def emptied(self) -> None:
-        """Let go of all rows: others have what of them is still wanted."""
-        self.columns.clear()
-        self._length = 0
+    def on_disk(self) -> Table:
+        """The same table in one file, where columns go to disk."""
+        return Table(self.row, kept_together(self.columns), self._length, self.words)
 
     def replace(self, **columns: Array) -> Table:
         """The same table with some columns exchanged."""
@@ -388,6 +381,12 @@ class Table:
         return f"<table><caption>{self.row.__name__}: {len(self)} rows</caption><tr>{head}</tr>{body}</table>"
 
 
+def _unpacked(row: type, columns: Mapping[str, Array], length: int, words: Words) -> Table:
+    """A table as it was before it travelled."""
+    whole = {name: np.broadcast_to(one, (length,)) if len(one) < length else one for name, one in columns.items()}
+    return Table(row, whole, length, words)
+
+
 def _cell(value: object) -> str:
     """What a notebook shows of a value; names from a trace are text."""
     return "–" if value is None else escape(str(value))
@@ -430,27 +429,14 @@ def concat(row: type, tables: Sequence[Table]) -> Table:
     if not tables:
         return Table(row, {}, 0)
     length = sum(map(len, tables))
-    return Table(row, {f.name: _joined([t.columns[f.name] for t in tables], length) for f in dataclasses.fields(row)}, length)
+    return Table(row, {f.name: joined([t.columns[f.name] for t in tables], length) for f in dataclasses.fields(row)}, length)
 
 
-def joined_and_emptied(row: type, tables: Sequence[Table]) -> Table:
-    """One table out of many, which are empty afterwards, so that large ones are not held twice."""
-    if len(tables) == 1:
-        return tables[0]
-    length, columns = sum(map(len, tables)), {}
-    for one in dataclasses.fields(row):
-        columns[one.name] = _joined([table.columns.pop(one.name) for table in tables], length)
-    for table in tables:
-        table.emptied()
-    return Table(row, columns, length)
-
-
-def _joined(columns: list[Array], length: int) -> Array:
-    """Columns one after the other; one value repeated in all of them stays one."""
-    some = [column for column in columns if len(column)]
-    if some and all(constant(column) and column[0] == some[0][0] for column in some):
-        return np.broadcast_to(some[0][0], (length,))
-    return np.concatenate(columns)
+def joined(columns: Sequence[Array], length: int) -> Array:
+    """One column out of several; where all are one value repeated, so is it."""
+    if all(map(constant, columns)) and len({column[0].item() for column in columns}) == 1:
+        return np.broadcast_to(columns[0][0], (length,))
+    return kept(np.concatenate(columns))
 
 
 def columns_of(row: type) -> Iterator[tuple[str, str, str]]:

@@ -19,10 +19,13 @@ from msgspec import Struct
 
 from taut.core.array_types import Codes, Indices, Ints, Mask
 from taut.core.ids import coded, greatest, least, numbered
+from taut.core.scratch import kept
 from taut.core.tables import NULL, Kind, Table, Trace, col
-from taut.core.zeros import zeros
 from taut.result.types import Device
 
+PER_OP = ("work_ns", "gap_ns", "pred_ptr", "pred", "lag_ns", "join", "wait", "wait_lag_ns", "events", "gate", "explained",
+          "window", "roles")  # fmt: skip
+"""What a graph has of every op or edge."""
 MOST_HOLES = 1 << 20
 MIXED = "mixed"
 """Numbers that may stay unused, whatever the number of ops is."""
@@ -128,6 +131,10 @@ class Graph:
         # Half of the memory, and one compiled form of every kernel, wherever a graph comes from.
         for name in ("pred_ptr", "pred", "events"):
             object.__setattr__(self, name, _narrow(getattr(self, name)))
+        places: dict[int, Indices] = {}
+        for name in PER_OP:  # one array under two names is kept once
+            own = getattr(self, name)
+            object.__setattr__(self, name, places.setdefault(id(own), kept(own)))
 
     def __len__(self) -> int:
         return len(self.ops)
@@ -174,11 +181,11 @@ class Graph:
         if low == 0 and span == len(self.ranks):
             return np.asarray(self.ops.rank)
         if span > 16 * len(self.ops) + 1024:  # numbers from the file must not say how much memory is taken
-            return np.searchsorted(self.ranks, self.ops.rank).astype(np.int32)
+            return kept(np.searchsorted(self.ranks, self.ops.rank).astype(np.int32))
         where = np.zeros(span, dtype=np.int32)
         where[self.ranks - low] = np.arange(len(self.ranks))
         offset: Indices = self.ops.rank - low
-        return where[offset]
+        return kept(where[offset])
 
     @property
     def rank_step(self) -> Ints:
@@ -191,7 +198,7 @@ class Graph:
         if ranks * count > MOST_HOLES + 16 * len(self):
             return numbered(self.rank_index, key)
         wide = np.int32 if ranks * count < 1 << 31 else np.int64
-        return self.rank_index.astype(wide) * wide(count) + key.astype(wide, copy=False), ranks * count
+        return kept(self.rank_index.astype(wide) * wide(count) + key.astype(wide, copy=False)), ranks * count
 
     @cached_property
     def shape(self) -> Ints:
@@ -209,7 +216,7 @@ class Graph:
         seen = np.bincount(_firsts(family, cell), minlength=families)
         seen_by_name = np.bincount(_firsts(name, cell), minlength=names)
         shape[own[2 * seen[family] < seen_by_name[name]]] = NULL
-        return shape
+        return kept(shape)
 
     @cached_property
     def aligned(self) -> Mask:
@@ -225,7 +232,7 @@ class Graph:
         nth, aligned = self._turns
         parts, phases = self.ops.part >= 0, int(self._phase.max(initial=0)) + 1
         place = np.where(parts, self.ops.part, np.where(aligned, nth, 0)) if parts.any() or not aligned.all() else nth
-        return place * phases + self._phase if phases > 1 else place
+        return kept(place * phases + self._phase if phases > 1 else place)
 
     @cached_property
     def phases(self) -> list[str]:
@@ -244,7 +251,7 @@ class Graph:
         marks = self.trace.marks
         words = dict.fromkeys([*self.phases, *map(str, marks.phase.tolist())])
         if len(words) < 2:
-            return zeros(len(self.ops))
+            return np.broadcast_to(np.int64(0), (len(self.ops),))
         codes = {word: code for code, word in enumerate(words)}
         phase = np.array([codes[word] for word in self.phases], dtype=np.int64)[self.window]
         if len(marks):
@@ -273,7 +280,7 @@ class Graph:
             kinds = _recurring(family[loose], self.window[loose].astype(np.int64), rows[loose])
             nth[loose] = np.where(kinds, numbered(rows[loose], nth[loose])[0], nth[loose])
             agreed[loose] = kinds
-        return nth, agreed
+        return kept(nth), kept(agreed)
 
 
 def _narrow(values: Indices) -> Indices:

@@ -17,6 +17,7 @@ from msgspec import Struct
 from taut.core.array_types import Floats, Indices, Ints, Mask
 from taut.core.ids import distinct, sums, total
 from taut.core.interval import FALSE_ALARMS
+from taut.core.scratch import kept
 from taut.core.student import student_quantile
 from taut.core.tables import Table, col
 from taut.graph import Graph
@@ -157,12 +158,12 @@ class Blame:
         if not self.graph.gap_ns.any():
             return self.graph.gap_ns
         at_most = np.where(np.isnan(self.gap_reference), np.inf, self.gap_reference)
-        return np.minimum(self.graph.gap_ns, at_most).astype(np.int64)
+        return kept(np.minimum(self.graph.gap_ns, at_most).astype(np.int64))
 
     @property
     def excess_ns(self) -> Floats:
         """Work above the leave-one-out reference, per op; 0 where there is no reference."""
-        return _excess(self.graph.work_ns, self.peers.value_ns)
+        return kept(_excess(self.graph.work_ns, self.peers.value_ns))
 
     def excess_at(self, ops: Indices | Mask) -> Floats:
         """The same of some ops."""
@@ -191,7 +192,7 @@ def _excess(work: Ints, reference_ns: Floats) -> Floats:
 
 def at_reference(graph: Graph, peers: reference.Reference) -> Ints:
     """Work of every op at its leave-one-out reference, where it has one, ns."""
-    return _at_reference(graph.work_ns, peers.value_ns)
+    return kept(_at_reference(graph.work_ns, peers.value_ns))
 
 
 def _at_reference(work: Ints, reference_ns: Floats) -> Ints:

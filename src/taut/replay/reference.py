@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from taut.core.array_types import Codes, Floats, Indices, Ints, Mask
 from taut.core.ids import coded, numbered
+from taut.core.scratch import kept
 from taut.core.tables import NULL
 from taut.core.zeros import zeros
 from taut.graph import Graph
@@ -73,7 +74,7 @@ def across(graph: Graph) -> Ints:
     mean = table_sums(cls, classes, zeros(len(cls)), 1, graph.work_ns) / np.maximum(np.bincount(cls, minlength=classes), 1)
     usual = np.rint(mean).astype(np.int64)[cls]
     usual[meets] = np.rint(np.nan_to_num(median)).astype(np.int64)[cls[meets]]
-    return usual
+    return kept(usual)
 
 
 def peers(graph: Graph) -> Reference:
@@ -99,7 +100,7 @@ def peers(graph: Graph) -> Reference:
     value = reference[cell]
     value[mixed] = np.nan
     value += np.subtract(graph.work_ns, above, out=above)
-    return Reference(value, cell, within, between, mixed)
+    return Reference(kept(value), kept(cell), within, between, kept(mixed))
 
 
 def baseline_medians(both: Joined, values: Ints) -> tuple[Floats, Floats, Floats]:
