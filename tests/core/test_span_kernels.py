@@ -14,7 +14,9 @@ def test_unions_and_beginnings_of_groups_are_those_of_numpy() -> None:
     end = start + rng.integers(0, 9, 400)
     zero, chosen = np.arange(5) * 10_000 + 7, rng.random(400) < 0.7
     for compiled, plain in zip(
-        union_of_groups.compiled(group, zero, chosen, start, end), union_of_groups.plain(group, zero, chosen, start, end), strict=True
+        union_of_groups.compiled(group, zero, chosen, start, end),
+        union_of_groups.plain(group, zero, chosen, start, end),
+        strict=True,
     ):
         assert np.array_equal(compiled, plain)
     times = union_of_groups.plain(group, zero, chosen, start, end)[0][::2]

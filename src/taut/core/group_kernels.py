@@ -134,7 +134,8 @@ def group_sums(ids: Indices, count: int, values: Indices) -> Ints:
 @numpy_twin_of_kernel
 def table_sums_plain(row: Indices, rows: int, column: Indices, columns: int, values: Numbers) -> Floats:
     """``table_sums`` by numpy."""
-    return np.bincount(row.astype(np.int64) * columns + column, weights=values, minlength=rows * columns)
+    cell = row.astype(np.int64) * columns + column
+    return np.asarray(np.bincount(cell, weights=values, minlength=rows * columns), dtype=np.float64)
 
 
 @kernel(plain=table_sums_plain)

@@ -41,8 +41,8 @@ def numbered(*keys: Indices | Mask) -> tuple[Ints, int]:
         below, span = below * wide + low, span * wide
     packed -= np.int64((below + (1 << 63)) % (1 << 64) - (1 << 63))  # both may have gone round 64 bits; their difference fits
     if span <= 16 * n + 1024:  # a table of all numbers is quicker than sorting, if it is not much longer than the rows
-        ids, count = dense_ids(packed, span)
-        return (kept(packed), span) if count == span else (kept(ids.astype(np.int64)), count)
+        dense_id, count = dense_ids(packed, span)
+        return (kept(packed), span) if count == span else (kept(dense_id.astype(np.int64)), count)
     found, ids = np.unique(packed, return_inverse=True)
     return kept(ids.ravel()), len(found)
 
@@ -65,8 +65,8 @@ def coded(*keys: Indices | Mask) -> tuple[Codes, int]:
     for key, low, wide in digits:
         packed *= wide
         packed += np.subtract(key, low, dtype=np.int64 if key.dtype.itemsize > 4 else np.int32).astype(np.int32, copy=False)
-    ids, count = dense_ids(packed, span)
-    return (kept(packed), span) if count == span else (kept(ids), count)
+    dense_id, count = dense_ids(packed, span)
+    return (kept(packed), span) if count == span else (kept(dense_id), count)
 
 
 def distinct(values: Indices) -> Ints:

@@ -8,6 +8,7 @@ import re
 import resource
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
@@ -62,10 +63,8 @@ def give_back() -> None:
     """Give memory that was freed back to the system, where the C library kept it: between parts of a large job."""
     import ctypes
 
-    try:
+    with suppress(OSError, AttributeError):  # another C library keeps it
         ctypes.CDLL(None).malloc_trim(0)
-    except (OSError, AttributeError):
-        pass  # another C library
 
 
 def left_bytes() -> int | None:

@@ -13,7 +13,7 @@ FEW_BYTES = 1 << 20
 
 
 def zeros(count: int) -> Ints:
-    """So many zeros; a page of them is in memory once something was written there, whatever the C library keeps of what it freed."""
+    """So many zeros; a page of them is in memory once something was written there."""
     if 8 * count <= FEW_BYTES:
         return np.zeros(count, dtype=np.int64)
     return np.frombuffer(mmap.mmap(-1, 8 * count, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS), dtype=np.int64)

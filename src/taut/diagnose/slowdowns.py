@@ -154,7 +154,8 @@ class Slowdowns:
 
     def table(self, values: Numbers, key: Indices, count: int, window: Indices) -> Floats:
         """Sums of values by key (below ``count``) and window."""
-        return weighed(key.astype(np.int64, copy=False) * self.windows + window, values, count * self.windows).reshape(count, self.windows)
+        cell = key.astype(np.int64, copy=False) * self.windows + window
+        return weighed(cell, values, count * self.windows).reshape(count, self.windows)
 
     @cached_property
     def _busy(self) -> Floats:

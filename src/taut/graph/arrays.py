@@ -155,7 +155,7 @@ class Graph:
         return len(self.pred)
 
     def part(self, rows: slice) -> Graph:
-        """Some ops in a row, for what looks at each op by itself: edges and gates stay those of all, launches count from them."""
+        """Some ops in a row, for what looks at each op by itself: edges, gates and launches stay those of all ops."""
         part: Graph = object.__new__(Graph)
         columns = {name: column[rows] for name, column in self.ops.columns.items()}
         own = {name: getattr(self, name)[rows] for name in ("work_ns", "gap_ns", "join", "wait", "gate", "window", "roles")}
@@ -197,8 +197,8 @@ class Graph:
         ranks = len(self.ranks)
         if ranks * count > MOST_HOLES + 16 * len(self):
             return numbered(self.rank_index, key)
-        wide = np.int32 if ranks * count < 1 << 31 else np.int64
-        return kept(self.rank_index.astype(wide) * wide(count) + key.astype(wide, copy=False)), ranks * count
+        found = self.rank_index.astype(np.int64) * count + key
+        return kept(found.astype(np.int32) if ranks * count < 1 << 31 else found), ranks * count
 
     @cached_property
     def shape(self) -> Ints:

@@ -191,7 +191,7 @@ def with_other_steps(trace: Trace, windows: Windows, found: DeviceWindows) -> tu
     return replace(trace, ops=ops.replace(**columns), names=names), structs.replace(windows, keep=keep, step=step)
 
 
-def _before(trace: Trace, windows: Windows, device: Mask, rank: Ints) -> _Work:
+def _before(trace: Trace, windows: Windows, device: Mask, rank: Indices) -> _Work:
     """Device work of the recorded steps right before the first kept ones."""
     ops, known = trace.ops, np.flatnonzero(windows.before >= 0)
     row = np.flatnonzero(device & np.isin(windows.step, windows.before[known]))
@@ -220,7 +220,7 @@ def _spans(work: _Work, before: _Work, windows: Windows, ranks: int) -> _Spans:
     return _Spans(opens_with, after, closes_with, opens, since, done, segment)
 
 
-def _beside(trace: Trace, other: Ints, rank: Ints, spans: _Spans, windows: Windows) -> tuple[Ints, Ints]:
+def _beside(trace: Trace, other: Ints, rank: Indices, spans: _Spans, windows: Windows) -> tuple[Ints, Ints]:
     """Rows among some that may lie inside the windows of their segment, and the kept steps in which they end.
 
     Windows of several ranks begin and end at different times: a step more on either side is enough for what lies between.
@@ -240,7 +240,7 @@ def _beside(trace: Trace, other: Ints, rank: Ints, spans: _Spans, windows: Windo
     return np.concatenate(rows), np.concatenate(labels)
 
 
-def _use(trace: Trace, rows: Ints | slice, rank: Ints, spans: _Spans, accelerated: Mask) -> dict[str, DeviceRank]:
+def _use(trace: Trace, rows: Ints | slice, rank: Indices, spans: _Spans, accelerated: Mask) -> dict[str, DeviceRank]:
     """What each rank's device did inside its windows."""
     from taut.core.group_kernels import order_groups
 

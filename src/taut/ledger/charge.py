@@ -382,7 +382,7 @@ def _of_all(time: Ints | AtSome, count: int) -> Ints:
     return time.of_all(count) if isinstance(time, AtSome) else time
 
 
-def _grouped(*keys: Indices) -> tuple[Codes, Ints]:
+def _grouped(*keys: Indices) -> tuple[Codes, Codes]:
     """The group of each op that has the same keys, and one op of each group."""
     cell, cells = coded(*keys)
     member = np.zeros(cells, dtype=np.int32)
@@ -391,7 +391,7 @@ def _grouped(*keys: Indices) -> tuple[Codes, Ints]:
 
 
 def _claims(c: Context, categories: tuple[Category, ...]) -> dict[tuple[str, str], list[AtSome]]:
-    """What every fate gets, and what is left of a source, made for some ops at a time: few temporaries, which stay in the cache.
+    """What every fate gets, and what is left of a source, made for some ops at a time: temporaries are small.
 
     In the order in which fates claim.
     """

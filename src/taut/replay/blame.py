@@ -237,7 +237,7 @@ def blame(graph: Graph, observed: Timeline, gap_free: Timeline, both: Joined | N
         value, cell = np.where(peers.mixed, graph.work_ns, value), np.arange(len(graph), dtype=np.int32)
         within, between = (np.where(peers.mixed, 0.0, spread) for spread in (peers.within_ns, peers.between_ns))
 
-    def split(rows: Ints | slice, some: Mask) -> tuple[Ints, ...]:
+    def split(rows: Ints | slice, some: Mask) -> tuple[Ints, Ints, Floats, Ints, Ints, Ints]:
         """What ``split_work`` makes of some waits, of whose fault parts only what some ops caused is told."""
         t = gap_free
         return split_work(

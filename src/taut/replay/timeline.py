@@ -310,7 +310,8 @@ class Program(Struct, frozen=True):
         return fold_gaps(self.ops, self.heir, self.folded, self.onward_ns, work, gap)
 
     def carries(self, key: Indices) -> str:
-        """Whether a key is constant along folded chains, so that a changed chain changes as a whole, or no folded op has one."""
+        """``along`` where a key is constant along folded chains, which then change as a whole, ``blind`` where no folded op
+        has one, else ``whole``."""
         from taut.replay.chain_kernels import carried
 
         if not len(self.folded):

@@ -270,7 +270,7 @@ def _early(a: Computed) -> list[EarlyWarning] | None:
 def _blame(a: Computed) -> list[Blame]:
     """Causes by rank and class (or link), with the wait they caused and what fixing them would recover."""
     g, b, held = a.graph, a.blame, a.ledger.overhead
-    ops = np.union1d(b.fault.ops, b.gap.ops)
+    ops = np.union1d(b.fault.ops, b.gap.ops).astype(np.int64)
     if len(ops) == 0:
         return []
     by_fault, by_gap = (one.of_all(len(g))[ops] for one in (b.fault, b.gap))

@@ -307,7 +307,8 @@ def _productive(a: Computed) -> Floats:
     cells, steps = a.ledger.cells, a.graph.steps
     code, fates = [one.fate for one in a.ledger.categories].index("productive"), len(a.ledger.categories)
     spent = table_sums(np.searchsorted(steps, cells.step), len(steps), cells.fate, fates, cells.rank_ns).reshape(-1, fates)
-    return spent[:, code] / np.maximum(spent.sum(axis=1), 1.0)
+    share: Floats = spent[:, code] / np.maximum(spent.sum(axis=1), 1.0)
+    return share
 
 
 def _energy(a: Computed, index: Estimate | None) -> RiskAnswer:
