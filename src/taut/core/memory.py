@@ -8,6 +8,7 @@ import re
 import resource
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
@@ -56,6 +57,14 @@ class _WithoutPandas:
         if name == "pandas":
             raise ModuleNotFoundError("not loaded in a process of taut")
         return None
+
+
+def give_back() -> None:
+    """Give memory that was freed back to the system, where the C library kept it: between parts of a large job."""
+    import ctypes
+
+    with suppress(OSError, AttributeError):  # another C library keeps it
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def left_bytes() -> int | None:
