@@ -36,8 +36,6 @@ from taut.ledger import Prices, charge
 from taut.ledger.attempt_ledger import Attempts, charge_attempts
 from taut.ledger.charge import FATES, Cell
 from taut.read.files import Paths, listed
-from taut.read.rank_topology import Topology
-from taut.read.rank_topology import load as load_topology
 from taut.read.trace import read
 from taut.replay.blame import Wait, blame
 from taut.replay.timeline import batch, replay
@@ -53,6 +51,7 @@ from taut.stored import OP_ARRAYS, Run, op_words, open_run, table_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from taut.read.rank_topology import Topology
     from taut.render.run_charts import RunPlots
 
 TWO_AT_ONCE = 1_000_000
@@ -161,7 +160,7 @@ def analyze(
     say = progress or (lambda stage: None)
     say("reading")
     past = None if baseline is None else open_run(baseline)
-    placed = None if topology is None else load_topology(topology)
+    placed = None if topology is None else _topology(topology)
     told = partial(read, metrics_at=metrics, places=places, columns=columns)
     box = [told(paths, progress=lambda done, total: say(f"reading {done}/{total}"))]
     name = digest(box[0], prices, placed, pays, envelope, places, *([] if past is None else [past.digest]))
@@ -178,6 +177,12 @@ def analyze(
     return analyze_trace(
         box.pop(), name, prices=prices, topology=placed, progress=progress, pays=pays, envelope=envelope, past=past
     )
+
+
+def _topology(path: str | Path) -> Topology:
+    from taut.read.rank_topology import load
+
+    return load(path)
 
 
 def analyze_trace(

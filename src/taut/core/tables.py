@@ -10,7 +10,6 @@ import dataclasses
 import enum
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from html import escape
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, overload
@@ -364,6 +363,8 @@ class Table:
         return self.to_arrow().__arrow_c_stream__(requested_schema)
 
     def _repr_html_(self) -> str:
+        from html import escape
+
         names = list(self.columns)
         rows = self.take(np.arange(min(len(self), SHOWN))).to_words().to_pylist()
         head = "".join(f"<th>{escape(n)}</th>" for n in names)
@@ -373,6 +374,8 @@ class Table:
 
 def _cell(value: object) -> str:
     """What a notebook shows of a value; names from a trace are text."""
+    from html import escape
+
     return "–" if value is None else escape(str(value))
 
 
