@@ -3,8 +3,9 @@
 python bench/watch_load.py [--ranks 4096] [--per-second 10] [--seconds 60] [--watch-mib 512]
 
 Starts `taut watch collect` as a process of its own; simulated ranks are connections of this one, which send what ranks send:
-the time, a batch of gates and the end of a step once a second each, spread over the second. At the end every rank tells how many events it sent;
-the collector keeps a line with what it received and what it did not. Prints memory and processor time as the system counts.
+the time, a batch of gates and the end of a step once a second each, spread over the second. At the end every rank tells how
+many events it sent; the collector keeps a line with what it received and what it did not. Prints
+memory and processor time as the system counts.
 """
 
 from __future__ import annotations

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import chain
@@ -19,11 +20,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from taut import __version__
+from taut.core import memory
 from taut.core.array_types import Ints
 from taut.core.coded_columns import unique, worded
 from taut.core.errors import NotATrace, UsageError
 from taut.core.folder import FORMAT, save_folder
 from taut.core.json_text import json_text
+from taut.core.scratch import columns_on_disk, is_on_disk
 from taut.core.tables import Action, Attempt, Call, Member, Metric, Op, Table, Trace
 from taut.diagnose import hang
 from taut.diagnose.against_baseline import LEAST_STEPS
@@ -35,7 +38,8 @@ from taut.graph.joined import Joined, difference, joined
 from taut.ledger import Prices, charge
 from taut.ledger.attempt_ledger import Attempts, charge_attempts
 from taut.ledger.charge import FATES, Cell
-from taut.read.files import Paths, listed
+from taut.read.files import Paths, expand, listed, size_of
+from taut.read.remote import is_address
 from taut.read.trace import read
 from taut.replay.blame import Wait, blame
 from taut.replay.timeline import batch, replay
@@ -54,8 +58,10 @@ if TYPE_CHECKING:
     from taut.read.rank_topology import Topology
     from taut.render.run_charts import RunPlots
 
+COLUMNS_PER_BYTE = 64
+"""Bytes of memory that a byte of input may take: a row of a Parquet file has six, and an op takes 400 at most."""
 TWO_AT_ONCE = 1_000_000
-"""Ops from which what-ifs and diagnosis run beside blame and ledger, on the second core."""
+"""Ops from which what-ifs and diagnosis run beside blame and ledger, on the second core, where both fit into memory."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -147,14 +153,25 @@ def save_run(folder: str | Path | None, name: str, write: Callable[[Path], Mappi
     return save_folder(target, lambda scratch: {"format": FORMAT, "version": __version__, **write(scratch)})
 
 
+@contextmanager
+def within_memory(paths: Paths, memory_bytes: int | None = None) -> Iterator[None]:
+    """Have the columns of a job lie on disk if its inputs may make more of them than this, or than there is memory."""
+    most = memory.available_bytes() if memory_bytes is None else memory_bytes
+    local = [] if most is None or is_on_disk() else [path for path in expand(listed(paths)) if not is_address(path)]
+    with columns_on_disk() if most is not None and COLUMNS_PER_BYTE * sum(map(size_of, local)) > most else nullcontext():
+        yield
+
+
 def analyze(
     paths: Paths, *, prices: Prices | None = None, topology: str | Path | None = None,
     progress: Callable[[str], None] | None = None, pays: float = PAYS, envelope: bool = False,
     metrics: Sequence[str | Path] = (), places: str | None = None, columns: str = "", baseline: str | Path | None = None,
+    memory_bytes: int | None = None,
 ) -> Analysis | JobAnalysis:  # fmt: skip
     """Read traces, or job logs alone, and answer: where did the bill go, why, and what would change it.
 
-    ``baseline`` is the run folder of a healthy run of the same job, which findings are then compared with.
+    ``baseline`` is the run folder of a healthy run of the same job, which findings are then compared with. Columns of a job
+    that may take more than ``memory_bytes``, or than there is memory, lie on disk.
     """
     paths = listed(paths)
     say = progress or (lambda stage: None)
@@ -162,21 +179,32 @@ def analyze(
     past = None if baseline is None else open_run(baseline)
     placed = None if topology is None else _topology(topology)
     told = partial(read, metrics_at=metrics, places=places, columns=columns)
-    box = [told(paths, progress=lambda done, total: say(f"reading {done}/{total}"))]
-    name = digest(box[0], prices, placed, pays, envelope, places, *([] if past is None else [past.digest]))
-    if not len(box[0].ops) and not len(box[0].attempts):
+    with within_memory(paths, memory_bytes):
+        box = [told(paths, progress=lambda done, total: say(f"reading {done}/{total}"))]
+        name = digest(box[0], prices, placed, pays, envelope, places, *([] if past is None else [past.digest]))
+        if not len(box[0].ops):
+            return _without_ops(box[0], name, paths, prices, baseline)
+        found = analyze_trace(
+            box.pop(), name, prices=prices, topology=placed, progress=progress, pays=pays, envelope=envelope, past=past
+        )
+        if is_on_disk():
+            found.result  # noqa: B018 - computed while what it needs can lie on disk
+        return found
+
+
+def _without_ops(
+    trace: Trace, name: str, paths: Sequence[str | Path], prices: Prices | None, baseline: str | Path | None
+) -> JobAnalysis:
+    """What job logs alone tell; refused where there are none."""
+    if not len(trace.attempts):
         where = str(paths[0]) if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
-        if len(box[0].members):  # only dumps tell of ranks without ops
+        if len(trace.members):  # only dumps tell of ranks without ops
             remedy = "set TORCH_NCCL_TRACE_BUFFER_SIZE above 0 and dump again, or put traces beside them"
             raise NotATrace(where, "no call with a time in these flight-recorder dumps", remedy)
         raise NotATrace(where, "only control logs here", "taut control reads them; or put traces or job logs beside them")
-    if not len(box[0].ops):
-        if past is not None:
-            raise UsageError(f"--baseline {baseline}: job logs alone have no graph to compare; put the traces beside them")
-        return JobAnalysis(box[0], charge_attempts(box[0].attempts, prices, actions=box[0].actions), name)
-    return analyze_trace(
-        box.pop(), name, prices=prices, topology=placed, progress=progress, pays=pays, envelope=envelope, past=past
-    )
+    if baseline is not None:
+        raise UsageError(f"--baseline {baseline}: job logs alone have no graph to compare; put the traces beside them")
+    return JobAnalysis(trace, charge_attempts(trace.attempts, prices, actions=trace.actions), name)
 
 
 def _topology(path: str | Path) -> Topology:
@@ -203,7 +231,7 @@ def analyze_trace(
 
     say("asking what if, blaming, closing the ledger")
     with ThreadPoolExecutor(max_workers=1) as pool:
-        beside = pool.submit if len(graph) >= TWO_AT_ONCE else _at_once
+        beside = pool.submit if len(graph) >= TWO_AT_ONCE and not is_on_disk() else _at_once
         asked = beside(lambda: decompose(graph, prepared, dimensions(graph)))
         blamed = blame(graph, observed, gap_free, both)
         evidence = Evidence(graph, observed, blamed, prepared, both)

@@ -127,6 +127,10 @@ ANALYSIS_OPTIONS = (
         "--envelope", is_flag=True,
         help="Map which failure modes would dominate with more ranks, unequal ranks, more gates; show the risk profile.",
     ),
+    click.option(
+        "--memory", metavar="MIB", type=click.IntRange(64, 1 << 30),
+        help="Memory for the columns of the job: those of a larger one lie in files (TMPDIR)  [default: what is free]",
+    ),
     click.option("-q", "--quiet", is_flag=True, help="No progress and no hints on stderr."),
 )  # fmt: skip
 
@@ -151,6 +155,7 @@ class AnalysisOptions(TypedDict):
     pays: float | None
     all_ranks: bool
     envelope: bool
+    memory: int | None
     quiet: bool
 
 
@@ -213,12 +218,15 @@ def _analyze(
         from taut.core.folder import checked_target
         from taut.diagnose.job_regime import PAYS
         from taut.run import analyze as run_analyze
+        from taut.run import within_memory
 
     if folder is not None:
         checked_target(Path(folder))  # a folder that holds other files is refused before anything is computed
 
     prices = _prices(options)
     announce_stdin(inputs)
+    most = options["memory"]
+    click.get_current_context().with_resource(within_memory(inputs, None if most is None else most << 20))
     with progress(quiet) as stage:
         analysis = run_analyze(
             inputs, prices=prices, topology=options["topology"], progress=stage, envelope=options["envelope"],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from taut.core.array_types import Codes, Floats, Indices, Ints, Mask, Numbers, Texts
+from taut.core.scratch import kept
 
 FEW_WORDS = 10_000
 """Rows up to which a dictionary takes less time than importing what is quicker for many."""
@@ -41,12 +42,12 @@ def numbered(*keys: Indices | Mask) -> tuple[Ints, int]:
         present = np.zeros(span, dtype=bool)
         present[packed] = True
         if present.all():
-            return packed, span
+            return kept(packed), span
         dense = np.cumsum(present)
         dense -= 1
-        return dense[packed], int(dense[-1]) + 1
+        return kept(dense[packed]), int(dense[-1]) + 1
     found, ids = np.unique(packed, return_inverse=True)
-    return ids.ravel(), len(found)
+    return kept(ids.ravel()), len(found)
 
 
 def coded(*keys: Indices | Mask) -> tuple[Codes, int]:
@@ -60,7 +61,7 @@ def coded(*keys: Indices | Mask) -> tuple[Codes, int]:
             digits.append((key, low, high - low + 1))
     if not n or span > min(16 * n + 1024, 1 << 31):
         ids, count = numbered(*keys)
-        return ids.astype(np.int32), count
+        return kept(ids.astype(np.int32)), count
     packed = np.zeros(n, dtype=np.int32)
     for key, low, wide in digits:
         packed *= wide
@@ -68,10 +69,10 @@ def coded(*keys: Indices | Mask) -> tuple[Codes, int]:
     present = np.zeros(span, dtype=bool)
     present[packed] = True
     if present.all():
-        return packed, span
+        return kept(packed), span
     dense = np.cumsum(present, dtype=np.int32)
     dense -= 1
-    return dense[packed], int(dense[-1]) + 1
+    return kept(dense[packed]), int(dense[-1]) + 1
 
 
 def distinct(values: Indices) -> Ints:

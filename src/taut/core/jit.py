@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypedDict, Ty
 
 import numpy as np
 
-from taut.core import memory
+from taut.core import memory, scratch
 from taut.core.array_types import Value
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Kernel(Generic[Result]):
         if ready is None and self._pays(args):
             ready = self.compiled if kind is None else self._compile(kind, args)
         if ready is not None:
-            return ready(*args)
+            return _on_disk(ready(*args)) if scratch.is_on_disk() else ready(*args)
         return self.plain(*map(_listed, args)) if self.lists else self.plain(*args)
 
     def _kept(self, kind: str) -> Callable[..., Result] | None:
@@ -221,6 +221,17 @@ def _dense(value: Value) -> Value:
     if isinstance(value, np.ndarray) and not (value.flags.c_contiguous and value.flags.aligned):
         return value.copy()
     return value
+
+
+def _on_disk(result: Result) -> Result:
+    """What a kernel returned, its long arrays on disk."""
+    moved: Any = result
+    if isinstance(result, tuple):
+        moved = tuple(map(_on_disk, result))
+    elif isinstance(result, np.ndarray):
+        moved = scratch.kept(result)
+    found: Result = moved
+    return found
 
 
 def _listed(value: Value) -> Value:

@@ -11,8 +11,14 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.machinery import ModuleSpec
+from pathlib import Path
 from types import ModuleType
 
+GROUPS = (
+    ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+    ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+)
+"""Limit and use of the control group that a container has, by both versions of the system's interface."""
 LEAST_BYTES = 1_000_000 << 10
 """Address space that libraries and compiled kernels of a small job take, measured at 800 MB. Below it, C libraries abort."""
 _SHORT = re.compile(
@@ -79,6 +85,26 @@ def left_bytes() -> int | None:
         with open("/proc/self/statm", encoding="ascii") as file:
             return limit - int(file.read().split()[0]) * resource.getpagesize()
     except OSError:
+        return None
+
+
+def available_bytes() -> int | None:
+    """Memory that this process may still take: what the machine, its control group and its own limit leave; None if unknown."""
+    found = [left_bytes(), *map(_group_left, GROUPS)]
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:
+            found += [int(line.split()[1]) << 10 for line in file if line.startswith("MemAvailable")]
+    except OSError:
+        pass
+    return min((each for each in found if each is not None), default=None)
+
+
+def _group_left(files: tuple[str, str]) -> int | None:
+    """What a control group of this process has left; None where there is none, or no limit."""
+    try:
+        limit, used = (Path(file).read_text(encoding="ascii").strip() for file in files)
+        return None if limit == "max" else max(int(limit) - int(used), 0)
+    except (OSError, ValueError):
         return None
 
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from taut.core.coded_columns import Words, worded
 from taut.core.errors import InputRefused, TautError
+from taut.core.scratch import kept, kept_together
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -294,7 +295,7 @@ class Table:
                 array = np.full(length, f.default, dtype=dtype)
             else:
                 array = np.broadcast_to(np.array(f.default, dtype=dtype), (length,))
-            self.columns[f.name] = array
+            self.columns[f.name] = kept(array)
         self._length = length
 
     def __getattr__(self, name: str) -> Array:
@@ -321,9 +322,13 @@ class Table:
         columns = {}
         for name in list(self.columns):
             column = self.columns.pop(name)
-            columns[name] = column if constant(column) else column[order]
+            columns[name] = column if constant(column) else kept(column[order])
         length, self._length = self._length, 0
         return Table(self.row, columns, length, self.words)
+
+    def on_disk(self) -> Table:
+        """The same table in one file, where columns go to disk."""
+        return Table(self.row, kept_together(self.columns), self._length, self.words)
 
     def replace(self, **columns: Array) -> Table:
         """The same table with some columns exchanged."""
@@ -416,8 +421,15 @@ def concat(row: type, tables: Sequence[Table]) -> Table:
         return tables[0]
     if not tables:
         return Table(row, {}, 0)
-    names = [f.name for f in dataclasses.fields(row)]
-    return Table(row, {n: np.concatenate([t.columns[n] for t in tables]) for n in names}, sum(map(len, tables)))
+    length = sum(map(len, tables))
+    return Table(row, {f.name: joined([t.columns[f.name] for t in tables], length) for f in dataclasses.fields(row)}, length)
+
+
+def joined(columns: Sequence[Array], length: int) -> Array:
+    """One column out of several; where all are one value repeated, so is it."""
+    if all(map(constant, columns)) and len({column[0].item() for column in columns}) == 1:
+        return np.broadcast_to(columns[0][0], (length,))
+    return kept(np.concatenate(columns))
 
 
 def columns_of(row: type) -> Iterator[tuple[str, str, str]]:

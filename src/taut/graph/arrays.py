@@ -19,9 +19,13 @@ from msgspec import Struct
 
 from taut.core.array_types import Codes, Indices, Ints, Mask
 from taut.core.ids import coded, greatest, least, numbered
+from taut.core.scratch import kept
 from taut.core.tables import NULL, Kind, Table, Trace, col
 from taut.result.types import Device
 
+PER_OP = ("work_ns", "gap_ns", "pred_ptr", "pred", "lag_ns", "join", "wait", "wait_lag_ns", "events", "gate", "explained",
+          "window", "roles")  # fmt: skip
+"""What a graph has of every op or edge."""
 MOST_HOLES = 1 << 20
 MIXED = "mixed"
 """Numbers that may stay unused, whatever the number of ops is."""
@@ -127,6 +131,10 @@ class Graph:
         # Half of the memory, and one compiled form of every kernel, wherever a graph comes from.
         for name in ("pred_ptr", "pred", "events"):
             object.__setattr__(self, name, _narrow(getattr(self, name)))
+        places: dict[int, Indices] = {}
+        for name in PER_OP:  # one array under two names is kept once
+            own = getattr(self, name)
+            object.__setattr__(self, name, places.setdefault(id(own), kept(own)))
 
     def __len__(self) -> int:
         return len(self.ops)
@@ -162,18 +170,18 @@ class Graph:
         """Each op's rank as an index into ``ranks``."""
         low, span = int(self.ranks[0]), int(self.ranks[-1]) - int(self.ranks[0]) + 1
         if span > 16 * len(self.ops) + 1024:  # numbers from the file must not say how much memory is taken
-            return np.searchsorted(self.ranks, self.ops.rank)
+            return kept(np.searchsorted(self.ranks, self.ops.rank))
         where = np.zeros(span, dtype=np.int64)
         where[self.ranks - low] = np.arange(len(self.ranks))
         offset: Indices = self.ops.rank - low
-        return where[offset]
+        return kept(where[offset])
 
     def on_rank(self, key: Ints, count: int) -> tuple[Ints, int]:
         """Numbers of (rank, key) for keys below ``count``, and how many there are; without holes where they would be many."""
         ranks = len(self.ranks)
         if ranks * count > MOST_HOLES + 16 * len(self):
             return numbered(self.rank_index, key)
-        return self.rank_index * count + key, ranks * count
+        return kept(self.rank_index * count + key), ranks * count
 
     @cached_property
     def shape(self) -> Ints:
@@ -191,7 +199,7 @@ class Graph:
         seen = np.bincount(_firsts(family, cell), minlength=families)
         seen_by_name = np.bincount(_firsts(name, cell), minlength=names)
         shape[own[2 * seen[family] < seen_by_name[name]]] = NULL
-        return shape
+        return kept(shape)
 
     @cached_property
     def aligned(self) -> Mask:
@@ -207,7 +215,7 @@ class Graph:
         nth, aligned = self._turns
         parts, phases = self.ops.part >= 0, int(self._phase.max(initial=0)) + 1
         place = np.where(parts, self.ops.part, np.where(aligned, nth, 0)) if parts.any() or not aligned.all() else nth
-        return place * phases + self._phase if phases > 1 else place
+        return kept(place * phases + self._phase if phases > 1 else place)
 
     @cached_property
     def phases(self) -> list[str]:
@@ -226,7 +234,7 @@ class Graph:
         marks = self.trace.marks
         words = dict.fromkeys([*self.phases, *map(str, marks.phase.tolist())])
         if len(words) < 2:
-            return np.zeros(len(self.ops), dtype=np.int64)
+            return np.broadcast_to(np.int64(0), (len(self.ops),))
         codes = {word: code for code, word in enumerate(words)}
         phase = np.array([codes[word] for word in self.phases], dtype=np.int64)[self.window]
         if len(marks):
@@ -255,7 +263,7 @@ class Graph:
             kinds = _recurring(family[loose], self.window[loose].astype(np.int64), rows[loose])
             nth[loose] = np.where(kinds, numbered(rows[loose], nth[loose])[0], nth[loose])
             agreed[loose] = kinds
-        return nth, agreed
+        return kept(nth), kept(agreed)
 
 
 def _narrow(values: Indices) -> Indices:

@@ -10,15 +10,18 @@ import sys
 import tarfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from types import ModuleType
 
 from msgspec import Struct
 
+from taut.core import scratch
 from taut.core.boundary import refusing_unexpected
 from taut.core.errors import InputRefused, TooLarge
 from taut.core.signals import Held
+from taut.core.tables import Trace
 from taut.read import files, pasted
 from taut.read.columns import paused_gc
 from taut.read.contents import Contents
@@ -126,10 +129,18 @@ def load_all(inputs: list[str], progress: Callable[[int, int], None] | None, col
     unique = list(dict.fromkeys(inputs))
     results: dict[str, Loaded] = {}
     for path, loaded in _loaded(unique, partial(load_file, columns=columns) if columns else load_file):
-        results[path] = loaded
+        results[path] = _on_disk(loaded) if scratch.is_on_disk() else loaded
         if progress is not None:
             progress(len(results), len(unique))
     return [results[path] for path in unique]
+
+
+def _on_disk(loaded: Loaded) -> Loaded:
+    """The same, the ops of its traces on disk."""
+    for part in loaded.parts:
+        if isinstance(part.found, Trace):
+            part.found = replace(part.found, ops=part.found.ops.on_disk())
+    return loaded
 
 
 def _loaded(unique: list[str], load: Callable[[str], Loaded]) -> Iterator[tuple[str, Loaded]]:

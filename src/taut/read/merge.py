@@ -6,14 +6,14 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 
 from taut.core.array_types import Ints
 from taut.core.device_words import NO_DEVICE, UNREAD
 from taut.core.errors import InputRefused
-from taut.core.tables import NULL, HostRange, Mark, MatrixWork, Member, Op, Table, Trace, concat
+from taut.core.tables import NULL, HostRange, Mark, MatrixWork, Member, Op, Table, Trace, concat, constant, joined
 from taut.read.columns import Codes
 from taut.read.one_job import Labelled, one_world, refuse_two_jobs, window
 
@@ -44,10 +44,10 @@ def merge(parts: Sequence[Labelled], refused: Sequence[InputRefused], *, name: s
     traces = [trace for _, trace in parts]
     names, lanes, groups = Codes(), Codes(), Codes()
     all_groups = _Groups(traces)
-    ops, offset = [], 0
-    for trace, group_names in zip(traces, all_groups.names, strict=True):
-        ops.append(_recoded(trace.ops, names.of(trace.names), lanes.of(trace.lanes), groups.of(group_names), offset))
-        offset += len(trace.ops)
+    codes = [
+        {"name": names.of(trace.names), "lane": lanes.of(trace.lanes), "group": groups.of(group_names)}
+        for trace, group_names in zip(traces, all_groups.names, strict=True)
+    ]
     members = concat(Member, [trace.members for trace in traces])
     # A rank whose profiler ran in several cycles has a file, and a member, for each.
     members = members.take(np.unique(members.rank, return_index=True)[1])
@@ -57,7 +57,7 @@ def merge(parts: Sequence[Labelled], refused: Sequence[InputRefused], *, name: s
     counts = sum((Counter(trace.counts) for trace in traces), Counter[str]())
     notes += [f"{counts[reason]:,} {reason}: {so}" for reason, so in EFFECTS.items() if counts[reason]]
     return Trace(
-        ops=concat(Op, ops),
+        ops=_recoded([trace.ops for trace in traces], codes),
         names=list(map(str, names)),
         lanes=list(map(str, lanes)),
         groups=list(map(str, groups)),
@@ -82,16 +82,29 @@ def left_out(refused: Sequence[InputRefused]) -> list[str]:
     return [f"{error.where} left out: {error.why}" for error in refused]
 
 
-def _recoded(ops: Table, names: Ints, lanes: Ints, groups: Ints, offset: int) -> Table:
-    """The ops with codes of the merged dictionaries; -1 stays -1 because the last entry is."""
-    columns: dict[str, Ints] = {}
-    for name, codes in (("name", names), ("lane", lanes), ("group", groups)):
-        # Files of one program mostly use the same names in the same order: then nothing is copied.
-        if not np.array_equal(codes, np.arange(len(codes))):
-            columns[name] = np.append(codes, NULL)[ops.columns[name]]
-    if offset:
-        columns["launch"] = np.where(ops.launch >= 0, ops.launch + offset, NULL)
-    return ops.replace(**columns)
+def _recoded(tables: Sequence[Table], codes: Sequence[Mapping[str, Ints]]) -> Table:
+    """All ops in one table, column by column, with codes of the merged dictionaries and launches of the merged rows."""
+    length, offsets = sum(map(len, tables)), np.cumsum([0, *map(len, tables)]).tolist()
+    columns = {}
+    for field in fields(Op):
+        parts = [table.columns[field.name] for table in tables]
+        if field.name in ("name", "lane", "group"):
+            parts = [_of_all(part, code[field.name]) for part, code in zip(parts, codes, strict=True)]
+        elif field.name == "launch":
+            parts = [_after(part, offset) for part, offset in zip(parts, offsets, strict=False)]
+        columns[field.name] = joined(parts, length)
+    return Table(Op, columns, length)
+
+
+def _of_all(column: Ints, codes: Ints) -> Ints:
+    """A column in other codes; -1 stays -1, because the last entry is."""
+    # Files of one program mostly use the same names in the same order: then nothing is copied.
+    return column if np.array_equal(codes, np.arange(len(codes))) else np.append(codes, NULL)[column]
+
+
+def _after(launch: Ints, offset: int) -> Ints:
+    """Rows of launches where others come before them."""
+    return launch if not offset or (constant(launch) and launch[0] < 0) else np.where(launch >= 0, launch + offset, NULL)
 
 
 def _with_ranks(parts: Sequence[Labelled]) -> tuple[list[Labelled], list[str], list[str]]:

@@ -9,12 +9,14 @@ off its name; who takes part is inferred later from the data (`graph/rendezvous.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from taut.core.array_types import Codes, Column, Ints
+from taut.core.array_types import Codes, Column, Ints, Mask
 from taut.core.errors import InputRefused
+from taut.core.scratch import kept
 from taut.core.tables import NULL, Kind, Mark, Member, Op, Table, Trace, Verb
 from taut.read.arrow_columns import INT32, INT64, has_any, times_ns, wholes, words
 from taut.read.files import Member as File
@@ -102,72 +104,87 @@ def load(data: bytes, label: str) -> Trace:
     missing = [key for key in REQUIRED if key not in named]
     if missing:
         raise InputRefused(label, f"op table lacks {', '.join(missing)}", "columns needed: " + ", ".join(REQUIRED))
-    table = file.read(list(dict.fromkeys(named.values())))
-    if table.num_rows == 0:
-        raise InputRefused(label, "op table is empty", "give one with a row for each op")
-    table, start, duration, counts = _timed(table, named["start"], named["duration"], label)
-    rows = len(start)
-    named = {key: column for key, column in named.items() if key in REQUIRED or table[column].null_count < rows}
-
-    names, name_id = words(table[named["name"]], named["name"], label, in_order=False)
+    rows = TimedRows(file.each(list(dict.fromkeys(named.values()))), named, label)
+    names, name_id = words(rows.column("name"), named["name"], label, in_order=False)
     verb_of, kind_of, class_of = zip(*(_meaning(n) for n in names), strict=True)
     classes = sorted(set(class_of))
     place = {name: i for i, name in enumerate(classes)}
     to_class = np.array([place[name] for name in class_of], dtype=np.int32)
-    ints = {key: _whole(table, key, named[key], label) for key in WHOLE if key in named}
+    ints = {key: _whole(column, key, named[key], label) for key in WHOLE if (column := rows.filled(key)) is not None}
+    lanes, lane = rows.worded("lane")
+    groups, group = rows.worded("group")
     ops: dict[str, Column] = {
         "rank": ints["rank"],
         "step": ints["step"],
-        "name": to_class[name_id],
-        "verb": np.array(verb_of, dtype=np.int8)[name_id],
-        "kind": np.array(kind_of, dtype=np.int8)[name_id],
-        "start_ns": start,
-        "end_ns": start + duration,
-        "part": _part(ints, rows, "group" in named),
+        "name": kept(to_class[name_id]),
+        "verb": kept(np.array(verb_of, dtype=np.int8)[name_id]),
+        "kind": kept(np.array(kind_of, dtype=np.int8)[name_id]),
+        "start_ns": rows.start_ns,
+        "end_ns": kept(rows.start_ns + rows.duration_ns),
+        "part": _part(ints, len(name_id), group is not None),
+        "lane": np.broadcast_to(np.int32(0), (len(name_id),)) if lane is None or len(lanes) < 2 else lane,
     }
     ops.update({key: ints[key] for key in ("size", "peer") if key in ints})
-    lanes, ops["lane"] = ["ops"], np.broadcast_to(np.int32(0), (rows,))
-    if "lane" in named:
-        lanes, lane = words(table[named["lane"]], named["lane"], label)
-        ops["lane"] = lane if len(lanes) > 1 else ops["lane"]
-    groups: list[str] = []
-    if "group" in named:
-        groups, index = words(table[named["group"]], named["group"], label)
-        ops["group"] = np.where(np.array([g == "" for g in groups])[index], NULL, index)
+    if group is not None:
+        ops["group"] = kept(np.where(np.array([g == "" for g in groups])[group], NULL, group))
         if "seq" in ints:
             ops["seq"] = ints["seq"]
-    kept = Table(Op, ops)
-    hosts = words(table[named["host"]], named["host"], label) if "host" in named else None
+    table = Table(Op, ops)
+    hosts, host = rows.worded("host")
     return Trace(
-        ops=kept,
+        ops=table,
         names=classes,
-        lanes=lanes,
+        lanes=lanes or ["ops"],
         groups=groups,
-        members=_members(kept, ints, hosts),
+        members=_members(table, ints, None if host is None else (hosts, host)),
         marks=Table(Mark, {}, 0),
         name=label.rsplit("/", 1)[-1].split(".")[0] or "table",
         source=label,
-        relative=_relative(ints["step"], start),
-        timer_ns=1000 if "lane" in named else TIMER_NS,
-        counts=counts,
+        relative=_relative(ints["step"], rows.start_ns),
+        timer_ns=TIMER_NS if lane is None else 1000,
+        counts=rows.counts,
     )
 
 
-def _timed(table: pa.Table, begins: str, lasts: str, label: str) -> tuple[pa.Table, Ints, Ints, dict[str, int]]:
-    """The rows that have a start and a duration of at least 0, these two in ns, and how many rows are dropped."""
-    import pyarrow as pa
+class TimedRows:
+    """The rows of a table that have a start and a duration of at least 0; each column is read when it is asked for, once."""
 
-    start, start_ok = times_ns(table[begins], begins, label)
-    duration, duration_ok = times_ns(table[lasts], lasts, label)
-    good = start_ok & duration_ok & (duration >= 0)
-    counts = {"events": len(good), "ops": int(good.sum())}
-    if good.all():
-        return table, start, duration, counts
-    counts["dropped: negative or not a number"] = len(good) - counts["ops"]
-    if not good.any():
-        both = ((begins, start_ok), (lasts, duration_ok))
-        raise InputRefused(label, *_untimed(any(not np.any(ok) and has_any(table[c], c, label) for c, ok in both)))
-    return table.filter(pa.array(good)), start[good], duration[good], counts
+    def __init__(self, read: Callable[[str], pa.ChunkedArray], named: Mapping[str, str], label: str) -> None:
+        self.read, self.named, self.label = read, named, label
+        columns = [(named[key], read(named[key])) for key in ("start", "duration")]
+        if not len(columns[0][1]):
+            raise InputRefused(label, "op table is empty", "give one with a row for each op")
+        (start, start_ok), (duration, duration_ok) = (times_ns(column, name, label) for name, column in columns)
+        good = start_ok & duration_ok & (duration >= 0)
+        self.counts = {"events": len(good), "ops": int(good.sum())}
+        if not good.any():
+            unread = zip(columns, (start_ok, duration_ok), strict=True)
+            far = any(not np.any(ok) and has_any(column, name, label) for (name, column), ok in unread)
+            raise InputRefused(label, *_untimed(far))
+        self._good: Mask | None = None
+        if not good.all():
+            self.counts["dropped: negative or not a number"] = len(good) - self.counts["ops"]
+            self._good, start, duration = good, start[good], duration[good]
+        self.start_ns, self.duration_ns = kept(start), kept(duration)
+
+    def column(self, key: str) -> pa.ChunkedArray:
+        """One of the columns that the table has."""
+        import pyarrow as pa
+
+        found = self.read(self.named[key])
+        return found if self._good is None else found.filter(pa.array(self._good))
+
+    def filled(self, key: str) -> pa.ChunkedArray | None:
+        """The column; None where the table has none, or nothing in it that is not required."""
+        if key not in self.named:
+            return None
+        found = self.column(key)
+        return None if key not in REQUIRED and found.null_count == len(found) else found
+
+    def worded(self, key: str) -> tuple[list[str], Codes | None]:
+        """The texts of a column, and a code per row; neither where it is not filled."""
+        found = self.filled(key)
+        return ([], None) if found is None else words(found, self.named[key], self.label)
 
 
 def _untimed(out_of_range: bool) -> tuple[str, str]:
@@ -177,10 +194,9 @@ def _untimed(out_of_range: bool) -> tuple[str, str]:
     return "no row has a finite start and a duration of at least 0", "check these two columns"
 
 
-def _whole(table: pa.Table, key: str, column: str, label: str) -> Ints | Codes:
+def _whole(column: pa.ChunkedArray, key: str, name: str, label: str) -> Ints | Codes:
     least, most = (-INT64 - 1, INT64) if key in WIDE else (0 if key == "rank" else -INT32 - 1, INT32)
-    numbers: Ints | Codes = wholes(table[column], column, label, least, most)
-    return numbers
+    return kept(wholes(column, name, label, least, most))
 
 
 def _meaning(name: str) -> tuple[Verb, Kind, str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
@@ -60,6 +60,9 @@ class TableFile(Protocol):
 
     def read(self, wanted: Sequence[str], *, as_text: bool = False) -> pa.Table:
         """The wanted columns; ``as_text`` leaves the cells of a CSV as they are written."""
+
+    def each(self, wanted: Sequence[str]) -> Callable[[str], pa.ChunkedArray]:
+        """What gives one of the wanted columns, all of which are checked before."""
 
 
 def check_once(wanted: Sequence[str], names: Sequence[str], label: str) -> None:
@@ -143,6 +146,11 @@ class CsvTable:
                 raise InputRefused(self.label, f"column {name[:80]} is not UTF-8", "save the table as UTF-8")
         return table
 
+    def each(self, wanted: Sequence[str]) -> Callable[[str], pa.ChunkedArray]:
+        """What gives one of the wanted columns; rows are read once."""
+        columns = dict(zip(wanted, self.read(wanted).columns, strict=True))
+        return columns.pop
+
 
 class ParquetTable:
     """Parquet; texts stay coded, so that one that is named a million times is held once."""
@@ -188,6 +196,16 @@ class ParquetTable:
 
         Columns of lists, maps and structs are refused, but for those named by ``nested``.
         """
+        coded = self._checked(wanted, nested)
+        return self._decoded(wanted, coded)
+
+    def each(self, wanted: Sequence[str]) -> Callable[[str], pa.ChunkedArray]:
+        """What reads one of the wanted columns, all of which are checked now: a large table is never in memory as a whole."""
+        coded = self._checked(wanted)
+        return lambda name: self._decoded([name], coded)[name]
+
+    def _checked(self, wanted: Sequence[str], nested: Sequence[str] = ()) -> list[str]:
+        """The paths of the texts among these columns; refuses what is no table."""
         import pyarrow as pa
 
         check_once(wanted, self.names, self.label)
@@ -197,7 +215,9 @@ class ParquetTable:
             if pa.types.is_nested(field.type) and field.name not in nested:
                 why = f"column {field.name[:80]} holds {str(field.type)[:40]}, not one value a row"
                 raise InputRefused(self.label, why, "write one value in each cell")
-        coded = self._check_size(wanted)
+        return self._check_size(wanted)
+
+    def _decoded(self, wanted: Sequence[str], coded: Sequence[str]) -> pa.Table:
         with readable(self.label, "Parquet file"):
             table = self._opened(coded).read(columns=list(wanted), use_threads=len(self.data) > LARGE).select(list(wanted))
             for column in table.columns:

@@ -17,6 +17,7 @@ from msgspec import Struct
 from taut.core.array_types import Floats, Ints, Mask
 from taut.core.ids import sums, total
 from taut.core.interval import FALSE_ALARMS
+from taut.core.scratch import kept
 from taut.core.student import student_quantile
 from taut.core.tables import Table, col
 from taut.graph import Graph
@@ -121,14 +122,14 @@ class Blame:
         if not self.graph.gap_ns.any():
             return self.graph.gap_ns
         at_most = np.where(np.isnan(self.gap_reference), np.inf, self.gap_reference)
-        return np.minimum(self.graph.gap_ns, at_most).astype(np.int64)
+        return kept(np.minimum(self.graph.gap_ns, at_most).astype(np.int64))
 
     @cached_property
     def excess_ns(self) -> Floats:
         """Work above the leave-one-out reference, per op; 0 where there is no reference."""
         excess = self.graph.work_ns - self.peers.value_ns
         excess[np.isnan(excess)] = 0.0
-        return excess
+        return kept(excess)
 
     @cached_property
     def matrix(self) -> Ints:
@@ -151,7 +152,7 @@ def at_reference(graph: Graph, peers: reference.Reference) -> Ints:
     usual[unknown] = 0.0
     out = usual.astype(np.int64)
     out[unknown] = graph.work_ns[unknown]
-    return out
+    return kept(out)
 
 
 def _degrees_of_freedom(graph: Graph) -> float:

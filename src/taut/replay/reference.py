@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from taut.core.array_types import Codes, Floats, Indices, Ints, Mask
 from taut.core.ids import coded, numbered
+from taut.core.scratch import kept
 from taut.core.tables import NULL
 from taut.graph import Graph
 from taut.graph.joined import Joined
@@ -66,7 +67,7 @@ def across(graph: Graph) -> Ints:
     order, begin = group_sort(cls[meets], classes)
     median, _ = describe_cells(graph.work_ns[meets], order, begin)
     mean = np.bincount(cls, weights=graph.work_ns, minlength=classes) / np.maximum(np.bincount(cls, minlength=classes), 1)
-    return np.rint(np.where(meets, np.nan_to_num(median)[cls], mean[cls])).astype(np.int64)
+    return kept(np.rint(np.where(meets, np.nan_to_num(median)[cls], mean[cls])).astype(np.int64))
 
 
 def peers(graph: Graph) -> Reference:
@@ -90,7 +91,7 @@ def peers(graph: Graph) -> Reference:
     value = reference[cell]
     value[mixed] = np.nan
     value += base
-    return Reference(value, cell, within, between, mixed)
+    return Reference(kept(value), kept(cell), within, between, kept(mixed))
 
 
 def baseline_medians(both: Joined, values: Ints) -> tuple[Floats, Floats, Floats]:

@@ -13,6 +13,7 @@ from msgspec import Struct
 from taut.core.array_types import Codes, Floats, Indices, Ints, Mask, Numbers, Value
 from taut.core.ids import greatest
 from taut.core.jit import SMALL
+from taut.core.scratch import empty, kept
 from taut.core.tables import NULL
 from taut.graph import Graph
 
@@ -235,10 +236,10 @@ class Batch(Struct, frozen=True):
         g, p = self.graph, program
         offsets = np.cumsum([0] + [count for _, count in cuts])
         here = slice(None) if len(p.ops) == len(g) else p.ops
-        key = np.empty((len(cuts), len(p.ops)), dtype=np.int32)
+        key = empty((len(cuts), len(p.ops)), np.int32)
         for row, (k, _) in zip(key, cuts, strict=True):
             row[:] = k[here]
-        work, changed = base[here], other[here]
+        work, changed = kept(base[here]), kept(other[here])
 
         def block(first: int) -> Ints:
             columns = min(width, int(offsets[-1]) - first)
@@ -295,7 +296,7 @@ class Program(Struct, frozen=True):
 
 def _floats(values: Ints) -> Floats:
     """Numbers as floats; where all are 0, of which nothing has to be written."""
-    return values.astype(np.float64) if values.any() else np.zeros(len(values))
+    return kept(values.astype(np.float64)) if values.any() else np.zeros(len(values))
 
 
 def batch(graph: Graph) -> Batch:
@@ -304,16 +305,16 @@ def batch(graph: Graph) -> Batch:
 
     n = len(graph)
     closes, follower, chained = chains(graph.pred_ptr, graph.pred, graph.lag_ns, graph.window, graph.join, graph.wait)
-    everything, none = np.arange(n, dtype=np.int32), np.zeros(0, dtype=np.int32)
+    everything, none = kept(np.arange(n, dtype=np.int32)), np.zeros(0, dtype=np.int32)
     whole = _program(graph, everything, everything, everything, none, np.zeros(0, dtype=np.int64), closes)
     if chained < FOLD * n:
         return Batch(graph, whole, whole)
-    folded, kept = (np.flatnonzero(some).astype(np.int32) for some in (follower >= 0, follower < 0))
+    folded, ops = (kept(np.flatnonzero(some).astype(np.int32)) for some in (follower >= 0, follower < 0))
     onward = np.zeros(len(folded), dtype=np.int64)
     if graph.lag_ns.any():
         onward = graph.lag_ns[graph.pred_ptr[follower[folded]]]  # who follows in a chain has no other predecessor
     owner, first = fold(follower)
-    return Batch(graph, whole, _program(graph, kept, owner, first[kept], folded, onward, closes))
+    return Batch(graph, whole, _program(graph, ops, owner, first[ops], folded, kept(onward), closes))
 
 
 def _program(graph: Graph, ops: Codes, owner: Codes, heads: Codes, folded: Codes, onward: Ints, closes: Mask) -> Program:
@@ -329,10 +330,11 @@ def _program(graph: Graph, ops: Codes, owner: Codes, heads: Codes, folded: Codes
         counts = np.diff(graph.pred_ptr)[heads]
         ptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
         take = np.repeat(graph.pred_ptr[heads] - ptr[:-1], counts) + np.arange(ptr[-1], dtype=np.int32)
-        pred, lag = number[graph.pred[take]], graph.lag_ns[take]
+        ptr, pred, lag = kept(ptr), kept(number[graph.pred[take]]), kept(graph.lag_ns[take])
+        del take
         events = np.where(graph.events < 0, ~number[~graph.events], number[graph.events])
-        events = events[number[np.where(graph.events < 0, ~graph.events, graph.events)] >= 0]
-    join, wait = graph.join[here], graph.wait[here]
+        events = kept(events[number[np.where(graph.events < 0, ~graph.events, graph.events)] >= 0])
+    join, wait = kept(graph.join[here]), kept(graph.wait[here])
     op_register, slot_register, n_ops, n_slots = registers(events, ptr, pred, join, wait, graph.slots)
     return Program(
         ops,
@@ -345,9 +347,9 @@ def _program(graph: Graph, ops: Codes, owner: Codes, heads: Codes, folded: Codes
         lag,
         join,
         wait,
-        graph.wait_lag_ns[here],
-        graph.window[here],
-        closes[here],
+        kept(graph.wait_lag_ns[here]),
+        kept(graph.window[here]),
+        kept(closes[here]),
         op_register,
         slot_register,
         n_ops,

@@ -12,6 +12,7 @@ from taut.core.array_types import Codes, Floats, Indices, Ints
 from taut.core.device_words import is_copy
 from taut.core.errors import UsageError
 from taut.core.ids import coded
+from taut.core.scratch import kept
 from taut.core.tables import Kind, Verb
 from taut.graph import Graph
 from taut.replay import reference
@@ -87,7 +88,7 @@ def _by_member(graph: Graph, name: str) -> Dimension | None:
 def _classes(graph: Graph) -> Dimension:
     present = np.zeros(len(graph.names), dtype=bool)
     present[graph.ops.name] = True
-    key = (np.cumsum(present, dtype=np.int32) - 1)[graph.ops.name]
+    key = kept((np.cumsum(present, dtype=np.int32) - 1)[graph.ops.name])
     return Dimension("class", key, [graph.names[i] for i in np.flatnonzero(present).tolist()])
 
 
@@ -104,7 +105,7 @@ def _gate_classes(graph: Graph) -> Dimension:
     new, key = np.full(count, -1, dtype=np.int32), np.full(len(ops), -1, dtype=np.int32)
     new[keep] = np.arange(len(keep))
     key[rows] = new[ids]
-    return Dimension("gate", key, [labels[i] for i in keep])
+    return Dimension("gate", kept(key), [labels[i] for i in keep])
 
 
 def links(graph: Graph) -> Dimension | None:
@@ -119,7 +120,7 @@ def links(graph: Graph) -> Dimension | None:
     out[has] = key
     first = np.zeros(count, dtype=np.int64)
     first[key] = np.flatnonzero(has)
-    return Dimension("link", out, [f"{a}:{b}" for a, b in zip(sender[first], receiver[first], strict=True)])
+    return Dimension("link", kept(out), [f"{a}:{b}" for a, b in zip(sender[first], receiver[first], strict=True)])
 
 
 def link_ends(graph: Graph) -> tuple[Codes, Codes]:
