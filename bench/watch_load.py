@@ -1,6 +1,6 @@
 """A collector under the load of many ranks: does it lose anything, and what does it take?
 
-python bench/watch_load.py [--ranks 4096] [--per-second 10] [--seconds 60] [--watch-mib 512]
+python bench/watch_load.py [--ranks 4096] [--per-second 10] [--seconds 60] [--watch-mib 384]
 
 Starts `taut watch collect` as a process of its own; simulated ranks are connections of this one, which send what ranks send:
 the time, a batch of gates and the end of a step once a second each, spread over the second. At the end every rank tells how
@@ -141,7 +141,7 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, default=4096)
     parser.add_argument("--per-second", type=int, default=10)
     parser.add_argument("--seconds", type=int, default=60)
-    parser.add_argument("--watch-mib", type=int, default=512)
+    parser.add_argument("--watch-mib", type=int, default=384)
     args = parser.parse_args()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, args.ranks + 256)), hard))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,11 @@ def test_a_log_and_a_price(sacct: Path) -> None:
         "2026-10-05 cost 30.00 EUR: 67 % useful work, 33 % re-runs and discarded work (the largest: node failed, 10.00 EUR); "
         "at the price given, without a bill to close to."
     )
+
+
+def test_logs_that_an_executor_reads_give_the_same_bill(sacct: Path) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        assert taut.bill(sacct, on=pool).to_json() == taut.bill(sacct).to_json()
 
 
 def test_a_bill_closes_to_the_unit(sacct: Path, tmp_path: Path) -> None:

@@ -543,3 +543,19 @@ def test_tokens_of_calls_for_nothing_are_priced(tmp_path: Path) -> None:
     assert "Redundant: 1 of 2 calls" in shown
     assert "USD" not in shown
     assert taut_("analyze", file, "--token-price", "3.00USD").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("analyze", "x", "--on", "here"), "--on here: give local, or the address of a Dask scheduler"),
+        (("project", "gpt-175b", "--on", "dask://host"), "--on dask://host: give local"),
+        (("project", "--from", "x", "--on", "local"), "--on forecasts the scales of a SCENARIO"),
+        (("bill", "x", "--on", "8786"), "--on 8786: give local"),
+        (("lab", "matrix", "--on", "local", "-o", "x"), "--on needs --modelled"),
+    ],
+)
+def test_where_nothing_can_run_is_refused_in_one_line(words: tuple[str, ...], why: str) -> None:
+    result = CliRunner().invoke(main, list(words))
+    assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1)
+    assert why in result.stderr

@@ -40,7 +40,7 @@ WORLDLY = (
     "read", "audit", "render", "watch", "serve", "lab", "run", "stored", "stored_tables", "stored_bill", "forecasts",
     "bill_inputs", "billing", "views", "briefing", "compare", "cli", "__main__",
 )  # fmt: skip
-WORLDLY_FILES = ("whole_file", "memory", "signals", "boundary", "folder", "native", "scratch")
+WORLDLY_FILES = ("whole_file", "memory", "signals", "boundary", "folder", "native", "scratch", "executors")
 """Files of ``core`` that serve those rooms; the rest of ``core`` is pure."""
 
 MAY_IMPORT: dict[str, set[str]] = {
@@ -92,7 +92,7 @@ def test_rooms_import_only_what_lies_above_them(path: Path) -> None:
         parts = module.split(".")
         if parts[0] != "taut":
             continue
-        if parts[1:3] == ["result", "types"]:  # the words that all rooms speak
+        if parts[1:3] == ["result", "types"] or parts[1:] == ["__version__"]:  # the words that all rooms speak
             continue
         target = parts[1] if len(parts) > 1 and parts[1] in MAY_IMPORT else "__init__"
         if module.startswith(TYPES):
@@ -139,6 +139,15 @@ def test_import_is_light(module: str) -> None:
     code = f"import sys, {module}; print(*(m for m in {heavy!r} if m in sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.split() == [], f"`import {module}` already imports {done.stdout.strip()}"
+
+
+def test_a_small_analysis_loads_no_cluster_and_no_processes(tmp_path: Path) -> None:
+    (tmp_path / "steps.csv").write_text("worker,step,step_time_s\n0,0,0.1\n0,1,0.1\n1,0,0.1\n1,1,0.2\n")
+    heavy = ("dask", "distributed", "fsspec", "multiprocessing.pool", "concurrent.futures.process", "torch")
+    code = f"import sys, taut; taut.analyze(sys.argv[1]); print(*(m for m in {heavy!r} if m in sys.modules))"
+    command = [sys.executable, "-c", code, str(tmp_path / "steps.csv")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.split() == []
 
 
 def test_control_loads_no_diagnosis() -> None:

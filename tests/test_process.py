@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from stores import step_times
 from taut.cli import main
 
 MB = 1 << 20
@@ -216,3 +217,18 @@ def test_signals_that_the_caller_ignores_stay_ignored(tmp_path: Path) -> None:
         time.sleep(0.005)
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=60) == 0
+
+
+@pytest.mark.parametrize(("number", "left"), [("SIGTERM", 2), ("SIGKILL", 2), ("SIGINT", 0)])
+def test_what_was_read_outlives_a_kill_and_no_interrupt(tmp_path: Path, number: str, left: int) -> None:
+    for rank in range(2):
+        (tmp_path / f"worker{rank}.csv").write_bytes(step_times(rank))
+    os.mkfifo(tmp_path / "never")  # nobody writes there: reading stops at it
+    process = started(tmp_path, "analyze", "worker0.csv", "worker1.csv", "never", "-o", "run", "--resume")
+    kept = tmp_path / ".run.reading"
+    while not (kept.exists() and len([one for one in kept.iterdir() if one.suffix == ".read"]) == 2):
+        assert process.poll() is None
+        time.sleep(0.005)
+    process.send_signal(signal.Signals[number])
+    process.communicate(timeout=60)
+    assert len(list(kept.iterdir()) if kept.exists() else []) == left

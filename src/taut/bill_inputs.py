@@ -11,6 +11,7 @@ import numpy as np
 from msgspec import Struct
 
 from taut.core.errors import InputRefused
+from taut.core.executors import On
 from taut.core.folder import is_run_folder
 from taut.core.prices import Prices
 from taut.core.tables import NULL, Action, Attempt, Table, concat
@@ -73,10 +74,12 @@ class _Source(Struct):
     run: StoredTables | None = None
 
 
-def opened(paths: Sequence[str | Path], prices: Prices, columns: str = "", until_ns: int | None = None) -> Opened:
+def opened(
+    paths: Sequence[str | Path], prices: Prices, columns: str = "", until_ns: int | None = None, on: On = None
+) -> Opened:
     """Open what is named; run folders by their manifest, everything else as logs that are read together.
 
-    ``until_ns``: how far a bill goes, for jobs that still run.
+    ``until_ns``: how far a bill goes, for jobs that still run. ``on``: where logs are read.
     """
     folders = [open_tables(path) for path in paths if str(path) != "-" and is_run_folder(path)]
     runs = {one.digest or str(one.folder.resolve()): one for one in folders}  # one that is named twice counts once
@@ -85,7 +88,7 @@ def opened(paths: Sequence[str | Path], prices: Prices, columns: str = "", until
         held=Table(Held, {}, 0), attempts=Table(Attempt, {}, 0), runs=[], meters=[], uncounted={}, notes=[], inputs=[],
         name="the jobs" if len(paths) != 1 else Path(paths[0]).name or "the jobs",
     )  # fmt: skip
-    told = _logs(logs, columns, found) if logs else None
+    told = _logs(logs, columns, found, on) if logs else None
     sources = [_of_folder(one, found) for one in runs.values()]
     for source in [*([told] if told else []), *sources]:
         whole = ended(source.attempts, source.name, until_ns)
@@ -96,11 +99,11 @@ def opened(paths: Sequence[str | Path], prices: Prices, columns: str = "", until
     return found
 
 
-def _logs(paths: Sequence[str | Path], columns: str, found: Opened) -> _Source:
+def _logs(paths: Sequence[str | Path], columns: str, found: Opened, on: On) -> _Source:
     for path in paths:
         if str(path) != "-" and _is_bill(Path(path)):
             raise InputRefused(str(path), "is a FOCUS bill, and no log of jobs", f"give --focus {shlex.quote(str(path))}")
-    trace = read(paths, columns=columns)
+    trace = read(paths, columns=columns, on=on)
     if len(trace.ops):
         named = " ".join(shlex.quote(str(path)) for path in paths)
         remedy = f"analyze them first: taut analyze {named} -o RUN; then: taut bill RUN"

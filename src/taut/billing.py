@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from taut.bill_inputs import Opened, opened, rank_place
 from taut.core.errors import InputRefused, UsageError
+from taut.core.executors import On, checked
 from taut.core.finding_place import place_of
 from taut.core.json_text import json_text
 from taut.core.prices import Prices
@@ -104,13 +105,16 @@ class Bill:
 def bill(
     inputs: Paths = (), *, prices: Prices | str | Path | None = None, focus: Paths = (), period: str | None = None,
     currency: str | None = None, columns: str = "", progress: Callable[[str], None] | None = None,
+    on: On = None,
 ) -> Bill:  # fmt: skip
     """What ``taut bill`` prints: every unit of money, joule and gram of some jobs once, and whether that closes to a bill.
 
     ``inputs`` are run folders, job logs and tables of jobs; ``prices`` a ``prices.toml`` or ``taut.Prices``; ``focus`` files
-    of a FOCUS bill; ``period`` a month, a day or two days with a slash (UTC); ``currency`` chooses among those of the bill.
+    of a FOCUS bill; ``period`` a month, a day or two days with a slash (UTC); ``currency`` chooses among those of the bill;
+    ``on`` says where job logs are read: ``local``, ``dask://HOST:PORT`` or a ``concurrent.futures.Executor``.
     """
     say = progress or (lambda stage: None)
+    checked(on)
     paths, bills = listed(inputs), listed(focus)
     if not paths and not bills:
         raise UsageError("nothing to bill: give run folders or job logs, or a bill with --focus")
@@ -119,7 +123,7 @@ def bill(
     say("reading the bill" if bills else "reading")
     charges = read_focus(bills) if bills else None
     say("reading")
-    found = opened(paths, given, columns, None if charges is None else _charged_until(charges, wanted))
+    found = opened(paths, given, columns, None if charges is None else _charged_until(charges, wanted), on)
     if not len(found.held) and charges is None:
         raise InputRefused(str(paths[0]), "tells of no job that held anything", "give run folders, job logs or tables of jobs")
     say("booking")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, Unpack, overload
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, TypedDict, Unpack, overload
 from msgspec.structs import asdict
 
 from taut.core.errors import UsageError
+from taut.core.executors import On, cores, executor_at
 from taut.project.gpu_hour import with_gpu_hour, with_prices
 from taut.project.projection import Asked, project_table
 from taut.project.side_by_side import refuse_two_kinds, side_by_side
@@ -37,6 +39,7 @@ class Question(TypedDict, total=False):
     prices: Prices | None
     tokens: float | None
     progress: Callable[[str], None] | None
+    on: On
 
 
 class Projection(ProjectResult, frozen=True, kw_only=True):
@@ -90,7 +93,7 @@ def project(
     scenario: str | Path, other: str | Path | None = None, *, ranks: Sequence[int] = (), policies: Sequence[str] | None = None,
     steps: int | None = None, seed: int = 0, envelope: bool = False, advice: bool = False,
     gpu_hour: tuple[str, str] | None = None, prices: Prices | None = None, tokens: float | None = None,
-    progress: Callable[[str], None] | None = None,
+    progress: Callable[[str], None] | None = None, on: On = None,
 ) -> Projection | TwoProjections:  # fmt: skip
     """What ``taut project SCENARIO --json`` prints: a TOML file, or the name of a scenario that ships with taut.
 
@@ -99,8 +102,15 @@ def project(
     ``envelope`` adds what lies around a training job, ``advice`` what separates control loops; ``gpu_hour`` is the price of an
     accelerator hour and its currency, in place of the scenario's, ``prices`` all that it has a key for;
     ``tokens`` adds what a training run over so many takes.
+    ``on`` says where scales are forecast: ``local``, ``dask://HOST:PORT`` or a ``concurrent.futures.Executor``.
     With a second scenario: both, asked the same, and the ratios of their figures; policies only where some are named.
     """
+    if on is not None and not isinstance(on, Executor):
+        with executor_at(on, cores()) as pool:
+            return project(
+                scenario, *([] if other is None else [other]), ranks=ranks, policies=policies, steps=steps, seed=seed,
+                envelope=envelope, advice=advice, gpu_hour=gpu_hour, prices=prices, tokens=tokens, progress=progress, on=pool,
+            )  # fmt: skip
     asked = Asked(ranks, policies, envelope, advice, tokens)
     how = Sampling(steps, seed, os.cpu_count() or 1)
 
@@ -110,7 +120,8 @@ def project(
             table = with_prices(table, prices)
         if gpu_hour is not None:
             table = with_gpu_hour(table, *gpu_hour)
-        return Projection(**asdict(project_table(table, str(named), text, asked, how, measured=_noise, stage=progress)))
+        told = project_table(table, str(named), text, asked, how, measured=_noise, stage=progress, pool=on)
+        return Projection(**asdict(told))
 
     if other is None:
         return one(scenario, asked)

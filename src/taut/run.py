@@ -24,6 +24,7 @@ from taut.core import memory
 from taut.core.array_types import Ints
 from taut.core.coded_columns import unique, worded
 from taut.core.errors import NotATrace, UsageError
+from taut.core.executors import On
 from taut.core.folder import FORMAT, save_folder
 from taut.core.json_text import json_text
 from taut.core.scratch import columns_on_disk, is_on_disk
@@ -39,6 +40,7 @@ from taut.ledger import Prices, charge
 from taut.ledger.attempt_ledger import Attempts, charge_attempts
 from taut.ledger.charge import FATES, Cell
 from taut.read.files import Paths, expand, listed, size_of
+from taut.read.kept_reading import KeptReading
 from taut.read.remote import is_address
 from taut.read.trace import read
 from taut.replay.blame import Wait, blame
@@ -157,7 +159,7 @@ def save_run(folder: str | Path | None, name: str, write: Callable[[Path], Mappi
 def within_memory(paths: Paths, memory_bytes: int | None = None) -> Iterator[None]:
     """Have the columns of a job lie on disk if its inputs may make more of them than this, or than there is memory."""
     most = memory.available_bytes() if memory_bytes is None else memory_bytes
-    local = [] if most is None or is_on_disk() else [path for path in expand(listed(paths)) if not is_address(path)]
+    local = [] if most is None or is_on_disk() else expand([path for path in listed(paths) if not is_address(str(path))])
     with columns_on_disk() if most is not None and COLUMNS_PER_BYTE * sum(map(size_of, local)) > most else nullcontext():
         yield
 
@@ -166,20 +168,24 @@ def analyze(
     paths: Paths, *, prices: Prices | None = None, topology: str | Path | None = None,
     progress: Callable[[str], None] | None = None, pays: float = PAYS, envelope: bool = False,
     metrics: Sequence[str | Path] = (), places: str | None = None, columns: str = "", baseline: str | Path | None = None,
-    memory_bytes: int | None = None,
+    memory_bytes: int | None = None, on: On = None, reading: str | Path | None = None, resume: bool = False,
 ) -> Analysis | JobAnalysis:  # fmt: skip
     """Read traces, or job logs alone, and answer: where did the bill go, why, and what would change it.
 
     ``baseline`` is the run folder of a healthy run of the same job, which findings are then compared with. Columns of a job
-    that may take more than ``memory_bytes``, or than there is memory, lie on disk.
+    that may take more than ``memory_bytes``, or than there is memory, lie on disk. ``on`` says where files are read: ``local``
+    (all cores of this machine), ``dask://HOST:PORT`` or a ``concurrent.futures.Executor``. ``reading`` is a folder in which
+    what was read of each file is kept until the analysis is done; with ``resume``, what one that was killed left there is not
+    read again.
     """
     paths = listed(paths)
     say = progress or (lambda stage: None)
     say("reading")
     past = None if baseline is None else open_run(baseline)
     placed = None if topology is None else _topology(topology)
-    told = partial(read, metrics_at=metrics, places=places, columns=columns)
-    with within_memory(paths, memory_bytes):
+    keeping = nullcontext() if reading is None else KeptReading(Path(reading), columns, resume)
+    with keeping as kept, within_memory(paths, memory_bytes):
+        told = partial(read, metrics_at=metrics, places=places, columns=columns, on=on, kept=kept)
         box = [told(paths, progress=lambda done, total: say(f"reading {done}/{total}"))]
         name = digest(box[0], prices, placed, pays, envelope, places, *([] if past is None else [past.digest]))
         if not len(box[0].ops):

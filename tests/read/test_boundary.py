@@ -153,7 +153,9 @@ print(analysis.result["job"]["ranks"], flush=True)
 
 def test_a_script_without_a_guard_reads_in_processes(put: Write, tmp_path: Path) -> None:
     # The limit from which files are read in processes is lowered, so that the test stays small.
-    (tmp_path / "script.py").write_text(f"from taut.read import load as l; l.PARALLEL_BYTES = 1; print('once')\n{SCRIPT}")
+    (tmp_path / "script.py").write_text(
+        f"from taut.read import load_inputs as l; l.PARALLEL_BYTES = 1; print('once')\n{SCRIPT}"
+    )
     small = [put("c.csv", TABLE), put("d.csv", TABLE.replace("\n0,", "\n2,").replace("\n1,", "\n3,"))]
     command = [sys.executable, str(tmp_path / "script.py"), *map(str, small)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)

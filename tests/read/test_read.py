@@ -15,6 +15,7 @@ import pytest
 
 from taut.core.errors import InputRefused, NotATrace
 from taut.read import load as room
+from taut.read import load_inputs
 from taut.read.trace import read
 
 Write = Any
@@ -132,7 +133,7 @@ def test_what_is_not_a_trace_is_skipped_and_the_answer_key_never_opened(
     write("truth.json", one_op(tiny, 500))
     opened: list[str] = []
     whole = room.load_file
-    monkeypatch.setattr(room, "load_file", lambda path: opened.append(Path(path).name) or whole(path))
+    monkeypatch.setattr(load_inputs, "load_file", lambda path, *_, **__: opened.append(Path(path).name) or whole(path))
     trace = read([folder])
     assert "truth.json" not in opened
     assert (len(trace.ops), trace.counts["files"], trace.counts["files skipped"]) == (1, 1, 3)
@@ -168,7 +169,7 @@ def test_files_are_read_in_processes_when_there_is_much_to_read(
     for rank in range(2):
         folder = write(f"{rank}.json", one_op(tiny), rank=rank, world_size=2).parent
     serial = tiny.ops_of(read([folder]))
-    monkeypatch.setattr(room, "PARALLEL_BYTES", 0)
+    monkeypatch.setattr(load_inputs, "PARALLEL_BYTES", 0)
     seen: list[tuple[int, int]] = []
     parallel = read([folder], progress=lambda done, total: seen.append((done, total)))
     assert tiny.ops_of(parallel) == serial

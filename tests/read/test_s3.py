@@ -16,7 +16,7 @@ import pytest
 import taut
 from stores import Answer, http_server, step_times
 from taut.core.errors import InputRefused
-from taut.read import load
+from taut.read import fetched_ahead, load_inputs, remote
 
 s3fs = pytest.importorskip("s3fs", exc_type=ImportError)
 server = pytest.importorskip("moto.server", exc_type=ImportError)
@@ -97,6 +97,34 @@ def test_objects_that_fail_now_and_then_and_are_slow(store: Store) -> None:
     assert times["failed"] > 4
 
 
+def test_small_objects_are_asked_for_side_by_side_and_once(store: Store) -> None:
+    put_job(store, 8)
+    under_way, most = [0], [0]
+
+    def fault(method: str, path: str) -> Answer | None:
+        if "worker" in path:
+            under_way[0] += 1
+            most[0] = max(most[0], under_way[0])
+            time.sleep(0.1)
+            under_way[0] -= 1
+        return None
+
+    store.fault = fault
+    assert set(taut.read("s3://bucket/job").ops.rank.tolist()) == set(range(8))
+    assert most[0] > 1
+    assert [method for method, path in store.asked if "worker" in path] == ["GET"] * 8
+
+
+def test_an_object_that_grew_since_it_was_listed_is_read_to_its_end(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    put_job(store, 2)
+    listed = remote.expand("s3://bucket/job", 10)
+    monkeypatch.setattr(remote, "expand", lambda address, most: listed)
+    monkeypatch.setattr(fetched_ahead, "SMALL_BYTES", 200)
+    store.put("bucket/job/worker1.csv.gz", gzip.compress(step_times(1, steps=600)))  # type: ignore[attr-defined]
+    found = taut.read("s3://bucket/job").ops
+    assert len(set(found.step[found.rank == 1].tolist())) == 600
+
+
 def test_an_object_that_vanishes_is_a_missing_rank(store: Store) -> None:
     put_job(store, 4)
     store.fault = lambda method, path: (404, {}, b"") if "worker2" in path and "list-type" not in path else None
@@ -114,8 +142,8 @@ def test_a_bucket_that_nobody_may_read(store: Store) -> None:
 
 def test_large_objects_are_read_in_processes(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     put_job(store, 4)
-    monkeypatch.setattr(load, "PARALLEL_BYTES", 1)
-    monkeypatch.setattr(load, "_cpus", lambda: 2)
+    monkeypatch.setattr(load_inputs, "PARALLEL_BYTES", 1)
+    monkeypatch.setattr(load_inputs, "cores", lambda: 2)
     assert set(taut.read("s3://bucket/job").ops.rank.tolist()) == {0, 1, 2, 3}
 
 

@@ -401,3 +401,21 @@ def test_what_watchers_find_is_told_and_kept(tmp_path: Path) -> None:
     (lines,) = [path.read_text().splitlines() for path in tmp_path.glob("findings-*.jsonl")]
     assert len(lines) == 1
     assert '"state":"closed"' in lines[0]
+
+
+def test_what_is_seen_is_told_while_a_look_takes_long() -> None:
+    going_on, looked = threading.Event(), threading.Event()
+
+    class Slow(Looks):
+        def look(self, now_ns: int) -> list[LiveFinding]:
+            looked.set()
+            going_on.wait(10)
+            return []
+
+    with collecting(watcher=Slow) as running:
+        running.line()
+        assert looked.wait(10)
+        running.until(lambda: running.collector.latest.jobs and running.collector.latest.jobs[0].job == "job")
+        before = running.collector.latest.at_ns
+        running.until(lambda: running.collector.latest.at_ns > before)
+        going_on.set()

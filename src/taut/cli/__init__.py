@@ -24,6 +24,7 @@ from taut.cli.options import (
     factors,
     fixes,
     markdown_option,
+    on_option,
     price,
     token_price,
     watts,
@@ -174,15 +175,19 @@ To record all ranks of a PyTorch job (docs/recording.md says more):
 
 @main.command(short_help="Say where a job's time went, why, and what would change it.", epilog=RECORDING)
 @click.argument("inputs", metavar="IN...", nargs=-1, required=True, type=click.Path(allow_dash=True))
+@on_option
+@click.option(
+    "--resume", is_flag=True, help="Read only what the same command had not read when it was killed, or lost its scheduler."
+)
 @_analysis_options
-def analyze(inputs: tuple[str, ...], **options: Unpack[AnalysisOptions]) -> None:
+def analyze(inputs: tuple[str, ...], on: str | None, resume: bool, **options: Unpack[AnalysisOptions]) -> None:
     """Say where a job's time went, why, and what would change it.
 
     IN is a trace file, a folder or a tar.gz with the traces of all ranks, or - for standard input. Job logs (Slurm,
     Kubernetes, torchrun, training) lie beside the traces, or stand alone. Formats are recognised. The result is also
     written to a run folder, which other commands take.
     """
-    _analyze(inputs, options)
+    _analyze(inputs, options, on=on, resume=resume)
 
 
 @main.command(short_help="Analyze a small built-in job.")
@@ -192,7 +197,7 @@ def demo(**options: Unpack[AnalysisOptions]) -> None:
 
     The job was recorded; its power, its prices and its bill are made for it (docs/lab.md).
     """
-    _analyze((str(DEMO),), options, _then_bill)
+    _analyze((str(DEMO),), options, hinted=_then_bill)
 
 
 def _then_bill(lines: list[str], run: Path | None) -> list[str]:
@@ -208,8 +213,9 @@ def _as_they_are(lines: list[str], run: Path | None) -> list[str]:
 
 
 def _analyze(
-    inputs: Sequence[str], options: AnalysisOptions, hinted: Callable[[list[str], Path | None], list[str]] = _as_they_are
-) -> None:
+    inputs: Sequence[str], options: AnalysisOptions, *, on: str | None = None, resume: bool = False,
+    hinted: Callable[[list[str], Path | None], list[str]] = _as_they_are,
+) -> None:  # fmt: skip
     folder, fail_on, quiet = options["folder"], options["fail_on"], options["quiet"]
     if options["no_save"] and folder is not None:
         raise UsageError("--no-save and -o: give one of them")
@@ -231,8 +237,8 @@ def _analyze(
         analysis = run_analyze(
             inputs, prices=prices, topology=options["topology"], progress=stage, envelope=options["envelope"],
             pays=PAYS if options["pays"] is None else options["pays"], metrics=options["metrics"], places=options["places"],
-            columns=options["columns"],
-            baseline=options["baseline"],
+            columns=options["columns"], baseline=options["baseline"], on=on, resume=resume,
+            reading=_reading(inputs, options) if resume or (on is not None and not options["no_save"]) else None,
         )  # fmt: skip
         result = analysis.result
     lost = shown(lambda: _show(analysis, options))
@@ -249,6 +255,17 @@ def _analyze(
         click.get_current_context().exit(FAILED)
     if failing:
         click.get_current_context().exit(FINDINGS)
+
+
+def _reading(inputs: Sequence[str], options: AnalysisOptions) -> Path:
+    """Where this command keeps what it has read until it is done: beside its run folder."""
+    if options["folder"] is not None:
+        run = Path(options["folder"])
+        return run.with_name(f".{run.name}.reading")
+    from hashlib import sha256
+
+    asked = sha256("\0".join((*inputs, options["columns"])).encode("utf-8", "surrogateescape")).hexdigest()
+    return Path("taut-runs") / f".{asked[:16]}.reading"
 
 
 def _prices(options: AnalysisOptions) -> Prices:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from taut.cli.common import announce_stdin, print_object, progress, say, show, shown_and_kept
-from taut.cli.options import Real, Target, price, watts
+from taut.cli.options import Real, Target, on_option, price, watts
 from taut.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -60,12 +60,13 @@ def drill(_: click.Context, __: click.Parameter, value: str | None) -> str | Non
 @click.option(
     "-o", "--output", "folder", metavar="OUT", type=Target(file_okay=False), help="Also write the bill as a run folder."
 )
+@on_option
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress and no hints on stderr.")
 def bill(
     inputs: tuple[str, ...], file: str | None, gpu_hour: tuple[str, str] | None, power: list[float] | None,
     carbon: float | None, focus: tuple[str, ...], period: str | None, currency: str | None, by: str | None, columns: str,
-    folder: str | None, as_json: bool, quiet: bool,
+    folder: str | None, on: str | None, as_json: bool, quiet: bool,
 ) -> None:  # fmt: skip
     """Say what jobs cost, where every unit of it went, and whether that closes to what was invoiced.
 
@@ -86,7 +87,9 @@ def bill(
         checked_target(Path(folder))
     announce_stdin(inputs)
     with progress(quiet) as stage:
-        found = run_bill(inputs, prices=given, focus=focus, period=period, currency=currency, columns=columns, progress=stage)
+        found = run_bill(
+            inputs, prices=given, focus=focus, period=period, currency=currency, columns=columns, progress=stage, on=on
+        )
     save = None if folder is None else lambda: found.save(folder)
     shown_and_kept(lambda: _show(found.result, as_json, by), save, "the bill", "give -o a folder that can be written", quiet)
     if not quiet and not as_json:

@@ -164,6 +164,20 @@ def scales(_: click.Context, __: click.Parameter, value: str | None) -> list[int
     return found
 
 
+def place(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
+    """``local`` or ``dask://HOST:PORT``."""
+    if value is not None:
+        from taut.core.executors import checked
+
+        checked(value)
+    return value
+
+
+on_option = click.option(
+    "--on", metavar="WHERE", callback=place,
+    help="Where work runs side by side: local, all cores of this machine, or dask://HOST:PORT, the workers of a Dask cluster.",
+)  # fmt: skip
+
 markdown_option = click.option("--markdown", is_flag=True, help="Print the result as Markdown, for the summary of a CI job.")
 
 

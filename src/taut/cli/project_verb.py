@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 import click
 
 from taut.cli.common import print_object, progress, show, shown_and_kept
-from taut.cli.options import Target, price, scales, tokens
+from taut.cli.options import Target, on_option, price, scales, tokens
 from taut.core.errors import UsageError
 from taut.core.question_words import HIGHEST
 
@@ -32,6 +32,7 @@ class Question(TypedDict):
     tokens: float | None
     steps: int | None
     seed: int
+    on: str | None
     as_json: bool
     quiet: bool
     list_them: bool
@@ -55,6 +56,7 @@ class Question(TypedDict):
 @click.option("--tokens", metavar="N", callback=tokens, help="Also days, money and energy of training on 15T, 300B, 1.5e12 …")
 @click.option("--steps", type=click.IntRange(2, 1_000_000), help="Steps to draw at each  [default: 200, fewer of large jobs]")
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(0, HIGHEST), help="Decides every draw.")
+@on_option
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
 @click.option("--list", "list_them", is_flag=True, help="List the scenarios that ship with taut, and nothing else.")
@@ -110,6 +112,8 @@ def _check(scenarios: tuple[str, ...], run: str | None, same_hosts: bool, questi
     if run is not None and any(question.get(one) for one in of_scenarios):
         named = "--policy, --envelope, --advice, --evidence, --gpu-hour, --prices and --tokens"
         raise UsageError(f"{named} need a SCENARIO: a run has none to change")
+    if run is not None and question["on"] is not None:
+        raise UsageError("--on forecasts the scales of a SCENARIO side by side: those of a run take moments")
     if len(scenarios) > 1 and any(question.get(one) for one in ("evidence", "envelope", "advice")):
         raise UsageError("--evidence, --envelope and --advice are of one SCENARIO: ask for them without the other")
 
@@ -135,7 +139,7 @@ def _two(scenarios: tuple[str, ...], question: Question, stage: Callable[[str], 
     return forecast(
         scenarios[0], scenarios[1], ranks=question["ranks"], policies=question["policies"] or None, steps=question["steps"],
         seed=question["seed"], gpu_hour=question["gpu_hour"], prices=_prices(question), tokens=question["tokens"],
-        progress=stage,
+        progress=stage, on=question["on"],
     )  # fmt: skip
 
 
@@ -153,7 +157,7 @@ def _scenario(
     result = forecast(
         scenario, ranks=question["ranks"], policies=question["policies"] or None, steps=steps, seed=seed,
         envelope=question["envelope"], advice=advice, gpu_hour=question["gpu_hour"], prices=_prices(question),
-        tokens=question["tokens"], progress=stage,
+        tokens=question["tokens"], progress=stage, on=question["on"],
     )  # fmt: skip
     if evidence is None:
         return result, None

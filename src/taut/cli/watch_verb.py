@@ -48,7 +48,7 @@ watch.add_command(top)
     help="Where closed findings and a line a minute are kept, 256 MiB and 30 days at most.",
 )  # fmt: skip
 @click.option(
-    "--memory", metavar="MIB", type=click.IntRange(16, 1 << 20), default=512, show_default=True, help="Of all windows."
+    "--memory", metavar="MIB", type=click.IntRange(16, 1 << 20), default=384, show_default=True, help="Of all windows."
 )
 @click.option(
     "--json", "as_json", is_flag=True, help="Print every finding as a line of JSON, when it opens and when it closes."
@@ -84,7 +84,8 @@ def collect(
     """
     secret = _secret()
     from taut.serve.listening import bound, is_loopback
-    from taut.watch.collect import Collector, Limits, open_files, run
+    from taut.watch.collect import Collector, Limits
+    from taut.watch.collector_process import open_files, run
     from taut.watch.kept import Kept
 
     files = open_files(Limits().connections)
@@ -132,11 +133,17 @@ def _watcher(price: tuple[str, str] | None) -> Callable[[Window], Watcher]:
     """What looks at the window of each job, with the price of an hour of a rank."""
     from decimal import Decimal
 
+    from taut.watch.compiled_ahead import compile_ahead
     from taut.watch.live_findings import Live
     from taut.watch.seen import Feed
 
     amount, currency = (Decimal(price[0]), price[1]) if price else (None, None)
-    return lambda window: Live(Feed(window).new, window.job, gpu_hour=amount, currency=currency)
+
+    def made(window: Window) -> Live:
+        compile_ahead()
+        return Live(Feed(window).new, window.job, gpu_hour=amount, currency=currency)
+
+    return made
 
 
 def _teller(as_json: bool, escalates: CaptureOnFinding | None = None) -> Callable[[LiveFinding], None]:

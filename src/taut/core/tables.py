@@ -308,6 +308,11 @@ class Table:
     def __len__(self) -> int:
         return self._length
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """A column that is one value repeated travels as that value."""
+        columns = {name: column[:1] if constant(column) else column for name, column in self.columns.items()}
+        return _unpacked, (self.row, columns, self._length, self.words)
+
     def take(self, index: Array) -> Table:
         """The rows selected by an index array or a boolean mask."""
         length = len(np.empty(self._length, dtype=np.bool_)[index])
@@ -376,6 +381,12 @@ class Table:
         head = "".join(f"<th>{escape(n)}</th>" for n in names)
         body = "".join("<tr>" + "".join(f"<td>{_cell(row[n])}</td>" for n in names) + "</tr>" for row in rows)
         return f"<table><caption>{self.row.__name__}: {len(self)} rows</caption><tr>{head}</tr>{body}</table>"
+
+
+def _unpacked(row: type, columns: Mapping[str, Array], length: int, words: Words) -> Table:
+    """A table as it was before it travelled."""
+    whole = {name: np.broadcast_to(one, (length,)) if len(one) < length else one for name, one in columns.items()}
+    return Table(row, whole, length, words)
 
 
 def _cell(value: object) -> str:

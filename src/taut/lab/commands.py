@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
-from taut.core.errors import TautError
+from taut.cli.options import on_option
+from taut.core.errors import TautError, UsageError
 from taut.core.json_text import json_text
 from taut.core.whole_file import whole_file
 
@@ -131,20 +132,23 @@ def score(folders: tuple[str, ...], with_ladder: bool, output: str | None, as_js
     "(may be repeated).",
 )
 @_DEVICE
+@on_option
 @click.option("--modelled", is_flag=True, help="Generated jobs of 64 to 1,024 ranks instead of real ones; needs no root.")
 @click.option("-o", "--output", type=click.Path(), required=True, help="Folder for runs, table and plots.")
 @_JSON
-def matrix(seed: int, modelled: bool, output: str, as_json: bool, **chosen: Unpack[_Chosen]) -> None:
+def matrix(seed: int, modelled: bool, on: str | None, output: str, as_json: bool, **chosen: Unpack[_Chosen]) -> None:
     """Run every fault on several jobs, and healthy jobs beside them; print the table and write it with plots.
 
     A run that is already in the folder is scored and not run again, so an interrupted matrix goes on where it stopped.
     """
     from taut.lab import matrix as plans
 
+    if on is not None and not modelled:
+        raise UsageError("--on needs --modelled: real jobs run on this machine, one after the other")
     rows: list[Row] = []
     if modelled:
         runs = list(plans.model_plan(seed, chosen["jobs"], chosen["faults"]))
-        for row in plans.judge_model(runs):
+        for row in plans.judge_model(runs, on or "local"):
             rows.append(row)
             _print_progress(len(rows), len(runs), row)
     else:
@@ -169,7 +173,6 @@ def control(output: str, experiments: tuple[str, ...], seed: int, short: bool) -
     """
     from rich.console import Console
 
-    from taut.core.errors import UsageError
     from taut.lab.control_lab import EXPERIMENTS, Row, run, show
 
     unknown = [name for name in experiments if name not in EXPERIMENTS]

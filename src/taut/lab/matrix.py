@@ -5,15 +5,15 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Executor
 from dataclasses import dataclass
-from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import msgspec
 from msgspec.structs import replace
 
+from taut.core.executors import LOCAL, results_in_order
 from taut.diagnose import instability
 from taut.diagnose.detectors import DETECTORS
 from taut.lab.case import FATAL, HOST, JOBS, NETWORK, OUTSIDE, PLAIN_JOB, STEPS, Spec
@@ -221,10 +221,9 @@ def model_plan(seed: int, jobs: Sequence[str] = (), faults: Sequence[str] = ()) 
                     yield job, fault, ranks, number
 
 
-def judge_model(runs: Sequence[tuple[str, str, int, int]]) -> Iterator[Row]:
-    """Generate, analyse and score modelled jobs, one on every core, in the order asked."""
-    with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
-        yield from pool.map(_judged, runs, chunksize=4)
+def judge_model(runs: Sequence[tuple[str, str, int, int]], on: str | Executor = LOCAL) -> Iterator[Row]:
+    """Generate, analyse and score modelled jobs side by side, in the order asked; ``on`` says where."""
+    return results_in_order(on, _judged, runs)
 
 
 def _judged(run: tuple[str, str, int, int]) -> Row:

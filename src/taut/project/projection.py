@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, TypeVar
@@ -16,7 +17,7 @@ from taut.project.policy_gains import policy_gains
 from taut.project.questions import questions
 from taut.project.token_budget import token_budget
 from taut.project.training.sensitivity import sensitivity
-from taut.project.with_policies import Assessment, Standing, compare
+from taut.project.with_policies import Assessment, Standing, compare, forecasts
 from taut.project.workload import DEFAULT, Sampling, Workload, workload_of
 from taut.result.types import Forecast, ProjectResult, Turn
 
@@ -52,11 +53,12 @@ def project_table(
     *,
     measured: Callable[[str], RunNoise] | None = None,
     stage: Callable[[str], None] | None = None,
+    pool: Executor | None = None,
 ) -> ProjectResult:
     """What ``taut project`` prints: a scenario at its own scale or at others, and beside itself with policies.
 
     ``measured`` reads the noise of a run folder, for scenarios whose noise was measured. ``stage`` is called with what is
-    being computed.
+    being computed; ``pool`` forecasts scales side by side.
     """
     kind = workload_of(table, label)
     if asked.advice and not kind.has_advice:
@@ -69,7 +71,9 @@ def project_table(
     placed, warned = _held(kind, [kind.at(s, n) for n in asked.ranks or [kind.ranks(s)]], label, text)
     scales = [kind.ranks(one) for one in placed]
     standing = Standing(kind, s, how, max(scales), explain=True)
-    assessed, forecasts, lost = _told([standing.assess(one) for one in placed], asked.tokens)
+    assessed, told, lost = _told(
+        [standing.assess(*one) for one in zip(placed, forecasts(kind, placed, how, pool), strict=True)], asked.tokens
+    )
     scales, warned = [one.answer.ranks for one in assessed], warned + lost
     # Whatever the order in which scales were asked for: what is said of one of them is said of the largest.
     own = assessed[scales.index(max(scales))]
@@ -77,20 +81,20 @@ def project_table(
     indices = own.indices()
     advice, sweep = kind.advice(own.scenario, how.seed, stage or (lambda what: None)) if asked.advice else (UNSET, UNSET)
     known = {one.answer.ranks: one.regime for one in assessed}
-    policies = [found for one in compared for found in compare(kind, assessed, one, how)]
+    policies = [found for one in compared for found in compare(kind, assessed, one, how, pool)]
     return ProjectResult(
         scenario=s.name,
         workload=kind.name,
         defaults=defaults,
-        forecasts=forecasts,
+        forecasts=told,
         ranks=max(scales),
         indices=indices,
         regime=own.regime,
         threshold=own.threshold,
         policies=policies,
         gains=policy_gains(kind, own, policies, how, one_by_one=asked.advice or not kind.has_advice) if policies else UNSET,
-        turns=turns(forecasts),
-        questions=questions(forecasts, scales.index(max(scales)), own.threshold, kind.piece),
+        turns=turns(told),
+        questions=questions(told, scales.index(max(scales)), own.threshold, kind.piece),
         envelope=sensitivity(own.scenario, how, known, own.threshold) if asked.envelope else UNSET,
         advice=advice,
         sweep=sweep,

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Generic, TypeAlias
 
 from msgspec import structs
 
 from taut.core.errors import UsageError
+from taut.core.executors import results_in_order
 from taut.project.marginal_gain import Rule, rule
 from taut.project.policy import Policy, S
 from taut.project.reserve import Jittered, regime_at, reserve_at
@@ -79,9 +81,11 @@ class Standing(Generic[S]):
         """(where that ends, up to where it was sought), without an interval: few seeds tell it."""
         return place(self.kind, self.scenario, replace(self.how, seeds=FEW_SEEDS), self.decision, self.largest)
 
-    def assess(self, s: S, best: float | None = None) -> Assessment[S]:
-        """All results for the scenario at one of its scales; ``best`` is what its throughput is measured by, if not its own."""
-        made = self.kind.forecast(s, self.how)
+    def assess(self, s: S, made: Answer, best: float | None = None) -> Assessment[S]:
+        """All results for the scenario at one of its scales; ``best`` is what its throughput is measured by, if not its own.
+
+        ``made`` is its forecast there.
+        """
         made = made if best is None else made.measured_by(best)
         regime = self.kind.regime(s, self.how.seed)
         far = None if regime else self.threshold
@@ -95,6 +99,13 @@ class Standing(Generic[S]):
     def regime(self, ranks: int) -> Regime:
         """How it stands on so many ranks, where that follows from accelerators and jitter."""
         return reserve_at(self._jittered, self.decision, ranks)
+
+
+def forecasts(kind: Workload[S], scenarios: Sequence[S], how: Sampling, pool: Executor | None = None) -> Iterable[Answer]:
+    """What each scenario gives; ``pool`` forecasts them side by side."""
+    if pool is None:
+        return (kind.forecast(one, how) for one in scenarios)
+    return results_in_order(pool, partial(kind.forecast, how=replace(how, cores=1)), scenarios)
 
 
 Chosen: TypeAlias = Sequence[tuple[Policy[S], float | None]]
@@ -124,19 +135,21 @@ def apply_policies(s: S, chosen: Chosen[S]) -> S:
     return s
 
 
-def compare(kind: Workload[S], before: Sequence[Assessment[S]], text: str, how: Sampling) -> list[PolicyComparison]:
-    """The scenario at each scale beside itself with these policies together."""
+def compare(
+    kind: Workload[S], before: Sequence[Assessment[S]], text: str, how: Sampling, pool: Executor | None = None
+) -> list[PolicyComparison]:
+    """The scenario at each scale beside itself with these policies together; ``pool`` forecasts scales side by side."""
     chosen = policies_of(kind, text)
     largest = max((one.answer.ranks for one in before), default=0)
     standings: list[Standing[S]] = []
     out = []
-    for one in before:
-        changed = apply_policies(one.scenario, chosen)
+    scenarios = [apply_policies(one.scenario, chosen) for one in before]
+    for one, changed, made in zip(before, scenarios, forecasts(kind, scenarios, how, pool), strict=True):
         # What a changed scenario has in common with the same at another scale is computed once.
         standing = next((known for known in standings if _same(kind, known.scenario, changed)), None)
         if standing is None:
             standings.append(standing := Standing(kind, changed, how, largest))
-        out.append(_compared(standing.assess(changed, best=one.answer.best), one, text, chosen))
+        out.append(_compared(standing.assess(changed, made, best=one.answer.best), one, text, chosen))
     return out
 
 

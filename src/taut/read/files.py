@@ -199,8 +199,9 @@ def size_of(path: str) -> int:
 class Source:
     """One input: its members, and afterwards the hash of its bytes, taken while they were read."""
 
-    def __init__(self, path: str) -> None:
-        self.path, self.label = path, "standard input" if path == STDIN else as_text(path)
+    def __init__(self, path: str, label: str = "", data: bytes | None = None) -> None:
+        self._data = data
+        self.path, self.label = path, "standard input" if path == STDIN else as_text(label or path)
         self._hash = hashlib.sha256()
         self._stream: IO[bytes] = io.BytesIO()
 
@@ -213,7 +214,7 @@ class Source:
     def members(self) -> Iterator[Member]:
         """The input itself, inflated, or what is inside the archive."""
         try:
-            self._stream = _buffered(_opened(self.path), self._hash)
+            self._stream = _buffered(_opened(self.path) if self._data is None else io.BytesIO(self._data), self._hash)
             on_disk = self.path != STDIN and not remote.is_address(self.path)
             yield from _unwrap(self._stream, self.label, archive=True, path=self.path if on_disk else None)
         except (OSError, tarfile.TarError) as error:
@@ -223,7 +224,7 @@ class Source:
         """SHA-256 of the whole input and of the other files of an OTF2 archive; to be asked last."""
         while self._stream.read(CHUNK_BYTES):
             pass  # what no reader wanted counts as well
-        for path in _archive_files(self.path):
+        for path in archive_files(self.path):
             with open(path, "rb") as stream:
                 self._hash.update(hashlib.file_digest(stream, "sha256").digest())
         return self._hash.hexdigest()
@@ -249,7 +250,7 @@ def _opened(path: str) -> io.RawIOBase | IO[bytes]:
     return remote.opened(path) if remote.is_address(path) else open(path, "rb", buffering=0)
 
 
-def _archive_files(path: str) -> list[str]:
+def archive_files(path: str) -> list[str]:
     """The files that an OTF2 anchor stands for: its definitions and its folder of events."""
     if not path.endswith(".otf2"):
         return []

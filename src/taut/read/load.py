@@ -1,37 +1,26 @@
-"""Members → what they hold: every file is recognised by its first bytes, and read in processes where that pays."""
+"""Members → what they hold: every file is recognised by its first bytes."""
 
 from __future__ import annotations
 
 import io
 import os
 import re
-import signal
-import sys
 import tarfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import replace
-from functools import partial
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from types import ModuleType
 
 from msgspec import Struct
 
-from taut.core import scratch
 from taut.core.boundary import refusing_unexpected
 from taut.core.errors import InputRefused, TooLarge
-from taut.core.signals import Held
-from taut.core.tables import Trace
 from taut.read import files, pasted
 from taut.read.columns import paused_gc
 from taut.read.contents import Contents
 from taut.read.windows_text import BOM
 
-# Below this much input, starting processes costs more than it saves.
-PARALLEL_BYTES = 30 << 20
-
 LEAVE = "leave it out, or report it if other tools read it"
-PR_SET_PDEATHSIG = 1
 # The beginning of JSON, XML or HTML, which is known by its first bytes or not at all.
 _DOCUMENT = re.compile(rb'\s*(?:[\[{]\s*["{\[\]}]|<[?!a-zA-Z])')
 # Columns of an unknown table that are named at most.
@@ -121,96 +110,14 @@ class Loaded(Struct):
     """Name and hash of an input that was used, or why it was refused; empty for one that nobody knows."""
 
 
-def load_all(inputs: list[str], progress: Callable[[int, int], None] | None, columns: str = "") -> list[Loaded]:
-    """What all inputs hold, in their order; ``progress`` is called with how many are read, and how many there are.
+def load_file(path: str, columns: str = "", label: str = "", data: bytes | None = None) -> Loaded:
+    """The parts of one input; a refusal, foreseen or not, is one of them, so that the other inputs are still read.
 
-    ``columns`` names those of rows without a header.
+    ``columns`` names those of rows without a header; ``label`` is what messages call it, its path if not given;
+    ``data`` are its bytes, where they are here already.
     """
-    unique = list(dict.fromkeys(inputs))
-    results: dict[str, Loaded] = {}
-    for path, loaded in _loaded(unique, partial(load_file, columns=columns) if columns else load_file):
-        results[path] = _on_disk(loaded) if scratch.is_on_disk() else loaded
-        if progress is not None:
-            progress(len(results), len(unique))
-    return [results[path] for path in unique]
-
-
-def _on_disk(loaded: Loaded) -> Loaded:
-    """The same, the ops of its traces on disk."""
-    for part in loaded.parts:
-        if isinstance(part.found, Trace):
-            part.found = replace(part.found, ops=part.found.ops.on_disk())
-    return loaded
-
-
-def _loaded(unique: list[str], load: Callable[[str], Loaded]) -> Iterator[tuple[str, Loaded]]:
-    """Every input with its parts, in processes where that pays."""
-    total = sum(map(files.size_of, unique))
-    finished: set[str] = set()
-    # Standard input cannot be handed to another process.
-    if total > PARALLEL_BYTES and len(unique) > 1 and _cpus() > 1 and files.STDIN not in unique:
-        for path, loaded in _in_processes(unique, load):
-            finished.add(path)
-            yield path, loaded
-    for path in unique:
-        if path not in finished:
-            yield path, load(path)
-
-
-def _in_processes(paths: list[str], load: Callable[[str], Loaded]) -> Iterator[tuple[str, Loaded]]:
-    """Inputs as worker processes finish them; fewer than all if the workers cannot run."""
-    # Imported here because most runs read little and never need it.
-    import multiprocessing
-    from concurrent.futures import ProcessPoolExecutor, as_completed
-    from concurrent.futures.process import BrokenProcessPool
-
-    context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(min(len(paths), _cpus()), mp_context=context, initializer=_end_with, initargs=(os.getpid(),))
-    done = False
-    try:
-        with _without_main(), Held():
-            futures = {pool.submit(load, path): path for path in paths}
-        for future in as_completed(futures):
-            yield futures[future], future.result()
-        done = True
-    except BrokenProcessPool:
-        # A worker ran out of memory or was killed: the rest is read one at a time.
-        return
-    finally:
-        if not done:  # interrupted, refused or broken: nobody waits for files that nobody wants
-            for worker in multiprocessing.active_children():
-                worker.kill()
-        pool.shutdown(cancel_futures=True)
-
-
-@contextmanager
-def _without_main() -> Iterator[None]:
-    """Start workers from taut alone: spawning would import the caller's script anew, and run it if it has no guard."""
-    script, sys.modules["__main__"] = sys.modules["__main__"], ModuleType("__main__")
-    try:
-        yield
-    finally:
-        sys.modules["__main__"] = script
-
-
-def _end_with(parent: int) -> None:
-    """Have this worker end when the process that started it is killed (Linux; elsewhere it would wait for ever)."""
-    import ctypes
-
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)
-
-
-def _cpus() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def load_file(path: str, columns: str = "") -> Loaded:
-    """The parts of one input; a refusal, foreseen or not, is one of them, so that the other inputs are still read."""
     parts: list[Part] = []
-    with files.Source(path) as source:
+    with files.Source(path, label, data) as source:
         try:
             with _refusing(source.label):
                 for member in source.members():

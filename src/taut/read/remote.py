@@ -9,8 +9,9 @@ from __future__ import annotations
 import io
 import re
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from taut.core.errors import InputRefused, NotATrace, TooLarge
@@ -28,8 +29,12 @@ _WILD = re.compile(r"[*?\[]")
 _GONE = (FileNotFoundError, PermissionError, IsADirectoryError)
 """What asking again does not change."""
 
+TAGS = ("ETag", "etag", "md5", "md5Hash", "content_md5", "mtime", "LastModified", "last_modified", "updated", "created")
+"""Keys under which stores tell what changes with a file."""
 _sizes: dict[str, int] = {}
 """Bytes of files that were listed: asking for each of 10,000 would take longer than to list them all."""
+_tags: dict[str, str] = {}
+"""What tells these files from others of the same name."""
 
 
 class _Opened(Protocol):
@@ -75,14 +80,48 @@ def expand(address: str, most: int) -> list[str]:
             raise NotATrace(shown(address), "no files there", "name a folder, or a pattern, with one trace per rank")
         if len(files) > most:
             raise TooLarge(shown(address), f"more than {most:,} files", "name fewer by a pattern")
-        whole = {str(system.unstrip_protocol(name)): int(about.get("size") or 0) for name, about in files.items()}
-    _sizes.update(whole)
+        whole = {str(system.unstrip_protocol(name)): about for name, about in files.items()}
+    _sizes.update({name: int(about.get("size") or 0) for name, about in whole.items()})
+    _tags.update({name: tag for name, about in whole.items() if (tag := _tag(about))})
     return list(whole)
 
 
 def size_of(address: str) -> int:
     """Bytes of a file that was listed; 0 where nothing tells."""
     return _sizes.get(address, 0)
+
+
+def tag_of(address: str) -> str | None:
+    """What changes when a file does, as its store tells it; None where it tells nothing."""
+    if address not in _tags:
+        with suppress(Exception):  # whoever reads it says what is wrong
+            system, path = _system(address)
+            _tags[address] = _tag(system.info(path))
+    return _tags.get(address) or None
+
+
+def _tag(about: Mapping[str, object]) -> str:
+    told = [f"{key} {about[key]}" for key in TAGS if about.get(key) is not None]
+    return ", ".join([f"size {about.get('size')}", *told]) if told else ""
+
+
+def fetcher(address: str, most_bytes: int) -> Callable[[], bytes | None] | None:
+    """What asks once for all of a small file, in whatever thread; None where its library is not made for that.
+
+    It gives None for what fails, or is larger than it was.
+    """
+    with suppress(Exception):  # whoever reads it says what is wrong
+        system, path = _system(address)  # here, because each thread would have a connection, and a set-up, of its own
+        if system.async_impl:
+            return partial(_fetched, system, path, most_bytes)
+    return None
+
+
+def _fetched(system: AbstractFileSystem, path: str, most_bytes: int) -> bytes | None:
+    with suppress(Exception):
+        data: bytes = system.cat_file(path, start=0, end=most_bytes + 1)
+        return data if len(data) <= most_bytes else None
+    return None
 
 
 def opened(address: str) -> io.RawIOBase:

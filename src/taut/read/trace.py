@@ -15,13 +15,16 @@ from msgspec import Struct, structs
 from taut.core import seen_inputs
 from taut.core.boundary import refusing_unexpected
 from taut.core.errors import InputRefused, NotATrace
+from taut.core.executors import On, checked
 from taut.core.tables import Member, Op, Table, Trace
 from taut.read import files, merge, remote
 from taut.read.actions.control_log import ControlLog
 from taut.read.contents import Dump, Execution, InspectorLog, Plan, Profile, Report, Spans
 from taut.read.jobs import progress_log
 from taut.read.jobs.job_words import JobLog
-from taut.read.load import LEAVE, Part, brief, load_all
+from taut.read.kept_reading import KeptReading
+from taut.read.load import LEAVE, Part, brief
+from taut.read.load_inputs import load_all
 from taut.read.metrics.series import Metrics
 from taut.read.op_table import REQUIRED as OP_COLUMNS
 
@@ -82,16 +85,21 @@ def read(
     places: str | None = None,
     columns: str = "",
     progress: Callable[[int, int], None] | None = None,
+    on: On = None,
+    kept: KeptReading | None = None,
 ) -> Trace:
     """One Trace out of the files, folders, archives or standard input (``-``) that hold a job's traces.
 
     ``metrics_at`` are further files of metrics, or a Prometheus; ``places`` says which of their labels make a rank;
-    ``columns`` names the columns of a job list without a header, as ``sacct -o`` was given them.
+    ``columns`` names the columns of a job list without a header, as ``sacct -o`` was given them;
+    ``on`` says where files are read: ``local``, ``dask://HOST:PORT`` or a ``concurrent.futures.Executor``;
+    what ``kept`` has of them is not read again.
     """
+    checked(on)
     paths = files.listed(paths)
     if not paths:
         raise InputRefused("no input", "nothing to read", "name a trace file or a folder of them")
-    loaded = load_all(files.expand(paths), progress, columns)
+    loaded = load_all(files.expand(paths), progress, columns, on, kept)
     for one in loaded:
         seen_inputs.note(*one.digest.rpartition("\0")[::2])
     inputs = _progress_alone(Inputs(paths, [part for one in loaded for part in one.parts]))

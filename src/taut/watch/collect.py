@@ -7,20 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import resource
-import signal
 import socket
+import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from types import FrameType
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import msgspec
 
 from taut.core.rank_words import listed
-from taut.core.signals import GRACE_S
 from taut.result.types import SCHEMA, LiveFinding, LiveState, WatchedJob
 from taut.watch.captures import Captures
 from taut.watch.event_rows import Room
@@ -31,11 +27,12 @@ from taut.watch.session import Session
 from taut.watch.window import LOST_S, Hello, Member, Window
 from taut.watch.wire import EVENT, WireError
 
-ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 FOLD_S = 0.25
 """Events are decoded this often, all that came together."""
 UPKEEP_S, LOOK_S, CLOCKS_S, MINUTE_S = 0.5, 1.0, 10.0, 60.0
 """How often the slow are ended and the lost are said, windows looked at, clocks fitted, and a line of each job kept."""
+PATIENCE_S = 0.2
+"""How long the state of a job waits for a look at it."""
 YOUNG_NS = 1_000_000_000
 """A connection that is not proved yet is not pushed out by others for this long."""
 BUFFER = 1 << 18
@@ -44,8 +41,6 @@ CATCH_UP = 2.0
 """A rank that is over its limit of bytes by this many bursts is not read for a while."""
 REASONS = 32
 """Reasons that are counted apart."""
-FILES = 64
-"""Open files that are no connections."""
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -69,7 +64,7 @@ class Limits(msgspec.Struct, frozen=True):
     burst_bytes: int = 1 << 20
     flight_bytes: int = 64 << 20
     """Of messages of all ranks that are not complete."""
-    window_bytes: int = 512 << 20
+    window_bytes: int = 384 << 20
     """Of the windows of all jobs."""
     forget_job_s: float = 3600.0
     """Until a job of which nothing is heard is forgotten."""
@@ -117,10 +112,14 @@ class Collector:
         """In the order in which they came."""
         self._sessions: dict[tuple[str, int], Session] = {}
         self._refused: Counter[str] = Counter()
-        self._looking: asyncio.Task[None] | None = None
-        self._due = dict.fromkeys(("upkeep", "clocks", "look", "minute"), 0.0)
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+        """Held while a job is looked at, or its state made."""
+        self._states: dict[str, WatchedJob] = {}
+        """Of every job the last state: a look may take a while, and what is known is told meanwhile."""
+        self._due = dict.fromkeys(("upkeep", "clocks", "look", "state", "minute"), 0.0)
         self.latest = self.state()
-        """What was seen at the last look."""
+        """What was seen last."""
 
     # -- what sessions ask ------------------------------------------------------------------------------------------------
 
@@ -272,7 +271,8 @@ class Collector:
             window.forget(now)
             if now - window.heard_ns > self.limits.forget_job_s * 1e9:
                 window.close()
-                self._watchers.pop(job, None)
+                for held in (self._watchers, self._locks, self._states):
+                    held.pop(job, None)
                 del self.windows[job]
                 self._say(f"{job}: not heard of for {self.limits.forget_job_s / 60:g} min, forgotten")
 
@@ -282,11 +282,15 @@ class Collector:
             self._say("refused: " + ", ".join(f"{count:,} × {why}" for why, count in self._refused.most_common()))
             self._refused.clear()
 
+    def _looked(self, job: str, watcher: Watcher) -> Sequence[LiveFinding]:
+        with self._locks[job]:
+            return watcher.look(time.monotonic_ns())
+
     async def _look(self) -> None:
-        """Have every window looked at, in a thread; and the disk written to in one."""
+        """Have every window looked at, in a thread."""
         for job, watcher in list(self._watchers.items()):
             try:
-                found = await asyncio.to_thread(watcher.look, time.monotonic_ns())
+                found = await asyncio.to_thread(self._looked, job, watcher)
             except Exception as error:  # what looks is not what hears
                 self.counts["failed looks"] += 1
                 if self.counts["failed looks"] == 1:
@@ -296,6 +300,9 @@ class Collector:
                 self._tell(finding)
                 if self.kept is not None:
                     self.kept.add_finding(finding)
+
+    async def _tell_state(self) -> None:
+        """Have what is seen written to disk, in a thread."""
         if self._is_due("minute", MINUTE_S, time.monotonic_ns()):
             self._say_refused()
             if self.kept is not None:
@@ -314,12 +321,20 @@ class Collector:
         )  # fmt: skip
 
     def _job(self, window: Window) -> WatchedJob:
-        watcher = self._watchers.get(window.job)
+        """The job as it is now; as it was before, while a look takes longer than looks do."""
+        job, watcher, lock = window.job, self._watchers.get(window.job), self._locks[window.job]
+        if watcher is None:
+            return job_state(window, None)
+        if not lock.acquire(timeout=PATIENCE_S):
+            return self._states.get(job) or job_state(window, None)
         try:
-            return job_state(window, None) if watcher is None else watcher.state(window)
+            self._states[job] = watcher.state(window)
+            return self._states[job]
         except Exception:  # as above: what looks is not what hears
             self.counts["failed states"] += 1
             return job_state(window, None)
+        finally:
+            lock.release()
 
     def _failed(self, _: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
         """A fault of ours ends one connection, and is said once."""
@@ -343,9 +358,10 @@ class Collector:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(done.wait(), FOLD_S)
                 self.tick()
-                idle = self._looking is None or self._looking.done()
-                if idle and self._is_due("look", LOOK_S, time.monotonic_ns()):
-                    self._looking = loop.create_task(self._look())
+                for name, work in (("look", self._look), ("state", self._tell_state)):
+                    idle = name not in self._tasks or self._tasks[name].done()
+                    if idle and self._is_due(name, LOOK_S, time.monotonic_ns()):
+                        self._tasks[name] = loop.create_task(work())
         finally:
             server.close()
             if telling is not None:
@@ -353,8 +369,8 @@ class Collector:
                 told.close()
             for session in [*self._unproved, *self._sessions.values()]:
                 session.close()
-            if self._looking is not None:
-                await self._looking
+            for task in self._tasks.values():
+                await task
             if self.kept is not None:
                 self._last_lines(self.kept)
 
@@ -363,48 +379,3 @@ class Collector:
             window.fold(time.monotonic_ns())
             kept.add_steps(window)
         kept.write()
-
-
-def run(collector: Collector, listening: socket.socket, metrics: socket.socket | None = None) -> None:
-    """Hear ranks until the process is asked to end; then what is held is written, and it ends in its own way."""
-    asked = asyncio.run(_run(collector, listening, metrics))
-    if asked is not None:
-        signal.raise_signal(asked)
-
-
-async def _run(collector: Collector, listening: socket.socket, metrics: socket.socket | None) -> int | None:
-    """The signal that asked the process to end."""
-    done = asyncio.Event()
-    with _asked(done) as asked:
-        await collector.serve(listening, done, metrics)
-    return asked[0] if asked else None
-
-
-@contextlib.contextmanager
-def _asked(done: asyncio.Event) -> Iterator[list[int]]:
-    """Signals that ask the process to end; at the first it is done, one that comes later ends it at once."""
-    loop, asked, first_s = asyncio.get_running_loop(), list[int](), list[float]()
-
-    def stop(number: int, _: FrameType | None) -> None:
-        if asked and time.monotonic() - first_s[0] > GRACE_S:
-            os._exit(128 + number)
-        asked.append(number)
-        first_s.append(time.monotonic())
-        loop.call_soon_threadsafe(done.set)
-
-    heard = [number for number in ENDING if signal.getsignal(number) != signal.SIG_IGN]  # nohup, and jobs of a script
-    before = {number: signal.signal(number, stop) for number in heard}
-    try:
-        yield asked
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def open_files(wanted: int) -> int:
-    """Have the process open so many connections; returns how many it may."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = wanted + FILES if hard == resource.RLIM_INFINITY else min(wanted + FILES, hard)
-    if most > soft:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-    return max(most, soft) - FILES

@@ -17,20 +17,8 @@ from taut.project.requests.fan_out import fan_out, hedged
 from taut.project.training import policy_effects as effects
 from taut.project.training.checkpoints import best_s, expected_s, mtbf_s
 from taut.project.training.forecast import at, forecast
-from taut.project.training.grid import (
-    Gate,
-    Grid,
-    Strays,
-    Sync,
-    barrier,
-    fastest,
-    first_of,
-    free,
-    hierarchical,
-    ring,
-    stale,
-    steps,
-)
+from taut.project.training.gates import Gate, barrier, fastest, first_of, free, hierarchical, ring, stale
+from taut.project.training.grid import Grid, Strays, Sync, steps
 from taut.project.training.pipeline import program
 from taut.project.training.policies import POLICIES
 from taut.project.training.scenario import Fabric, Job, Noise, Policies, Scenario, Tier, parse

@@ -11,7 +11,7 @@ Every draw is a hash of seed, step, replica and op: the same numbers in any orde
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,6 +23,7 @@ import numpy as np
 from taut.core.array_types import Floats, Ints
 from taut.core.jit import expect, kernel
 from taut.project.noise import at_even_chances, at_log_odds
+from taut.project.training.gates import Gate, barrier
 from taut.project.training.pipeline import Program
 
 TOGETHER = 32
@@ -293,59 +294,6 @@ class Grid:
 
         list((pool.map if pool else map)(part, range(parts)))
         return SimulatedStep(ends, work, copied, strays)
-
-
-@dataclass(frozen=True)
-class Gate:
-    """A synchronisation: what it makes of the replicas' arrivals."""
-
-    opens: Callable[[Sequence[Floats]], Floats]
-    """Arrivals (replicas × stages) at the last ``past`` meetings, the latest last → when each may go on."""
-    past: int = 1
-    counts: Callable[[Floats], float] = np.ndarray.max
-    """When a step counts as done, of when the replicas have done it."""
-
-
-def fastest(count: int) -> Gate:
-    """Everybody waits for the ``count`` fastest; the others are cancelled."""
-    # A partition finds the count-th arrival without sorting the others.
-    return Gate(lambda met: np.broadcast_to(np.partition(met[-1], count - 1, axis=0)[count - 1], met[-1].shape))
-
-
-def ring(slack: int) -> Gate:
-    """Everybody waits for its neighbour only, and only for what that had done ``slack`` meetings ago (1: at this one)."""
-    return Gate(lambda met: np.maximum(met[-1], np.roll(met[0], 1, axis=0)) if len(met) == slack else met[-1], slack)
-
-
-def stale(bound: int) -> Gate:
-    """Nobody is more than ``bound`` meetings ahead of the slowest: everybody waits for what all had done so long ago."""
-    return Gate(lambda met: np.maximum(met[-1], met[0].max(axis=0)) if len(met) == bound + 1 else met[-1], bound + 1)
-
-
-# Everybody waits for the last.
-barrier = stale(0)
-# Nobody waits: replicas run apart, and as much work as a step has is done when it is on average.
-free = Gate(lambda met: met[-1], counts=np.mean)
-
-
-def hierarchical(group: int, bound: int) -> Gate:
-    """Groups of neighbours wait for their last, and for what all had done ``bound`` meetings ago."""
-
-    def opens(met: Sequence[Floats]) -> Floats:
-        now = np.repeat(met[-1].reshape(-1, group, met[-1].shape[1]).max(axis=1), group, axis=0)
-        return np.maximum(now, met[0].max(axis=0)) if len(met) == bound + 1 else now
-
-    return Gate(opens, bound + 1)
-
-
-def first_of(clones: int, gate: Gate) -> Gate:
-    """So many neighbours do the same: the first of them counts at the gate, and all go on when it may."""
-
-    def firsts(arrived: Floats) -> Floats:
-        first: Floats = arrived.reshape(-1, clones, arrived.shape[1]).min(axis=1)
-        return first
-
-    return Gate(lambda met: np.repeat(gate.opens([firsts(a) for a in met]), clones, axis=0), gate.past, gate.counts)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from taut.core.array_types import Floats
 from taut.project.noise import GRID, Slowness
-from taut.project.training.grid import Gate, barrier, fastest, first_of, free, hierarchical, ring, stale
+from taut.project.training.gates import Gate, barrier, fastest, first_of, free, hierarchical, ring, stale
 from taut.project.training.scenario import Device, Scenario
 
 # Draws that tell what an op usually takes.

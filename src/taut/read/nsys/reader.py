@@ -44,7 +44,7 @@ def is_report(member: File) -> bool:
         return False
     if member.path and os.path.exists(os.path.splitext(member.path)[0] + ".sqlite"):
         return True
-    remedy = f"export it with: nsys export --type sqlite --include-blobs=true {member.path or member.name}"
+    remedy = f"export it with: nsys export --type sqlite --include-blobs=true {member.label if member.path else member.name}"
     raise InputRefused(member.label, "an Nsight Systems report, which only nsys itself can open", remedy)
 
 
