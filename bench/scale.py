@@ -1,6 +1,6 @@
 """Cost against size: modelled jobs from 0.5 to 20 million ops, and the 1,024-rank job; fits cost = a + b·ops.
 
-python bench/scale.py [--most 20]
+python bench/scale.py [--most 20] [--save]
 """
 
 from __future__ import annotations
@@ -20,9 +20,11 @@ def main() -> None:
     """Generate, analyze, print the table and the fit."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--most", type=float, default=20, help="largest job, million ops")
+    parser.add_argument("--save", action="store_true", help="write run folders, too")
     args = parser.parse_args()
     sizes = [(64, 78), (64, 156), (64, 390), (64, 780), (64, 1560), (64, 3120), (1024, 50)]
-    print("| ranks | steps | million ops | wall s | CPU s | peak GiB | µs of CPU per op |\n|---|---|---|---|---|---|---|")
+    print("| ranks | steps | million ops | wall s | CPU s | peak MB | bytes an op | µs of CPU per op |")
+    print("|---|---|---|---|---|---|---|---|")
     points = []
     with tempfile.TemporaryDirectory() as scratch:
         job = f"{scratch}/job.parquet"
@@ -34,16 +36,17 @@ def main() -> None:
                 run([sys.executable, str(HERE / "generate_job.py"), job, "--ranks", str(ranks), "--steps", str(steps)]).code
                 == 0
             )
+            where = ["-o", f"{scratch}/run"] if args.save else ["--no-save"]
             if not points:
-                run([sys.executable, "-m", "taut", "analyze", job, "-o", f"{scratch}/run"])
-            cost = run([sys.executable, "-m", "taut", "analyze", job, "-o", f"{scratch}/run"])
+                run([sys.executable, "-m", "taut", "analyze", job, *where])
+            cost = run([sys.executable, "-m", "taut", "analyze", job, *where])
             assert cost.code == 0, cost
             cpu = cost.user_s + cost.system_s
             if ranks == 64:
                 points.append((ops, cpu))
             print(
-                f"| {ranks:,} | {steps:,} | {ops:.2f} | {cost.wall_s:.1f} | {cpu:.1f} | {cost.peak_mb / 1024:.2f} "
-                f"| {cpu / ops:.2f} |", flush=True,
+                f"| {ranks:,} | {steps:,} | {ops:.2f} | {cost.wall_s:.1f} | {cpu:.1f} | {1.048576 * cost.peak_mb:,.0f} "
+                f"| {1.048576 * cost.peak_mb / ops:.0f} | {cpu / ops:.2f} |", flush=True,
             )  # fmt: skip
     if len(points) > 2:
         x, y = np.array(points).T

@@ -230,16 +230,20 @@ def analyze_trace(
     box = [replace(trace, partial=[*trace.partial, *hang.notes(trace)])]
     del trace  # a large job's ops need not be held twice: link lets go of them, too
     graph = link(box.pop())
+    tidy = memory.give_back if len(graph) >= TWO_AT_ONCE else lambda: None
+    tidy()
     both = None if past is None else beside_baseline(past, graph)
     say("replaying")
     observed, prepared = replay(graph), batch(graph)
     gap_free = replay(graph, gaps=False) if graph.gap_ns.any() else observed
+    tidy()
 
     say("asking what if, blaming, closing the ledger")
     with ThreadPoolExecutor(max_workers=1) as pool:
         beside = pool.submit if len(graph) >= TWO_AT_ONCE and not is_on_disk() else _at_once
         asked = beside(lambda: decompose(graph, prepared, dimensions(graph)))
         blamed = blame(graph, observed, gap_free, both)
+        tidy()
         evidence = Evidence(graph, observed, blamed, prepared, both)
         findings, early = diagnose(evidence), evidence.early_warnings
         found, undecided = instability(evidence, findings, pays)
@@ -247,12 +251,15 @@ def analyze_trace(
         # Fault is what a finding mends; what else lies outside ordinary variation has no culprit.
         booked = blamed.mended_by([change for finding in findings for change in finding.changes])
         shown, slowdowns = evidence.exposed, evidence.slowdowns
+        slowdowns.let_go()
         del evidence  # what only findings needed is let go
+        tidy()
         ledger = charge(graph, observed, booked, prices, shown=shown)
         del shown
         world = graph.trace.world_size or len(graph.ranks)
         tries = charge_attempts(graph.trace.attempts, prices, world, graph.trace.actions)
         whatif = asked.result()
+        tidy()
     told = (
         None if past is None else baseline_result(past.result, observed.window_ns, ledger.prices, str(past.folder), past.digest)
     )

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from taut.core.group_kernels import dense_ids
 from taut.core.ids import FEW_WORDS, coded, dense, distinct, greatest, least, numbered, sums, word_ids
 
 values = st.sampled_from([-(2**63), -(2**62), -1, 0, 1, 2**31, 2**62, 2**63 - 1])
@@ -61,3 +62,12 @@ def test_words_are_numbered_as_they_appear_few_or_many(few: list[str]) -> None:
     for again in (1, times):
         found = word_ids(np.array(few * again, dtype=np.object_))
         assert (found[0].tolist(), found[1]) == (ids * again, words)
+
+
+def test_dense_ids_by_bits_are_those_of_a_table() -> None:
+    packed = np.random.default_rng(5).integers(0, 3000, 500)
+    for values in (packed, packed.astype(np.int32), np.arange(64), np.array([31, 32, 63, 64, 0])):
+        span = int(values.max()) + 1
+        (compiled, count), (plain, distinct_values) = dense_ids.compiled(values, span), dense_ids.plain(values, span)
+        assert (compiled.tolist(), count) == (plain.tolist(), distinct_values)
+        assert plain.tolist() == np.unique(values, return_inverse=True)[1].tolist()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from taut.core.array_types import Codes, Indices, Ints
+from taut.core.array_types import Codes, Floats, Indices, Ints, Numbers
 from taut.core.jit import kernel, numpy_twin_of_kernel
 
 
@@ -53,6 +53,45 @@ def group_sort(cell: Indices, cells: int) -> tuple[Codes, Ints]:
 
 
 @numpy_twin_of_kernel
+def dense_ids_plain(packed: Indices, span: int) -> tuple[Codes, int]:
+    """``dense_ids`` by numpy."""
+    present = np.zeros(span, dtype=bool)
+    present[packed] = True
+    dense = np.cumsum(present, dtype=np.int32)
+    return dense[packed] - np.int32(1), int(dense[-1])
+
+
+@kernel()
+def set_bits(word: int) -> int:
+    """How many of the lowest 32 bits of a number are set; it has no others."""
+    word = word - ((word >> 1) & 0x55555555)
+    word = (word & 0x33333333) + ((word >> 2) & 0x33333333)
+    word = (word + (word >> 4)) & 0x0F0F0F0F
+    return ((word * 0x01010101) & 0xFFFFFFFF) >> 24
+
+
+@kernel(plain=dense_ids_plain)
+def dense_ids(packed: Indices, span: int) -> tuple[Codes, int]:
+    """(Place of each number among the distinct ones, ascending, how many there are), of numbers from 0 on and below ``span``.
+
+    A bit for every number that may occur: of a table of places 32 times as much would be written and read.
+    """
+    words = np.zeros((span >> 5) + 1, np.int64)
+    for i in range(len(packed)):
+        words[packed[i] >> 5] |= 1 << (packed[i] & 31)
+    before = np.empty(len(words), np.int32)
+    count = 0
+    for w in range(len(words)):
+        before[w] = count
+        count += set_bits(words[w])
+    ids = np.empty(len(packed), np.int32)
+    for i in range(len(packed)):
+        w = packed[i] >> 5
+        ids[i] = before[w] + set_bits(words[w] & ((1 << (packed[i] & 31)) - 1))
+    return ids, count
+
+
+@numpy_twin_of_kernel
 def extremes_plain(ids: Indices, count: int, values: Indices, sign: int) -> Ints:
     """``extremes`` by numpy."""
     limits = np.iinfo(np.int64)
@@ -90,6 +129,37 @@ def group_sums(ids: Indices, count: int, values: Indices) -> Ints:
     for i in range(len(ids)):
         out[ids[i]] += values[i]
     return out
+
+
+@numpy_twin_of_kernel
+def table_sums_plain(row: Indices, rows: int, column: Indices, columns: int, values: Numbers) -> Floats:
+    """``table_sums`` by numpy."""
+    cell = row.astype(np.int64) * columns + column
+    return np.asarray(np.bincount(cell, weights=values, minlength=rows * columns), dtype=np.float64)
+
+
+@kernel(plain=table_sums_plain)
+def table_sums(row: Indices, rows: int, column: Indices, columns: int, values: Numbers) -> Floats:
+    """The sum of the values of each cell of a table, in floating point, row after row."""
+    out = np.zeros(rows * columns, np.float64)
+    for i in range(len(values)):
+        out[row[i] * columns + column[i]] += values[i]
+    return out
+
+
+@numpy_twin_of_kernel
+def add_at_plain(out: Ints, ids: Indices, rows: Indices, values: Ints) -> int:
+    """``add_at`` by numpy."""
+    np.add.at(out, ids[rows], values)
+    return len(rows)
+
+
+@kernel(plain=add_at_plain)
+def add_at(out: Ints, ids: Indices, rows: Indices, values: Ints) -> int:
+    """Add the values of some rows to the sums of their ids; returns how many rows these are."""
+    for k in range(len(rows)):
+        out[ids[rows[k]]] += values[k]
+    return len(rows)
 
 
 @numpy_twin_of_kernel

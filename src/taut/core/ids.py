@@ -13,6 +13,8 @@ FEW_WORDS = 10_000
 
 def numbered(*keys: Indices | Mask) -> tuple[Ints, int]:
     """Dense ids of the distinct combinations of keys, in their lexicographic order, and how many there are."""
+    from taut.core.group_kernels import dense_ids
+
     n = len(keys[0])
     if n == 0:
         return np.zeros(0, dtype=np.int64), 0
@@ -39,19 +41,16 @@ def numbered(*keys: Indices | Mask) -> tuple[Ints, int]:
         below, span = below * wide + low, span * wide
     packed -= np.int64((below + (1 << 63)) % (1 << 64) - (1 << 63))  # both may have gone round 64 bits; their difference fits
     if span <= 16 * n + 1024:  # a table of all numbers is quicker than sorting, if it is not much longer than the rows
-        present = np.zeros(span, dtype=bool)
-        present[packed] = True
-        if present.all():
-            return kept(packed), span
-        dense = np.cumsum(present)
-        dense -= 1
-        return kept(dense[packed]), int(dense[-1]) + 1
+        dense_id, count = dense_ids(packed, span)
+        return (kept(packed), span) if count == span else (kept(dense_id.astype(np.int64)), count)
     found, ids = np.unique(packed, return_inverse=True)
     return kept(ids.ravel()), len(found)
 
 
 def coded(*keys: Indices | Mask) -> tuple[Codes, int]:
     """``numbered`` in 32 bits, for ids that only tell groups apart: half of the memory. Do not multiply them."""
+    from taut.core.group_kernels import dense_ids
+
     n = len(keys[0])
     span, digits = 1, []
     for key in keys if n else ():
@@ -66,13 +65,8 @@ def coded(*keys: Indices | Mask) -> tuple[Codes, int]:
     for key, low, wide in digits:
         packed *= wide
         packed += np.subtract(key, low, dtype=np.int64 if key.dtype.itemsize > 4 else np.int32).astype(np.int32, copy=False)
-    present = np.zeros(span, dtype=bool)
-    present[packed] = True
-    if present.all():
-        return kept(packed), span
-    dense = np.cumsum(present, dtype=np.int32)
-    dense -= 1
-    return kept(dense[packed]), int(dense[-1]) + 1
+    dense_id, count = dense_ids(packed, span)
+    return (kept(packed), span) if count == span else (kept(dense_id), count)
 
 
 def distinct(values: Indices) -> Ints:

@@ -9,7 +9,7 @@ import re
 import resource
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
@@ -74,6 +74,14 @@ class _WithoutPandas:
         if name == "pandas":
             raise ModuleNotFoundError("not loaded in a process of taut")
         return None
+
+
+def give_back() -> None:
+    """Give memory that was freed back to the system, where the C library kept it: between parts of a large job."""
+    import ctypes
+
+    with suppress(OSError, AttributeError):  # another C library keeps it
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def left_bytes() -> int | None:

@@ -12,11 +12,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 from itertools import permutations
+from math import erfc, sqrt
+from statistics import NormalDist
 
 import numpy as np
 from msgspec import Struct
 
 from taut.core.array_types import Floats, Ints, Numbers
+from taut.core.normal_score import normal_score
 
 LEAST = 3
 """Values below which there is no trend to speak of: two points always lie on a line."""
@@ -60,12 +63,10 @@ def trend(values: Sequence[float] | Numbers) -> Trend | None:
 
 
 def _chance(y: Floats, score: float, spread: float, rho: float) -> float:
-    from scipy.special import ndtr
-
     if spread == 0:
         return 1.0
     # The statistic moves in steps of two: one is taken off, the usual correction for continuity.
-    normal = float(2 * ndtr(-max(abs(score) - 1, 0) / spread))
+    normal = erfc(max(abs(score) - 1, 0) / spread / sqrt(2))
     if len(y) > EXACT:
         return normal
     return max(_exact_chance(y, score), normal if rho > 0 else 0.0)
@@ -91,12 +92,11 @@ def _autocorrelation(rest: Floats, level: float) -> float:
 
     Nothing left over is nothing that could be red.
     """
-    from scipy.special import ndtri
-
     n = len(rest)
     if np.ptp(rest) <= ON_A_LINE * level:
         return 0.0
-    scores = ndtri((_ranks(np.round(rest / level, 9)) - 0.5) / n)  # values that differ by rounding only are tied
+    rank = _ranks(np.round(rest / level, 9))  # values that differ by rounding only are tied
+    scores = normal_score((rank - 0.5) / n, (n + 0.5 - rank) / n)
     power = float((scores**2).sum())
     rho = float((scores[1:] * scores[:-1]).sum()) / power if power > 0 else 0.0
     return float(np.clip((rho + BIAS / n) / max(1 - LOSS / n, 0.5) + 1 / np.sqrt(n), 0.0, MOST_AUTOCORRELATED))
@@ -124,9 +124,7 @@ def _variance(y: Floats, rho: float) -> float:
 
 def _interval(slopes: Floats, spread: float, n: int) -> tuple[float | None, float | None]:
     """The slopes between which the statistic could not tell a trend from none."""
-    from scipy.special import ndtri
-
-    reach = float(ndtri((1 + SURE) / 2)) * spread
+    reach = NormalDist().inv_cdf((1 + SURE) / 2) * spread
     low = int(np.floor((len(slopes) - reach) / 2))
     return (None, None) if low < 1 or n <= LEAST else (float(slopes[low - 1]), float(slopes[len(slopes) - low]))
 

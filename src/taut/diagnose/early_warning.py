@@ -89,7 +89,7 @@ def _series(e: Evidence) -> Iterator[tuple[int, Floats]]:
     if windows < LEAST_STEPS:
         return
     own = e.slowdowns.own
-    busy = weighed((g.rank_index * windows + g.window)[own], g.work_ns[own], ranks * windows)
+    busy = weighed(g.rank_step[own], g.work_ns[own], ranks * windows)
     busy = busy.reshape(ranks, windows)
     job = np.median(busy, axis=0)
     until = min([windows, *(place.first for place in e.slowdowns.on_all_ranks)])

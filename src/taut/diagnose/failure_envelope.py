@@ -178,7 +178,7 @@ def _columns(where: list[Place], parts: int, lates: int) -> Floats:
 def _even(graph: Graph, own: Ints) -> Floats:
     """Windows if all ranks had the same work: the busiest lane of each rank, mean over ranks, ns."""
     lanes, windows = int(graph.ops.lane.max()) + 1, len(graph.steps)
-    key = (graph.rank_index * lanes + graph.ops.lane) * windows + graph.window
+    key = (graph.rank_index.astype(np.int64) * lanes + graph.ops.lane) * windows + graph.window
     busy = weighed(key, own, len(graph.ranks) * lanes * windows)
     found: Floats = busy.reshape(len(graph.ranks), lanes, windows).max(axis=1).mean(axis=0)
     return found
@@ -187,7 +187,7 @@ def _even(graph: Graph, own: Ints) -> Floats:
 def _heterogeneity(graph: Graph, own: Ints) -> Estimate | None:
     """Robust coefficient of variation of ranks' work within a class (role and name), weighted by work, with its interval."""
     names, windows = len(graph.names), len(graph.steps)
-    key = (graph.rank_index * names + graph.ops.name) * windows + graph.window
+    key = (graph.rank_index.astype(np.int64) * names + graph.ops.name) * windows + graph.window
     table = weighed(key, own, len(graph.ranks) * names * windows).reshape(len(graph.ranks), names, windows)
     role = np.zeros(len(graph.ranks), dtype=np.int64)
     role[graph.rank_index] = graph.roles

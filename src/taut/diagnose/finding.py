@@ -20,7 +20,7 @@ from taut.graph import Graph
 from taut.graph.joined import Joined
 from taut.replay.blame import Blame
 from taut.replay.exposed import Exposed, exposed
-from taut.replay.timeline import Batch, Change, Timeline, replay
+from taut.replay.timeline import Batch, Change, Timeline, walls
 
 if TYPE_CHECKING:
     from taut.diagnose.against_baseline import Compared
@@ -173,7 +173,7 @@ def confidence(score: float, tests: int, free: float = inf) -> float:
 
 def recovered(evidence: Evidence, changes: Sequence[Change]) -> Ints:
     """Wall time per window that the changes save when they are replayed, ns."""
-    return evidence.observed.window_ns - replay(evidence.graph, changes).window_ns
+    return evidence.observed.window_ns - walls(evidence.graph, changes)
 
 
 def top_classes(graph: Graph, ops: Indices | Mask, weights: Numbers) -> tuple[str, ...]:

@@ -121,7 +121,7 @@ def _micro_batches(g: Graph, passes: list[Mask]) -> MicroBatches | None:
     op = np.zeros(cells, dtype=np.int64)
     op[cell] = np.arange(len(g))
     op = op[both]
-    rank, part = g.rank_index[op], g.ops.part[op].astype(np.int64)
+    rank, part = (column[op].astype(np.int64) for column in (g.rank_index, g.ops.part))
     numbers, steps = numbered(g.rank_index, g.window)
     step = numbers[op]
     logs = [_centred(np.log(np.maximum(one[both], 1.0)), step, steps) for one in took]

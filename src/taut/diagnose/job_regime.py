@@ -66,7 +66,7 @@ def mended(graph: Graph, blame: Blame, findings: Sequence[Finding]) -> tuple[Int
     if not changes:
         return blame.usual_ns, graph.work_ns, graph.gap_ns
     work, gap, _, _ = changed(graph, changes)
-    usual = blame.usual_ns.copy()
+    usual = blame.usual_ns
     for change in changes:
         if change.what == "work":
             usual[change.ops] = np.minimum(work[change.ops], usual[change.ops])
@@ -76,7 +76,7 @@ def mended(graph: Graph, blame: Blame, findings: Sequence[Finding]) -> tuple[Int
 def _walls(batch: Batch, mended_ns: tuple[Ints, Ints, Ints], met: Meetings) -> tuple[Floats, Floats]:
     """Window lengths for every factor of jitter (windows × factors): as wide as it is, and with twice the ranks."""
     g, (usual, work, gap) = batch.graph, mended_ns
-    prepared = grid(batch, [gap, None], [usual, work - usual])
+    prepared = grid(batch, [gap, None], (part() for part in (lambda: usual, lambda: work - usual)))
     came = prepared.arrivals(np.array([[1.0, 1.0], [0.0, 1.0]]))
     stray = (came[:, 1] - came[:, 0])[np.searchsorted(batch.short.ops, met.rows)]
     late = latest(met, stray, (1.0, 2.0))

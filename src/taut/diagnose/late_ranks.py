@@ -26,6 +26,8 @@ from taut.diagnose.finding import NOISE, Evidence, Finding, confidence, episodes
 from taut.diagnose.slow_sets import MORE_THAN_ALONE, Member, SlowSet, like_peers, shared_place, slow_sets
 from taut.diagnose.slowdowns import Place
 from taut.graph import Graph
+from taut.replay.excess import by_step
+from taut.replay.excess_kernels import spread_of_steps
 from taut.replay.timeline import Change
 
 OUT_OF_STEP = "partial synchronisation loss"
@@ -89,7 +91,7 @@ def _level_members(e: Evidence, places: list[Place]) -> list[Member]:
         if rank in known:
             continue
         work, gaps = changes = like_peers(graph, e.blame, rank)
-        excess, sure = e.blame.excess_ns[work.ops], 1 - float(apart.chance[rank])
+        excess, sure = e.blame.excess_at(work.ops), 1 - float(apart.chance[rank])
         total = float(excess.sum()) + float((graph.gap_ns[gaps.ops] - gaps.value).sum())
         found = Member(
             rank, 0, last, mode_of(graph, work.ops, excess), changes, sure, total, float(apart.score[rank]), False, False
@@ -105,7 +107,7 @@ def _recurring_members(e: Evidence, spans: list[tuple[int, int, int]]) -> list[M
     some = 1 < len({r for r, _, _ in spans}) < len(graph.ranks) / 2
     for r, a, b in spans if some else []:
         changes = _as_peers(e, (r, a, b))
-        excess = blame.excess_ns[changes[0].ops]
+        excess = blame.excess_at(changes[0].ops)
         sure = confidence(top[r], len(blame.waits) * len(graph.ranks), blame.free)
         mode = mode_of(graph, changes[0].ops, excess)
         out.append(Member(r, a, b, mode, changes, sure, float(excess.sum()), float(top[r]), False, True))
@@ -118,7 +120,7 @@ def _as_peers(e: Evidence, span: tuple[int, int, int]) -> tuple[Change, ...]:
     ops = np.flatnonzero(e.slowdowns.own & (graph.rank_index == r) & (graph.window >= a) & (graph.window <= b))
     like = "like its peers" if e.both is None else "as in the baseline"
     pauses = Place(a, b, 0.0, False, 0.0, rank=r, gates=e.slowdowns.stopped(r))
-    work = Change(ops, "work", "set", e.blame.usual_ns[ops], f"rank {int(graph.ranks[r])} {like}")
+    work = Change(ops, "work", "set", e.blame.usual_at(ops), f"rank {int(graph.ranks[r])} {like}")
     return work, *pauses_before(e.slowdowns, pauses)
 
 
@@ -294,13 +296,10 @@ def _at_least(hits: int, tries: int, a: float, b: float) -> float:
 
 def _caused(e: Evidence) -> Floats:
     """Rank × window: wait of others that excess in the rank's own work caused, rank-ns."""
-    size = len(e.graph.ranks) * len(e.graph.steps)
-    caused = weighed(_cells(e)[e.slowdowns.own], e.blame.fault_ns[e.slowdowns.own], size)
+    size, fault = len(e.graph.ranks) * len(e.graph.steps), e.blame.fault
+    own = e.slowdowns.own[fault.ops]
+    caused = weighed(e.graph.rank_step[fault.ops[own]], fault.ns[own], size)
     return caused.reshape(len(e.graph.ranks), -1)
-
-
-def _cells(e: Evidence) -> Ints:
-    return e.graph.rank_index * len(e.graph.steps) + e.graph.window
 
 
 def _among_peers(e: Evidence, spans: list[tuple[int, int, int]], in_sets: set[tuple[int, int, int]]) -> list[Finding]:
@@ -322,9 +321,9 @@ def _among_peers(e: Evidence, spans: list[tuple[int, int, int]], in_sets: set[tu
         if why_listed(int(habit.sum()), int(habit[a : b + 1].sum()), e.observed, a, b) is None:
             continue
         rank, ops = int(graph.ranks[r]), np.flatnonzero(key == k)
-        at_fault = ops[blame.fault_ns[ops] > 0]
-        classes = top_classes(graph, at_fault, blame.fault_ns[at_fault])
-        excess = blame.excess_ns[ops]
+        mine = key[blame.fault.ops] == k
+        classes = top_classes(graph, blame.fault.ops[mine], blame.fault.ns[mine])
+        excess = blame.excess_at(ops)
         more = (_in_class(graph, ops, excess, classes[0]) if classes else float(excess.sum())) / (b - a + 1)
         out.append(
             Finding(
@@ -356,14 +355,11 @@ def _without_accidents(saved: Ints) -> Ints:
 
 def _excess_and_spread(e: Evidence) -> tuple[Floats, Floats]:
     """Rank × window: excess over its peers, and what ordinary variation would bring, ns."""
-    peers, own, cells = e.blame.peers, e.slowdowns.own, _cells(e)
-    shape = len(e.graph.ranks), len(e.graph.steps)
-
-    def total(values: Floats) -> Floats:
-        return weighed(cells[own], np.nan_to_num(values[own]), shape[0] * shape[1]).reshape(shape)
-
+    graph, shape = e.graph, (len(e.graph.ranks), len(e.graph.steps))
+    found = spread_of_steps(*by_step(graph), e.slowdowns.own, graph.work_ns, *e.blame.peers.arrays)[:3]
+    excess, variance, shared = (one.reshape(shape) for one in found)
     # Variation within a rank is independent from op to op, so squares add up; ranks that differ do so in every op.
-    return total(e.blame.excess_ns), np.sqrt(total(peers.within_ns**2) + total(peers.between_ns) ** 2)
+    return excess, np.sqrt(variance + shared**2)
 
 
 def _top_scores(e: Evidence) -> Floats:

@@ -56,7 +56,7 @@ def _samples(table: Table, rank: int, name: str) -> tuple[Ints, Floats]:
 def _own(graph: Graph) -> Floats:
     """Own work and gaps of every rank in every window, ns."""
     own = (graph.ops.kind != Kind.COMMUNICATE) | copies(graph)
-    cell = (graph.rank_index * len(graph.steps) + graph.window)[own]
+    cell = graph.rank_step[own]
     total = weighed(cell, (graph.work_ns + graph.gap_ns)[own], len(graph.ranks) * len(graph.steps))
     return total.reshape(len(graph.ranks), -1)
 
@@ -74,7 +74,7 @@ def extent(graph: Graph) -> tuple[Ints, Ints]:
     else:
         offset = np.where(graph.clock.applied > 0, graph.clock.offset_ns, 0)[graph.rank_index]
         origin = graph.origin_ns[graph.segment[graph.window]] + offset
-        cell = graph.rank_index * windows + graph.window
+        cell = graph.rank_step
         first, last = origin + graph.ops.start_ns, origin + graph.ops.end_ns
     np.minimum.at(begin, cell, first)
     np.maximum.at(end, cell, last)

@@ -66,7 +66,7 @@ def _orders(graph: Graph) -> tuple[list[tuple[Meeting, ...]], Ints]:
     groups = [*graph.trace.groups, ""]
     words = [(graph.names[ops.name[i]], int(ops.size[i]), int(ops.peer[i]), groups[ops.group[i]]) for i in one.tolist()]
     cells = len(graph.ranks) * windows
-    ends = np.cumsum(np.bincount(rank[met] * windows + graph.window[met], minlength=cells))
+    ends = np.cumsum(np.bincount(graph.rank_step[met], minlength=cells))
     known: dict[bytes, int] = {}
     # Orders of gates repeat from step to step: each is kept once, by the bytes of its tokens.
     which = [

@@ -29,8 +29,10 @@ from taut.core.tables import Kind
 from taut.diagnose.finding import Evidence, why_listed
 from taut.graph import Graph
 from taut.replay.blame import Blame
+from taut.replay.excess import by_step
+from taut.replay.excess_kernels import excess_of_steps
 from taut.replay.exposed import copies
-from taut.replay.timeline import Change, Timeline, replay
+from taut.replay.timeline import Change, Timeline, walls
 
 FALSE_ALARMS = 0.01
 """Chance that a job without slow ranks has a heap of them."""
@@ -211,23 +213,25 @@ def _series(graph: Graph, blame: Blame) -> list[Floats]:
     """
     own, gaps = own_with_peers(graph, blame), ~np.isnan(blame.gap_reference)
     shape = len(graph.ranks), len(graph.steps)
-    cell, name = graph.rank_index * shape[1] + graph.window, graph.ops.name
-    paused = weighed(cell[gaps], (graph.gap_ns - blame.gap_reference)[gaps], shape[0] * shape[1]).reshape(shape)
+    name, value = graph.ops.name, blame.peers.value_ns
 
-    def totals(rows: Mask, values: Floats) -> Floats:
-        return weighed(cell[rows], values[rows], shape[0] * shape[1]).reshape(shape)
+    def totals(rows: Mask) -> tuple[Floats, Floats]:
+        excess, usual = excess_of_steps(*by_step(graph), rows, graph.work_ns, value)
+        return excess.reshape(shape), usual.reshape(shape)
 
     def shares(excess: Floats, usual: Floats) -> Floats:
         mean = usual.mean(axis=1, keepdims=True)
         return np.where(mean > 0, excess / np.where(mean > 0, mean, 1.0), np.nan)
 
-    excess, usual = totals(own, blame.excess_ns), totals(own, blame.peers.value_ns)
-    by_class = weighed(name[own], blame.peers.value_ns[own])
+    excess, usual = totals(own)
+    by_class = weighed(name[own], value[own])
     large = np.flatnonzero(by_class >= LEAST_CLASS * by_class.sum()).tolist()
     of_class = (own & (name == k) for k in large if len(large) > 1)
-    classes = [shares(totals(rows, blame.excess_ns), totals(rows, blame.peers.value_ns)) for rows in of_class]
-    whole = [shares(excess + paused, usual), shares(excess, usual)] if gaps.any() else [shares(excess, usual)]
-    return [*whole, *classes]
+    classes = [shares(*totals(rows)) for rows in of_class]
+    if not gaps.any():
+        return [shares(excess, usual), *classes]
+    paused = excess_of_steps(*by_step(graph), gaps, graph.gap_ns, blame.gap_reference)[0].reshape(shape)
+    return [shares(excess + paused, usual), shares(excess, usual), *classes]
 
 
 def own_with_peers(graph: Graph, blame: Blame) -> Mask:
@@ -256,7 +260,7 @@ def like_peers(graph: Graph, blame: Blame, rank: int) -> tuple[Change, Change]:
     mine, why = graph.rank_index == rank, f"rank {int(graph.ranks[rank])} like its peers"
     ops = np.flatnonzero(own_with_peers(graph, blame) & mine)
     gaps = np.flatnonzero(mine & (graph.gap_ns > blame.usual_gap_ns))
-    return Change(ops, "work", "set", blame.usual_ns[ops], why), Change(gaps, "gap", "set", blame.usual_gap_ns[gaps], why)
+    return Change(ops, "work", "set", blame.usual_at(ops), why), Change(gaps, "gap", "set", blame.usual_gap_ns[gaps], why)
 
 
 def slow_sets(e: Evidence, members: Sequence[Member]) -> list[SlowSet]:
@@ -298,7 +302,7 @@ def _priced(e: Evidence, members: Sequence[Member]) -> SlowSet | None:
     if len(kept) < 2:
         return None
     chosen = tuple(members[k] for k in kept)
-    saved = observed - replay(e.graph, [change for member in chosen for change in member.changes]).window_ns
+    saved = observed - walls(e.graph, [change for member in chosen for change in member.changes])
     # The middle member tells when; of two that differ, the longer span.
     first = sorted(member.first for member in chosen)[(len(chosen) - 1) // 2]
     last = sorted(member.last for member in chosen)[len(chosen) // 2]
@@ -345,7 +349,7 @@ def two_levels(graph: Graph, blame: Blame, observed: Timeline) -> TwoLevels | No
     count, windows = len(graph.ranks), len(graph.steps)
     if count < LEAST_RANKS or windows < LEAST_STEPS:
         return None
-    cell = (graph.rank_index * windows + graph.window)[own]
+    cell = graph.rank_step[own]
     took = np.median(weighed(cell, graph.work_ns[own], count * windows).reshape(count, windows), axis=1)
     role = _role_of_ranks(graph)
     usual = np.array([np.median(took[role == one]) for one in range(int(role.max()) + 1) if (role == one).any()])
@@ -360,7 +364,7 @@ def two_levels(graph: Graph, blame: Blame, observed: Timeline) -> TwoLevels | No
         return None
     share = float(slower.mean() / faster.mean() - 1)
     ops = np.flatnonzero(own & np.isin(graph.rank_index, order[at:]))
-    saved = observed.wall_ns - replay(graph, [Change(ops, "work", "scale", 1 / (1 + share))]).wall_ns
+    saved = observed.wall_ns - int(walls(graph, [Change(ops, "work", "scale", 1 / (1 + share))]).sum())
     saving = saved / max(observed.wall_ns, 1)
     if saving < LISTED_SHARE:
         return None

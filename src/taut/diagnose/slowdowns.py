@@ -135,6 +135,10 @@ class Slowdowns:
         ops = self.graph.ops
         return coded(ops.rank, ops.name, ops.size, self.graph.place)
 
+    def let_go(self) -> None:
+        """Let go of the class of every op, which is found again when asked."""
+        self.__dict__.pop("classes", None)
+
     def outside(self, values: Ints, ops: Ints, first: int, last: int, but: Mask | None = None) -> Floats:
         """For each of ``ops``: median of its class outside windows first … last or outside ``but`` (a mask of ops).
 
@@ -148,9 +152,10 @@ class Slowdowns:
         use = (window < first) | (window > last) if but is None else ~but[kin]
         return class_medians(values[kin], cls[kin], count, use)[cls[ops]]
 
-    def table(self, values: Numbers, key: Ints, count: int, window: Ints) -> Floats:
+    def table(self, values: Numbers, key: Indices, count: int, window: Indices) -> Floats:
         """Sums of values by key (below ``count``) and window."""
-        return weighed(key * self.windows + window, values, count * self.windows).reshape(count, self.windows)
+        cell = key.astype(np.int64, copy=False) * self.windows + window
+        return weighed(cell, values, count * self.windows).reshape(count, self.windows)
 
     @cached_property
     def _busy(self) -> Floats:

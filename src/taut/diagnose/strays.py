@@ -9,21 +9,21 @@ own op where its rank and its step put it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 from msgspec import Struct
 
-from taut.core.array_types import Floats, Ints, Mask
-from taut.core.ids import numbered, weighed
+from taut.core.array_types import Codes, Floats, Ints, Mask
+from taut.core.group_kernels import group_sort, table_sums
+from taut.core.ids import coded
 from taut.core.tables import Kind
 from taut.diagnose.class_medians import medians_of
 from taut.diagnose.finding import Evidence, Finding
-from taut.diagnose.job_regime import mended
 from taut.graph import Graph
 from taut.replay.exposed import copies
 from taut.replay.mixtures import grid
-from taut.replay.timeline import replay
+from taut.replay.timeline import changed, rank_waits
+from taut.replay.wait_kernels import from_medians
 
 
 class Strays(Struct, frozen=True):
@@ -61,24 +61,22 @@ def usual_of_rank(graph: Graph, values: Ints) -> Floats:
 
 def strays(evidence: Evidence, findings: Sequence[Finding]) -> Strays:
     """Strays with these findings mended."""
-    g, batch = evidence.graph, evidence.batch
-    _, work, gap = mended(g, evidence.blame, findings)
-    own = own_ops(g)
-    deviation = work - usual_of_rank(g, work)
-    longer = np.maximum(deviation, 0.0)
-    longer[own] = 0.0
-    apart = _apart(g, deviation)
-    apart[~own] = 0.0
-    del deviation
+    g, own, classes = evidence.graph, own_ops(evidence.graph), evidence.slowdowns.classes
+    work, gap, _, _ = changed(g, [change for finding in findings for change in finding.changes])
+    stray = _stray(g, work, own, classes)
     # Where there are no gaps, none strays.
-    apart_gap = _apart(g, gap - usual_of_rank(g, gap)) if gap.any() else np.zeros(len(g))
+    apart_gap = _apart(g, from_medians(gap, *group_sort(*classes))) if gap.any() else None
+    before = [None] * 3 if apart_gap is None else [gap - apart_gap, apart_gap, None]
     # Columns: as it was, without strays, without longer transfers too.
-    prepared = grid(batch, [gap - apart_gap, apart_gap, None], [work - apart - longer, apart, longer])
-    del longer
+    parts = (lambda: work - stray, lambda: np.where(own, stray, 0.0), lambda: np.where(own, 0.0, stray))
+    prepared = grid(evidence.batch, before, (part() for part in parts))
+    del before
     was, without, quick = prepared.walls(np.array([[1.0, 1.0, 1.0], [1.0, 0.0, 0.0], [1.0, 1.0, 0.0]])).T
-    even = np.maximum(np.rint(work - apart), 0).astype(np.int64)
-    even_gap = np.maximum(np.rint(gap - apart_gap), 0).astype(np.int64) if gap.any() else gap
-    by_rank = _by_rank(g, apart + apart_gap)
+    del prepared
+    stray[~own] = 0.0
+    even = np.maximum(np.rint(work - stray), 0).astype(np.int64)
+    even_gap = gap if apart_gap is None else np.maximum(np.rint(gap - apart_gap), 0).astype(np.int64)
+    by_rank = _by_rank(g, stray if apart_gap is None else stray + apart_gap)
     mean = np.clip(by_rank.mean(axis=0), 0.0, np.maximum(was - without, 0.0))
     return Strays(
         stray_ns=by_rank,
@@ -88,27 +86,30 @@ def strays(evidence: Evidence, findings: Sequence[Finding]) -> Strays:
         wall_ns=was,
         work_ns=even,
         gap_ns=even_gap,
-        slack_ns=_slack(g, even, even_gap),
+        slack_ns=rank_waits(g, even, even_gap).astype(np.float64) / max(len(g.steps), 1),
     )
 
 
-def _slack(graph: Graph, work: Ints, gap: Ints) -> Floats:
-    """Mean wait of every rank in a window with this work and these gaps, ns."""
-    even = replay(replace(graph, work_ns=work, gap_ns=gap))
-    waits = weighed(graph.rank_index, even.wait_ns, len(graph.ranks))
-    return waits / max(len(graph.steps), 1)
+def _stray(graph: Graph, work: Ints, own: Mask, classes: tuple[Codes, int]) -> Floats:
+    """Per op: of own ops how much longer they took than their rank and their step explain, of others than their rank does."""
+    deviation = from_medians(work, *group_sort(*classes))
+    apart = _apart(graph, deviation)
+    np.maximum(deviation, 0.0, out=deviation)
+    np.copyto(apart, deviation, where=~own)
+    return apart
 
 
 def _apart(graph: Graph, deviation: Floats) -> Floats:
     """What of deviations the role peers do not share in the same step."""
-    return deviation - medians_of(deviation, graph.window, graph.roles, graph.ops.name, graph.ops.size, graph.place)
+    step = coded(graph.window, graph.roles, graph.ops.name, graph.ops.size, graph.place)
+    return from_medians(deviation, *group_sort(*step))
 
 
 def _by_rank(graph: Graph, apart: Floats) -> Floats:
     """Ranks × windows: the sum over the lane that strays most (of a late launch the device is late as well)."""
     shape = len(graph.ranks), len(graph.steps)
-    lane, count = numbered(graph.rank_index, graph.ops.lane)
-    table = weighed(lane * shape[1] + graph.window, apart, count * shape[1]).reshape(count, -1)
+    lane, count = coded(graph.rank_index, graph.ops.lane)
+    table = table_sums(lane, count, graph.window, shape[1], apart).reshape(count, -1)
     out = np.full(shape, -np.inf)
     rank_of = np.zeros(count, dtype=np.int64)
     rank_of[lane] = graph.rank_index

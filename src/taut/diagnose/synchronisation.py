@@ -83,7 +83,7 @@ def _meeting(graph: Graph) -> Ints:
 
     ranks, windows = len(graph.ranks), len(graph.steps)
     rows = np.flatnonzero(graph.gate >= 0)
-    node, gate = graph.rank_index[rows] * windows + graph.window[rows], ranks * windows + graph.gate[rows]
+    node, gate = graph.rank_index[rows].astype(np.int64) * windows + graph.window[rows], ranks * windows + graph.gate[rows]
     size = ranks * windows + len(graph.gates)
     # Ranks in windows and gates are nodes, taking part is an edge: who is connected meets, directly or through others.
     links = coo_array((np.ones(len(rows), dtype=np.int8), (node, gate)), shape=(size, size))
@@ -104,7 +104,7 @@ def _longest(mask: Mask) -> tuple[int, int] | None:
 def _begins(graph: Graph) -> Floats:
     """Rank × window: when the first op began, ns."""
     begin = np.full(len(graph.ranks) * len(graph.steps), np.inf)
-    np.minimum.at(begin, graph.rank_index * len(graph.steps) + graph.window, graph.ops.start_ns.astype(np.float64))
+    np.minimum.at(begin, graph.rank_step, graph.ops.start_ns.astype(np.float64))
     begin[np.isinf(begin)] = np.nan
     return begin.reshape(len(graph.ranks), -1)
 

@@ -11,7 +11,7 @@ who joins delays, who waits is delayed (see ``gates.py`` for which verb does whi
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 
 import numpy as np
@@ -154,6 +154,15 @@ class Graph:
         """Number of precedence edges, gates not counted."""
         return len(self.pred)
 
+    def part(self, rows: slice) -> Graph:
+        """Some ops in a row, for what looks at each op by itself: edges, gates and launches stay those of all ops."""
+        part: Graph = object.__new__(Graph)
+        columns = {name: column[rows] for name, column in self.ops.columns.items()}
+        own = {name: getattr(self, name)[rows] for name in ("work_ns", "gap_ns", "join", "wait", "gate", "window", "roles")}
+        ops = Table(self.ops.row, columns, len(columns["rank"]), self.ops.words)
+        part.__dict__.update({f.name: getattr(self, f.name) for f in fields(self)} | own | {"ops": ops})
+        return part
+
     def program(self, join: Indices, wait: Indices) -> tuple[Indices, Indices, Indices, Ints, Indices, Indices, Ints]:
         """What a sweep follows, in the order in which kernels take it, with these slots."""
         return self.events, self.pred_ptr, self.pred, self.lag_ns, join, wait, self.wait_lag_ns
@@ -166,22 +175,30 @@ class Graph:
         return table(self)
 
     @cached_property
-    def rank_index(self) -> Ints:
-        """Each op's rank as an index into ``ranks``."""
+    def rank_index(self) -> Codes:
+        """Each op's rank as an index into ``ranks``, in 32 bits: see ``rank_step`` and ``on_rank`` before multiplying it."""
         low, span = int(self.ranks[0]), int(self.ranks[-1]) - int(self.ranks[0]) + 1
+        if low == 0 and span == len(self.ranks):
+            return np.asarray(self.ops.rank)
         if span > 16 * len(self.ops) + 1024:  # numbers from the file must not say how much memory is taken
-            return kept(np.searchsorted(self.ranks, self.ops.rank))
-        where = np.zeros(span, dtype=np.int64)
+            return kept(np.searchsorted(self.ranks, self.ops.rank).astype(np.int32))
+        where = np.zeros(span, dtype=np.int32)
         where[self.ranks - low] = np.arange(len(self.ranks))
         offset: Indices = self.ops.rank - low
         return kept(where[offset])
 
-    def on_rank(self, key: Ints, count: int) -> tuple[Ints, int]:
+    @property
+    def rank_step(self) -> Ints:
+        """Each op's rank and window as one number: rank × windows + window."""
+        return self.rank_index.astype(np.int64) * len(self.steps) + self.window
+
+    def on_rank(self, key: Indices, count: int) -> tuple[Indices, int]:
         """Numbers of (rank, key) for keys below ``count``, and how many there are; without holes where they would be many."""
         ranks = len(self.ranks)
         if ranks * count > MOST_HOLES + 16 * len(self):
             return numbered(self.rank_index, key)
-        return kept(self.rank_index * count + key), ranks * count
+        found = self.rank_index.astype(np.int64) * count + key
+        return kept(found.astype(np.int32) if ranks * count < 1 << 31 else found), ranks * count
 
     @cached_property
     def shape(self) -> Ints:

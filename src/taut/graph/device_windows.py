@@ -16,7 +16,7 @@ from msgspec import Struct, structs
 
 from taut.core.array_types import Indices, Ints, Mask
 from taut.core.device_words import is_copy, on_device
-from taut.core.ids import distinct, greatest, least, numbered
+from taut.core.ids import coded, distinct, greatest, least
 from taut.core.jit import kernel
 from taut.core.tables import NULL, Kind, Trace, Verb
 from taut.graph.steps import Windows
@@ -58,8 +58,10 @@ class DeviceWindows(Struct, frozen=True):
         stop = greatest(self.segment, segments, end[last]) - origin
         zero, close = (origin[0], stop[0]) if segments == 1 else (origin[segment], stop[segment])
         start, end = start - zero, end - zero
-        inside = np.flatnonzero(~self.cuttable[row] | ((end > 0) & (start < close)))
-        return inside, origin, np.maximum(start, 0), np.minimum(end, close)
+        inside = np.arange(len(row))
+        if self.cuttable.any():
+            inside = np.flatnonzero(~self.cuttable[row] | ((end > 0) & (start < close)))
+        return inside, origin, np.maximum(start, 0, out=start), np.minimum(end, close, out=end)
 
 
 class _Work(Struct, frozen=True):
@@ -68,15 +70,27 @@ class _Work(Struct, frozen=True):
     row: Ints | slice
     start: Ints
     end: Ints
-    rank: Ints
-    window: Ints
+    rank: Indices
+    window: Indices
 
-    def some_row(self, cell: Ints, cells: int, chosen: Mask) -> Ints:
-        """A chosen row of each cell, -1 where there is none."""
-        at = np.flatnonzero(chosen)
-        out = np.full(cells, NULL, dtype=np.int64)
-        out[cell[at]] = at if isinstance(self.row, slice) else self.row[at]
-        return out
+    def extents(self, segment: Ints, ranks: int) -> _Extents:
+        """When the work of each segment and rank begins and ends, and with which row; when that of each window ends."""
+        begun, ended, first, last, done = extents(self.window, self.rank, self.start, self.end, segment, ranks)
+        return _Extents(begun, ended, self._rows(first), self._rows(last), done)
+
+    def _rows(self, places: Ints) -> Ints:
+        """Rows at some places, -1 where there is none."""
+        return places if isinstance(self.row, slice) or not len(self.row) else np.where(places >= 0, self.row[places], NULL)
+
+
+class _Extents(Struct, frozen=True):
+    """Of each segment and rank: when its work begins and ends, and with which rows; of each window and rank: when it ends."""
+
+    begun: Ints
+    ended: Ints
+    first: Ints
+    last: Ints
+    done: Ints
 
 
 def device_windows(trace: Trace, windows: Windows) -> DeviceWindows | None:
@@ -87,7 +101,7 @@ def device_windows(trace: Trace, windows: Windows) -> DeviceWindows | None:
     device = lanes[ops.lane]
     if not (device & windows.keep).any():
         return None
-    rank, ranks = numbered(ops.rank)
+    rank, ranks = coded(ops.rank)
     accelerated = np.bincount(rank[device & windows.keep], minlength=ranks) > 0
     # What is on a device or meets other ranks makes the window; of ranks without a device, everything.
     makes = device | (ops.verb != Verb.NONE) | ~accelerated[rank]
@@ -121,9 +135,11 @@ def _rows(chosen: Mask) -> Ints | slice:
     return slice(None) if chosen.all() else np.flatnonzero(chosen)
 
 
-def _index(labels: Ints, label: Ints) -> Ints:
+def _index(labels: Ints, label: Indices) -> Indices:
     """The index of each label; without a search where they have no holes."""
-    return label - labels[0] if labels[-1] - labels[0] == len(labels) - 1 else np.searchsorted(labels, label)
+    if int(labels[-1]) - int(labels[0]) == len(labels) - 1:
+        return label if labels[0] == 0 else label - labels[0]
+    return np.searchsorted(labels, label)
 
 
 class _Spans(Struct, frozen=True):
@@ -175,7 +191,7 @@ def with_other_steps(trace: Trace, windows: Windows, found: DeviceWindows) -> tu
     return replace(trace, ops=ops.replace(**columns), names=names), structs.replace(windows, keep=keep, step=step)
 
 
-def _before(trace: Trace, windows: Windows, device: Mask, rank: Ints) -> _Work:
+def _before(trace: Trace, windows: Windows, device: Mask, rank: Indices) -> _Work:
     """Device work of the recorded steps right before the first kept ones."""
     ops, known = trace.ops, np.flatnonzero(windows.before >= 0)
     row = np.flatnonzero(device & np.isin(windows.step, windows.before[known]))
@@ -187,28 +203,24 @@ def _before(trace: Trace, windows: Windows, device: Mask, rank: Ints) -> _Work:
 def _spans(work: _Work, before: _Work, windows: Windows, ranks: int) -> _Spans:
     segment = np.asarray(windows.segment)
     segments, count = int(segment.max()) + 1, len(segment)
-    cell, earlier = segment[work.window] * ranks + work.rank, segment[before.window] * ranks + before.rank
-    cells = segments * ranks
-    begun, ended = least(cell, cells, work.start), greatest(cell, cells, work.end)
-    finished = greatest(earlier, cells, before.end)
-    after = (np.bincount(earlier, minlength=cells) > 0) & (finished <= begun)
-    opens = np.where(after, finished, begun).reshape(segments, ranks)
-    opens_with = work.some_row(cell, cells, work.start == begun[cell])
-    opens_with = np.where(after, before.some_row(earlier, cells, before.end == finished[earlier]), opens_with)
-    closes_with = work.some_row(cell, cells, work.end == ended[cell])
+    own, earlier = work.extents(segment, ranks), before.extents(segment, ranks)
+    seen = earlier.last >= 0
+    after = seen & (earlier.ended <= own.begun)
+    opens = np.where(after, earlier.ended, own.begun).reshape(segments, ranks)
+    opens_with, closes_with = np.where(after, earlier.last, own.first), own.last
     opens_with = np.where(closes_with >= 0, opens_with, NULL)
-    done = greatest(work.window * ranks + work.rank, count * ranks, work.end).reshape(count, ranks)
+    done = own.done.reshape(count, ranks)
     for w in range(count):
         np.maximum(done[w], done[w - 1] if w and segment[w] == segment[w - 1] else opens[segment[w]], out=done[w])
     # A rank without any op in a segment has no window there.
     missing = closes_with.reshape(segments, ranks)[segment] < 0
     done = np.where(missing, np.iinfo(np.int64).min, done)
-    known = (np.bincount(earlier, minlength=cells) > 0) & (finished < ended)
-    since = np.where(known, finished, opens.ravel()).reshape(segments, ranks)
+    known = seen & (earlier.ended < own.ended)
+    since = np.where(known, earlier.ended, opens.ravel()).reshape(segments, ranks)
     return _Spans(opens_with, after, closes_with, opens, since, done, segment)
 
 
-def _beside(trace: Trace, other: Ints, rank: Ints, spans: _Spans, windows: Windows) -> tuple[Ints, Ints]:
+def _beside(trace: Trace, other: Ints, rank: Indices, spans: _Spans, windows: Windows) -> tuple[Ints, Ints]:
     """Rows among some that may lie inside the windows of their segment, and the kept steps in which they end.
 
     Windows of several ranks begin and end at different times: a step more on either side is enough for what lies between.
@@ -228,23 +240,23 @@ def _beside(trace: Trace, other: Ints, rank: Ints, spans: _Spans, windows: Windo
     return np.concatenate(rows), np.concatenate(labels)
 
 
-def _use(trace: Trace, rows: Ints | slice, rank: Ints, spans: _Spans, accelerated: Mask) -> dict[str, DeviceRank]:
+def _use(trace: Trace, rows: Ints | slice, rank: Indices, spans: _Spans, accelerated: Mask) -> dict[str, DeviceRank]:
     """What each rank's device did inside its windows."""
     from taut.core.group_kernels import order_groups
 
     ops, rank, ranks = trace.ops, rank[rows], len(accelerated)
     start, end = ops.start_ns[rows], ops.end_ns[rows]
     length, period = np.zeros((2, ranks), dtype=np.int64)
-    what = np.where(ops.kind[rows] == Kind.COMPUTE, 0b001, np.where(is_copy(trace.names)[ops.name[rows]], 0b100, 0b010))
+    what = np.full(len(start), 0b010, dtype=np.int8)
+    what[is_copy(trace.names)[ops.name[rows]]] = 0b100
+    what[ops.kind[rows] == Kind.COMPUTE] = 0b001
+    order, begin = order_groups(rank, ranks, start, end)
     covered = np.zeros((ranks, len(_UNIONS)), dtype=np.int64)
     for s in range(len(spans.opens)):
         opens, closes = spans.opens[s], spans.closes(s)
         length += closes - np.minimum(opens, closes)
         period += closes - np.minimum(spans.since[s], closes)
-        low, high = np.maximum(start, opens[rank]), np.minimum(end, closes[rank])
-        inside = _rows(high > low)
-        order, begin = order_groups(rank[inside], ranks, low[inside], high[inside])
-        covered += union_lengths(begin, order, low[inside], high[inside], what[inside], np.array(_UNIONS))
+        covered += union_lengths(begin, order, start, end, opens, closes, what, np.array(_UNIONS))
     steps = np.bincount(spans.segment)
     counts = (np.stack([spans.closes(s) >= spans.opens[s] for s in range(len(steps))]) * steps[:, None]).sum(axis=0)
     members = {int(r): i for i, r in enumerate(trace.members.rank)}
@@ -285,17 +297,46 @@ def _bases(trace: Trace) -> list[int]:
 
 # core/spans.py keeps sets of time as arrays; of thousands of ranks only the lengths of six unions are needed here.
 @kernel(lists=True)
-def union_lengths(begin: Ints, order: Ints, start: Ints, end: Ints, what: Ints, unions: Ints) -> Ints:
-    """Groups × unions: the length of the union of the intervals that are part of it; ``order`` sorts a group by start."""
+def union_lengths(
+    begin: Ints, order: Indices, start: Ints, end: Ints, opens: Ints, closes: Ints, what: Indices, unions: Ints
+) -> Ints:
+    """Groups × unions: the length, from when the group opens until it closes, of the union of the intervals that are part of
+    it; ``order`` sorts a group by start."""
     out = np.zeros((len(begin) - 1, len(unions)), np.int64)
+    reach = np.zeros(len(unions), np.int64)
     for g in range(len(begin) - 1):
-        for u in range(len(unions)):
-            # Every interval adds what of it lies beyond the end of all before it.
-            reach, length = -(1 << 62), 0
-            for k in range(begin[g], begin[g + 1]):
-                i = order[k]
-                if what[i] & unions[u] and end[i] > reach:
-                    length += end[i] - max(start[i], reach)
-                    reach = end[i]
-            out[g, u] = length
+        # Every interval adds what of it lies beyond the end of all before it.
+        reach[:] = opens[g]
+        for k in range(begin[g], begin[g + 1]):
+            i = order[k]
+            stop = min(end[i], closes[g])
+            for u in range(len(unions)):
+                if what[i] & unions[u] and stop > reach[u] and stop > start[i]:
+                    out[g, u] += stop - max(start[i], reach[u])
+                    reach[u] = stop
     return out
+
+
+@kernel(lists=True)
+def extents(
+    window: Indices, rank: Indices, start: Ints, end: Ints, segment: Indices, ranks: int
+) -> tuple[Ints, Ints, Ints, Ints, Ints]:
+    """Of each segment and rank: when its work begins and ends, and the last row that does so then, -1 without any; of each
+    window and rank: when its work ends."""
+    cells = 0
+    for s in segment:
+        cells = max(cells, (s + 1) * ranks)
+    begun, ended = np.full(cells, (1 << 63) - 1, np.int64), np.full(cells, -(1 << 63), np.int64)
+    first, last = np.full(cells, -1, np.int64), np.full(cells, -1, np.int64)
+    done = np.full(len(segment) * ranks, -(1 << 63), np.int64)
+    for i in range(len(start)):
+        cell = segment[window[i]] * ranks + rank[i]
+        if start[i] <= begun[cell]:
+            begun[cell] = start[i]
+            first[cell] = i
+        if end[i] >= ended[cell]:
+            ended[cell] = end[i]
+            last[cell] = i
+        at = window[i] * ranks + rank[i]
+        done[at] = max(done[at], end[i])
+    return begun, ended, first, last, done

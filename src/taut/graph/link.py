@@ -12,6 +12,7 @@ from taut.core.array_types import Codes, Indices, Ints, Mask
 from taut.core.errors import InputRefused
 from taut.core.ids import coded, greatest, least, numbered
 from taut.core.tables import NULL, Kind, Op, Table, Trace, Verb, constant
+from taut.core.zeros import without_zeros, zeros
 from taut.graph import bounds, clocks, hidden, jumps, rendezvous, roles, steps, wakes
 from taut.graph import gate_matching as gates
 from taut.graph.arrays import Graph, Predecessors, Slots
@@ -243,6 +244,7 @@ def _assemble(
     found = _ordered(ops, Edges.join([edges, anchors]), slots, matching.gate, axis)
     order, slots = found.order, found.slots
     predecessors = found.predecessors.permuted(order, found.position)
+    predecessors = structs.replace(predecessors, lag=without_zeros(predecessors.lag))
     same_steps = axis.window is ops.step
     ordered = ops.moved(order)
     if not constant(ordered.launch):
@@ -255,7 +257,9 @@ def _assemble(
         trace=trace,
         ops=ordered,
         work_ns=_work(ordered, wait, wait_lag, opens),
-        gap_ns=gaps_before(ordered.start_ns, ordered.end_ns, predecessors.ptr, predecessors.pred, predecessors.lag),
+        gap_ns=without_zeros(
+            gaps_before(ordered.start_ns, ordered.end_ns, predecessors.ptr, predecessors.pred, predecessors.lag)
+        ),
         pred_ptr=predecessors.ptr,
         pred=predecessors.pred,
         lag_ns=predecessors.lag,
@@ -289,7 +293,7 @@ def _assemble(
 
 def _in_place(values: Ints, order: Indices) -> Ints:
     """Values in another order; where all are 0, of which nothing has to be written."""
-    return values[order] if values.any() else np.zeros(len(values), dtype=np.int64)
+    return values[order] if values.any() else zeros(len(values))
 
 
 def _notes(matching: gates.Matching, broken: int) -> Iterator[str]:
@@ -380,7 +384,7 @@ def _edges(ops: Table, lanes: Lanes, axis: Axis, trace: Trace) -> tuple[Edges, E
 
 def _plain(source: Indices, target: Indices) -> Edges:
     """Edges without a lag."""
-    return Edges(source, target, np.zeros(len(source), dtype=np.int64))
+    return Edges(source, target, zeros(len(source)))
 
 
 def _anchors(ops: Table, lanes: Lanes, explained: Indices) -> Edges:

@@ -7,7 +7,7 @@ in the ledger.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from decimal import ROUND_HALF_EVEN, Decimal
 from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -16,6 +16,7 @@ import numpy as np
 from msgspec import Struct
 
 from taut.core.array_types import Codes, Indices, Ints, Mask
+from taut.core.group_kernels import add_at
 from taut.core.ids import coded, numbered, sums, total, weighed
 from taut.core.prices import MONEY_UNIT, Prices, amount
 from taut.core.tables import NULL, Kind, Table, col
@@ -23,7 +24,7 @@ from taut.diagnose.job_indices import StepEnergy
 from taut.graph import Graph
 from taut.ledger.fitted_watts import STATES
 from taut.ledger.state_power import split_watts
-from taut.replay.blame import PARTS, Blame
+from taut.replay.blame import PARTS, AtSome, Blame
 from taut.replay.exposed import Exposed, copies, exposed
 from taut.replay.timeline import Timeline
 from taut.result.types import LedgerEnergy, LedgerEntry
@@ -48,19 +49,6 @@ class Cell:
     )
 
 
-class AtSome(Struct, frozen=True):
-    """Time around some ops; around all others it is none."""
-
-    ops: Indices
-    ns: Ints
-
-    def of_all(self, count: int) -> Ints:
-        """The same for each of so many ops."""
-        out = np.zeros(count, dtype=np.int64)
-        out[self.ops] = self.ns
-        return out
-
-
 class Sources(dict[str, Ints]):
     """Time around every op by its source; parts of waits, which few ops have, are made for all ops only where asked."""
 
@@ -82,13 +70,28 @@ class Context:
     """Exposed time per op by its source: ``work``, ``idle`` before it, each part of its wait, and what controllers took."""
     overhead: Overhead | None = None
     """What controllers took: it is in none of the other sources."""
+    rows: slice = field(default_factory=lambda: slice(None))
+    """The ops that are looked at, of all."""
+    whole: Context | None = None
+    """The same of all ops, where these are some of them."""
+
+    def part(self, rows: slice) -> Context:
+        """The same of some ops in a row."""
+        waits = {}
+        for name, some in self.time.waits.items():
+            mine = slice(*np.searchsorted(some.ops, (rows.start, rows.stop)))
+            waits[name] = AtSome(some.ops[mine] - rows.start, some.ns[mine])
+        graph = self.graph.part(rows)
+        time = Sources({name: ns[rows].astype(np.int64) for name, ns in self.time.items()}, waits, len(graph))
+        return replace(self, graph=graph, time=time, rows=rows, whole=self)
 
     @cached_property
     def slow(self) -> Ints:
         """Exposed compute above its reference."""
-        work = self.time["work"]
-        rows = np.flatnonzero((self.graph.ops.kind == Kind.COMPUTE) & (self.blame.excess_ns > 0) & (work > 0))
-        share = np.minimum(self.blame.excess_ns[rows] / np.maximum(self.graph.work_ns[rows], 1), 1)
+        work, reference = self.time["work"], self.blame.peers.value_ns[self.rows]
+        rows = np.flatnonzero((self.graph.ops.kind == Kind.COMPUTE) & (self.graph.work_ns > reference) & (work > 0))
+        took = self.graph.work_ns[rows]
+        share = np.minimum((took - reference[rows]) / np.maximum(took, 1), 1)
         out = np.zeros(len(self.graph), dtype=np.int64)
         slow = np.floor(work[rows] * share).astype(np.int64)
         out[rows] = np.minimum(slow, work[rows])  # floats round up beyond 2⁵³ ns
@@ -100,6 +103,8 @@ class Context:
         ops = self.graph.ops
         if not self.graph.trace.waits_recorded:
             return np.zeros(len(ops), dtype=bool)
+        if self.whole is not None:
+            return self.whole.uncalled[self.rows]
         return np.asarray((ops.launch >= 0) & (ops.rank[ops.launch] != ops.rank))
 
     def work(self, mask: Mask) -> dict[str, Ints | AtSome]:
@@ -166,6 +171,8 @@ AVOIDABLE = ("slow compute", "fault wait", "jitter wait")
 """Fates that a job with every op at its reference does not have."""
 
 
+PART = 1 << 16
+"""Ops whose time is claimed at once."""
 HOUR_NS = Decimal(3_600_000_000_000)
 """An hour in ns."""
 
@@ -193,7 +200,10 @@ class Ledger:
     @cached_property
     def by_fate(self) -> dict[str, int]:
         """Rank-ns per fate, every fate listed."""
-        return {one.fate: total(self.cells.rank_ns[self.cells.fate == i]) for i, one in enumerate(self.categories)}
+        fate, ns, fates = self.cells.fate, self.cells.rank_ns, [one.fate for one in self.categories]
+        if len(ns) * int(ns.max(initial=0)) < 1 << 63:  # then every sum fits
+            return dict(zip(fates, sums(fate, ns, len(fates)).tolist(), strict=True))
+        return {one: total(ns[fate == i]) for i, one in enumerate(fates)}
 
     @property
     def closes(self) -> bool:
@@ -321,10 +331,10 @@ def _controlled(c: Context, observed: Timeline, shown: Exposed) -> Context:
     return replace(c, time=Sources(own, waits, time.count), overhead=found)
 
 
-def _exposed_parts(blame: Blame, waiting: Ints) -> dict[str, AtSome]:
+def _exposed_parts(blame: Blame, waiting: Indices) -> dict[str, AtSome]:
     """The exposed part of every wait, split as the whole wait is; cumulative rounding leaves no remainder."""
     waits = blame.waits
-    shown = waiting[waits.op]
+    shown = waiting[waits.op].astype(np.int64)
     whole = np.maximum(waits.wait_ns, 1).astype(np.float64)
     out, running, given = {}, np.zeros(len(waits)), np.zeros(len(waits), dtype=np.int64)
     for part in PARTS:
@@ -337,13 +347,16 @@ def _exposed_parts(blame: Blame, waiting: Ints) -> dict[str, AtSome]:
     return out
 
 
-def _claimed(c: Context, categories: tuple[Category, ...]) -> Iterator[tuple[str, Ints | AtSome]]:
-    """Every fate with what it gets of the time around each op, ns: of each source the first claim wins."""
+def _claimed(c: Context, categories: tuple[Category, ...]) -> Iterator[tuple[str, str, Ints | AtSome]]:
+    """Every fate with what it gets of the time around each op, ns: of each source the first claim wins.
+
+    What nobody claims is unexplained, source by source, which are named.
+    """
     left: dict[str, Ints | AtSome] = {**c.time, **c.time.waits}
     for one in categories:
-        yield one.fate, _taken(one.claim(c), left, c.time.count)
-    for rest in left.values():
-        yield "unexplained", rest
+        yield one.fate, "", _taken(one.claim(c), left, c.time.count)
+    for source, rest in left.items():
+        yield "unexplained", source, rest
 
 
 def _taken(claims: Mapping[str, Ints | AtSome], left: dict[str, Ints | AtSome], count: int) -> Ints | AtSome:
@@ -371,12 +384,29 @@ def _of_all(time: Ints | AtSome, count: int) -> Ints:
     return time.of_all(count) if isinstance(time, AtSome) else time
 
 
-def _grouped(*keys: Indices) -> tuple[Codes, Ints]:
+def _grouped(*keys: Indices) -> tuple[Codes, Codes]:
     """The group of each op that has the same keys, and one op of each group."""
     cell, cells = coded(*keys)
-    member = np.zeros(cells, dtype=np.int64)
+    member = np.zeros(cells, dtype=np.int32)
     member[cell] = np.arange(len(cell), dtype=np.int32)
     return cell, member
+
+
+def _claims(c: Context, categories: tuple[Category, ...]) -> dict[tuple[str, str], list[AtSome]]:
+    """What every fate gets, and what is left of a source, made for some ops at a time: temporaries are small.
+
+    In the order in which fates claim.
+    """
+    count = c.time.count
+    out: dict[tuple[str, str], list[AtSome]] = {(one.fate, ""): [] for one in categories}
+    for first in range(0, count, PART):
+        part = c.part(slice(first, min(first + PART, count)))
+        for fate, source, ns in _claimed(part, categories):
+            at = np.flatnonzero(ns.ns if isinstance(ns, AtSome) else ns)
+            if len(at):
+                some = (ns.ops[at], ns.ns[at]) if isinstance(ns, AtSome) else (at, ns[at])
+                out.setdefault((fate, source), []).append(AtSome((some[0] + first).astype(np.int32), some[1]))
+    return {key: some for key, some in out.items() if some}
 
 
 def _claimed_rows(c: Context, categories: tuple[Category, ...], code: Mapping[str, int]) -> list[list[Indices]]:
@@ -385,17 +415,17 @@ def _claimed_rows(c: Context, categories: tuple[Category, ...], code: Mapping[st
     actions = {} if c.overhead is None else {"control overhead": c.overhead.action, "discarded": c.overhead.attempt}
     rows: list[list[Indices]] = []
     by_class = _grouped(graph.rank_index, graph.window, graph.ops.name)
-    for fate, ns in _claimed(c, categories):
-        if not (ns.ns if isinstance(ns, AtSome) else ns).any():
-            continue
+    claims = _claims(c, categories)
+    for fate, source in list(claims):
         cell, member = _grouped(by_class[0], actions[fate]) if fate in actions else by_class
-        summed = sums(cell[ns.ops], ns.ns, len(member)) if isinstance(ns, AtSome) else sums(cell, ns, len(member))
-        del ns  # one array of all ops less while the next fate claims
-        used = np.flatnonzero(summed)
+        summed = np.zeros(len(member), dtype=np.int64)
+        for some in claims.pop((fate, source)):
+            add_at(summed, cell, some.ops, some.ns)
+        used = np.flatnonzero(summed).astype(np.int32)
         op = member[used]
         fates = np.broadcast_to(np.int8(code[fate]), len(op))
         action = actions[fate][op] if fate in actions else np.broadcast_to(np.int64(NULL), len(op))
-        step = graph.steps[graph.window[op]].astype(np.int32)
+        step = graph.steps.astype(np.int32)[graph.window[op]]
         rows.append([graph.ops.rank[op], step, fates, graph.ops.name[op], summed[used], action])
     return rows
 

@@ -13,10 +13,11 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from taut.core.array_types import Ints, Mask
+from taut.core.array_types import Indices, Ints, Mask
 from taut.core.device_words import LAUNCHES, NO_BYTES, is_copy, on_device
-from taut.core.group_kernels import order_groups
-from taut.core.ids import numbered, sums, weighed
+from taut.core.group_kernels import group_sort, order_groups
+from taut.core.ids import coded, numbered, sums, weighed
+from taut.core.span_kernels import begin_at, union_of_groups
 from taut.core.spans import Spans, union
 from taut.core.tables import Kind, Verb
 from taut.graph import Graph
@@ -68,18 +69,40 @@ def _mean(device: Device) -> DeviceRank | None:
 
 
 class Axis(Struct, frozen=True):
-    """One axis of time for all ranks and segments: where each op lies on it, and the windows of the devices."""
+    """One axis of time for all ranks and segments: where their zeros lie on it, and the windows of the devices."""
 
-    start: Ints
-    end: Ints
+    graph: Graph
+    group: Indices
+    """Rank of its segment of every op."""
+    zero: Ints
+    """Where each of these begins."""
     windows: Spans
     named: list[tuple[str, Spans]]
     """What people named on the hosts, and when that was."""
 
+    def start(self, rows: Ints) -> Ints:
+        """Where some ops begin."""
+        found: Ints = self.graph.ops.start_ns[rows] + self.zero[self.group[rows]]
+        return found
+
+    def end(self, rows: Ints) -> Ints:
+        """Where some ops end."""
+        found: Ints = self.graph.ops.end_ns[rows] + self.zero[self.group[rows]]
+        return found
+
+    def busy(self, chosen: Mask) -> Spans:
+        """All time under any of the chosen ops."""
+        ops = self.graph.ops
+        return Spans(*union_of_groups(self.group, self.zero, chosen, ops.start_ns, ops.end_ns))
+
+    def spans(self, rows: Ints) -> Spans:
+        """All time under any of a few ops."""
+        return union(self.start(rows), self.end(rows))
+
 
 def device_axis(graph: Graph, device: Device) -> Axis | None:
     """The ops and the windows of the devices on one axis; None without windows, or if it were too long."""
-    ops, ranks = graph.ops, len(graph.ranks)
+    ops, ranks, segments = graph.ops, len(graph.ranks), int(graph.segment.max()) + 1
     if not device.windows:
         return None
     rank, step, start, end = np.array([(w.rank, w.step, w.start_ns, w.end_ns) for w in device.windows], dtype=np.int64).T
@@ -90,13 +113,12 @@ def device_axis(graph: Graph, device: Device) -> Axis | None:
     start, end = (_aligned(graph, rank, time, middle) - graph.origin_ns[segment] for time in (start, end))
     low = min(int(ops.start_ns.min()), int(start.min()))
     longest = max(int(ops.end_ns.max()), int(end.max())) - low + 1
-    if ranks * (int(graph.segment.max()) + 1) * longest >= LONGEST_AXIS:
+    if ranks * segments * longest >= LONGEST_AXIS:
         return None
-    group = graph.segment[graph.window].astype(np.int64) * ranks + graph.rank_index
-    mine = segment * ranks + np.searchsorted(graph.ranks, rank)
-    here, of = group * longest - low, mine * longest - low
-    windows = union(start + of, end + of)
-    return Axis(ops.start_ns + here, ops.end_ns + here, windows, _named(graph, middle, low, longest))
+    group = graph.rank_index if segments == 1 else graph.segment[graph.window].astype(np.int64) * ranks + graph.rank_index
+    of = (segment * ranks + np.searchsorted(graph.ranks, rank)) * longest - low
+    windows, zero = union(start + of, end + of), np.arange(ranks * segments) * longest - low
+    return Axis(graph, group, zero, windows, _named(graph, middle, low, longest))
 
 
 def _aligned(graph: Graph, rank: Ints, time: Ints, middle: int) -> Ints:
@@ -134,22 +156,23 @@ def device_mask(graph: Graph) -> Mask:
 def classes(graph: Graph) -> list[DeviceClass]:
     """Kernels and copies that the kept steps launched, by class, the longest first."""
     ops, own = graph.ops, ~np.isin(graph.names, list(OTHER_STEP.values()))
-    rows = _once(graph, np.flatnonzero(device_mask(graph) & own[graph.ops.name]))
+    rows = _once(graph, np.flatnonzero(device_mask(graph) & own[graph.ops.name]).astype(np.int32))
     if not len(rows):
         return []
-    name, names = numbered(ops.name[rows])
+    name, names = coded(ops.name[rows])
     took = ops.end_ns[rows] - ops.start_ns[rows]
-    order, begin = order_groups(name, names, took, took)
+    order, begin = group_sort(name, names)
     total, count = sums(name, took, names), np.diff(begin)
     whole = max(int(total.sum()), 1)
-    bytes_of = np.where((ops.size[rows] >= 0), ops.size[rows], 0)
-    moved, sized = weighed(name, bytes_of, names), np.bincount(name, weights=ops.size[rows] >= 0, minlength=names)
-    copy = is_copy(graph.names)[ops.name[rows]]
+    known_size = np.flatnonzero(ops.size[rows] >= 0)
+    moved, sized = weighed(name[known_size], ops.size[rows[known_size]], names), np.bincount(name[known_size], minlength=names)
+    copy = is_copy(graph.names)
     out = []
     for k in np.argsort(-total, kind="stable")[:MOST_CLASSES].tolist():
         mine = order[begin[k] : begin[k + 1]]
-        row = rows[mine[0]]
-        copies = bool(copy[mine[0]])
+        shortest = mine[np.argmin(took[mine])]
+        row = rows[shortest]
+        copies = bool(copy[ops.name[row]])
         known = copies and int(sized[k]) == int(count[k])
         out.append(
             DeviceClass(
@@ -166,7 +189,7 @@ def classes(graph: Graph) -> list[DeviceClass]:
     return out
 
 
-def _once(graph: Graph, rows: Ints) -> Ints:
+def _once(graph: Graph, rows: Indices) -> Indices:
     """These ops, of those of one grouped call, which share an interval, only the first."""
     ops, once = graph.ops, np.ones(len(rows), dtype=np.bool_)
     place = np.flatnonzero(ops.kind[rows] == Kind.COMMUNICATE)
@@ -175,7 +198,7 @@ def _once(graph: Graph, rows: Ints) -> Ints:
     first = np.full(count, len(rows))
     np.minimum.at(first, ids, place)
     once[place] = first[ids] == place
-    kept: Ints = rows[once]
+    kept: Indices = rows[once]
     return kept
 
 
@@ -186,15 +209,14 @@ def idle(graph: Graph, axis: Axis) -> list[DeviceIdle]:
     launched, the host is not: the work waited in its stream.
     """
     on = device_mask(graph)
-    busy = union(axis.start[on], axis.end[on])
-    left = axis.windows - busy
+    left = axis.windows - axis.busy(on)
     whole = max(axis.windows.ns, 1)
     spent: dict[str, int] = {}
-    launched, unknown = _launched(graph, axis, left, np.flatnonzero(on))
+    launched, unknown = _launched(graph, axis, left, on)
     spent[LAUNCHED] = launched.ns
     left = left - launched
     for cause, rows in _host_ops(graph, on):
-        took = left & union(axis.start[rows], axis.end[rows])
+        took = left & axis.spans(rows)
         spent[cause] = spent.get(cause, 0) + took.ns
         left = left - took
     for cause, when in axis.named:
@@ -207,19 +229,15 @@ def idle(graph: Graph, axis: Axis) -> list[DeviceIdle]:
     return [DeviceIdle(cause=cause, rank_ns=ns, share=ns / whole) for ns, cause in found]
 
 
-def _launched(graph: Graph, axis: Axis, idle_time: Spans, rows: Ints) -> tuple[Spans, Spans]:
+def _launched(graph: Graph, axis: Axis, idle_time: Spans, on: Mask) -> tuple[Spans, Spans]:
     """Of idle time: after the launch of the work that ends it, and where no launch of that is known."""
-    begin = axis.start[rows]
-    order = np.argsort(begin, kind="stable")
-    at = np.searchsorted(begin[order], idle_time.end, "left")
-    follows = at < len(rows)
-    after = rows[order[np.minimum(at, len(rows) - 1)]]
-    follows &= axis.start[after] == idle_time.end  # else it ends with its window
+    after = begin_at(axis.group, axis.zero, on, graph.ops.start_ns, idle_time.end)
+    follows = after >= 0  # else it ends with its window
     launch = np.where(follows, graph.ops.launch[after], -1)
     known = launch >= 0
     # Where launches were recorded, what has none here was launched before the window opened.
     before = follows & ~known & bool(graph.trace.counts.get(LAUNCHES))
-    cut = np.where(known, np.clip(axis.end[launch], idle_time.start, idle_time.end), idle_time.end)
+    cut = np.where(known, np.clip(axis.end(launch), idle_time.start, idle_time.end), idle_time.end)
     cut, known = np.where(before, idle_time.start, cut), known | before
     return union(cut, idle_time.end), union(idle_time.start[~known], idle_time.end[~known])
 

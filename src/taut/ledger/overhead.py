@@ -67,7 +67,7 @@ def overhead(graph: Graph, observed: Timeline, blame: Blame, shown: Exposed, fre
     on = project(graph)
     own = _own(on)
     action = own.copy()
-    own_ns = np.where(own >= 0, shown.working, 0)
+    own_ns = np.where(own >= 0, shown.working, np.int64(0))
     idle = shown.idle - free
     hit, by = on.next_ops(np.flatnonzero(on.interferes))
     pause = np.zeros(len(graph), dtype=np.int64)
@@ -78,7 +78,7 @@ def overhead(graph: Graph, observed: Timeline, blame: Blame, shown: Exposed, fre
     wait, cause = _waits(graph, observed, blame, pause, gap_wait_ns)
     action = np.where((action < 0) & (cause >= 0), action[cause], action)
     gone = _thrown_away(on)
-    return Overhead(on, pause, wait, own_ns, action, np.where((gone >= 0) & (own < 0), shown.working, 0), gone)
+    return Overhead(on, pause, wait, own_ns, action, np.where((gone >= 0) & (own < 0), shown.working, np.int64(0)), gone)
 
 
 def _above_usual(graph: Graph, idle: Ints, hit: Ints) -> Ints:

@@ -14,8 +14,8 @@ from functools import cached_property
 import numpy as np
 from msgspec import Struct
 
-from taut.core.array_types import Floats, Ints, Mask
-from taut.core.ids import sums, total
+from taut.core.array_types import Floats, Indices, Ints, Mask
+from taut.core.ids import distinct, sums, total
 from taut.core.interval import FALSE_ALARMS
 from taut.core.scratch import kept
 from taut.core.student import student_quantile
@@ -74,6 +74,25 @@ def _pairs(ranks: int, faults: Sequence[Ints], gaps: Sequence[Ints]) -> Pairs:
     return Pairs(ranks, number, sums(of, np.concatenate([faults[1][held[0]], gaps[1][held[1]]]), len(number)))
 
 
+class AtSome(Struct, frozen=True):
+    """Time of some ops, ns; all others have none."""
+
+    ops: Indices
+    ns: Ints
+
+    def of_all(self, count: int) -> Ints:
+        """The same for each of so many ops."""
+        out = np.zeros(count, dtype=np.int64)
+        out[self.ops] = self.ns
+        return out
+
+
+def _at_some(ns: Ints) -> AtSome:
+    """The ops that have any of this time: of waits few ops are the cause."""
+    ops = np.flatnonzero(ns)
+    return AtSome(ops.astype(np.int32), ns[ops])
+
+
 @dataclass(frozen=True)
 class Blame:
     """Who caused which wait."""
@@ -86,27 +105,44 @@ class Blame:
     """Scores above this are fault."""
     free: float
     """Degrees of freedom behind the spreads: scores are Student's."""
-    fault_ns: Ints
-    """Per op: wait of others that its excess caused, rank-ns."""
-    gap_ns: Ints
-    """Per op: wait of others that the gap before it caused, rank-ns."""
+    fault: AtSome
+    """Wait of others that the excess of an op caused, rank-ns."""
+    gap: AtSome
+    """Wait of others that the gap before an op caused, rank-ns."""
     pairs: Pairs
     """Cause rank × victim rank, fault and gap together, rank-ns."""
     peers: reference.Reference
     gap_reference: Floats
-    usual_ns: Ints
-    """Per op: its work at its reference, where it has one, else as it was."""
     ordinary_ns: Ints
     """Per window: how long it takes with every op at its reference, without gaps."""
     part_of_fault: Callable[[Mask], Ints] = field(repr=False, compare=False)
     """Per wait: what of its fault part some ops caused, ns."""
+
+    @property
+    def fault_ns(self) -> Ints:
+        """Per op: wait of others that its excess caused, rank-ns."""
+        return self.fault.of_all(len(self.graph))
+
+    @property
+    def gap_ns(self) -> Ints:
+        """Per op: wait of others that the gap before it caused, rank-ns."""
+        return self.gap.of_all(len(self.graph))
+
+    @property
+    def usual_ns(self) -> Ints:
+        """Per op: its work at its reference, where it has one, else as it was."""
+        return at_reference(self.graph, self.peers)
+
+    def usual_at(self, ops: Indices) -> Ints:
+        """The same of some ops."""
+        return _at_reference(self.graph.work_ns[ops], self.peers.value_ns[ops])
 
     def mended_by(self, changes: Sequence[Change]) -> Blame:
         """The same where fault is what these changes mend, and nothing else: the rest of it is jitter, which nobody mends."""
         waits, mends = self.waits, np.zeros(len(self.graph), dtype=bool)
         for change in changes:
             mends[change.ops] = True
-        if not waits.fault_ns.any() or mends[self.fault_ns > 0].all():
+        if not waits.fault_ns.any() or mends[self.fault.ops].all():
             return self
         fault = self.part_of_fault(mends)
         return replace(self, waits=waits.replace(fault_ns=fault, jitter_ns=waits.jitter_ns + waits.fault_ns - fault))
@@ -124,12 +160,14 @@ class Blame:
         at_most = np.where(np.isnan(self.gap_reference), np.inf, self.gap_reference)
         return kept(np.minimum(self.graph.gap_ns, at_most).astype(np.int64))
 
-    @cached_property
+    @property
     def excess_ns(self) -> Floats:
         """Work above the leave-one-out reference, per op; 0 where there is no reference."""
-        excess = self.graph.work_ns - self.peers.value_ns
-        excess[np.isnan(excess)] = 0.0
-        return kept(excess)
+        return kept(_excess(self.graph.work_ns, self.peers.value_ns))
+
+    def excess_at(self, ops: Indices | Mask) -> Floats:
+        """The same of some ops."""
+        return _excess(self.graph.work_ns[ops], self.peers.value_ns[ops])
 
     @cached_property
     def matrix(self) -> Ints:
@@ -142,22 +180,30 @@ class Blame:
     @cached_property
     def caused_ns(self) -> Ints:
         """Per rank: wait that it caused, fault and gap together, rank-ns."""
-        return sums(self.graph.rank_index, self.fault_ns + self.gap_ns, len(self.graph.ranks))
+        rank, ranks = self.graph.rank_index, len(self.graph.ranks)
+        return sums(rank[self.fault.ops], self.fault.ns, ranks) + sums(rank[self.gap.ops], self.gap.ns, ranks)
+
+
+def _excess(work: Ints, reference_ns: Floats) -> Floats:
+    excess = work - reference_ns
+    excess[np.isnan(excess)] = 0.0
+    return excess
 
 
 def at_reference(graph: Graph, peers: reference.Reference) -> Ints:
     """Work of every op at its leave-one-out reference, where it has one, ns."""
-    usual = np.rint(peers.value_ns)
-    unknown = np.isnan(usual)
-    usual[unknown] = 0.0
-    out = usual.astype(np.int64)
-    out[unknown] = graph.work_ns[unknown]
-    return kept(out)
+    return kept(_at_reference(graph.work_ns, peers.value_ns))
+
+
+def _at_reference(work: Ints, reference_ns: Floats) -> Ints:
+    from taut.replay.wait_kernels import rounded_reference
+
+    return rounded_reference(work, reference_ns)
 
 
 def _degrees_of_freedom(graph: Graph) -> float:
     """Of the spreads of a run: (steps − 1) × ranks of its smallest role; of a single step what its ranks tell."""
-    pairs = np.unique(graph.roles.astype(np.int64) * (len(graph.ranks) + 1) + graph.rank_index)
+    pairs = distinct(graph.roles.astype(np.int64) * (len(graph.ranks) + 1) + graph.rank_index)
     ranks = int(np.unique(pairs // (len(graph.ranks) + 1), return_counts=True)[1].min()) if len(pairs) else 1
     return float(max((len(graph.steps) - 1) * ranks, ranks - 1, 1))
 
@@ -170,15 +216,14 @@ def blame(graph: Graph, observed: Timeline, gap_free: Timeline, both: Joined | N
     slots = 0 if len(graph.ranks) ** 2 <= SQUARE + SQUARE_PER_OP * len(graph) else SLOTS
     peers = reference.peers(graph)
     peers = peers if both is None else reference.baseline(both, peers)
-    usual = at_reference(graph, peers)
     # What still waits with every op at its reference is structural.
-    ordinary = replay(replace(graph, work_ns=np.maximum(usual, 0)), gaps=False)
+    ordinary = replay(replace(graph, work_ns=np.maximum(at_reference(graph, peers), 0)), gaps=False)
     ordinary_ns = ordinary.window_ns
     gap_reference = reference.gap_peers(graph)
     if both is not None:
         before = reference.baseline_medians(both, both.graph.gap_ns)[0]
         gap_reference = np.where(np.isnan(before), gap_reference, before)
-    waited = np.flatnonzero(observed.opening_ns > observed.arrival_ns)
+    waited = np.flatnonzero(observed.wait_ns > 0)
     wait, ordinary_wait = observed.wait_at(waited), ordinary.wait_at(waited)
     del ordinary  # a timeline of all ops, of which only this much is asked
     # Of an observed wait at most the gap-free one is split by work; what is beyond that can only come from gaps.
@@ -191,17 +236,21 @@ def blame(graph: Graph, observed: Timeline, gap_free: Timeline, both: Joined | N
     if peers.mixed.any():
         value, cell = np.where(peers.mixed, graph.work_ns, value), np.arange(len(graph), dtype=np.int32)
         within, between = (np.where(peers.mixed, 0.0, spread) for spread in (peers.within_ns, peers.between_ns))
-    branches = (
-        threshold, gap_free.arrival_ns, gap_free.opening_ns, gap_free.bound, gap_free.opener, graph.work_ns, value, cell,
-        within, between, rank, ranks, slots,
-    )  # fmt: skip
-    everything = np.ones(len(graph), dtype=bool)
-    fault, structural, score, cause, *faults = split_work(waited, least, ordinary_wait, *branches, everything)
+
+    def split(rows: Ints | slice, some: Mask) -> tuple[Ints, Ints, Floats, Ints, Ints, Ints]:
+        """What ``split_work`` makes of some waits, of whose fault parts only what some ops caused is told."""
+        t = gap_free
+        return split_work(
+            waited[rows], least[rows], ordinary_wait[rows], threshold, t.arrival_ns, t.opening_ns, t.bound, t.opener,
+            graph.work_ns, value, cell, within, between, rank, ranks, slots, some,
+        )  # fmt: skip
+
+    fault, structural, score, cause, *faults = split(slice(None), np.ones(len(graph), dtype=bool))
 
     def part_of_fault(some: Mask) -> Ints:
         """Per wait: what of its fault part some ops caused."""
         out, rows = np.zeros(len(waited), dtype=np.int64), np.flatnonzero(fault)
-        out[rows] = split_work(waited[rows], least[rows], ordinary_wait[rows], *branches, some)[0]
+        out[rows] = split(rows, some)[0]
         return out
 
     unknown = np.isnan(score) & (least > 0)  # no reference on one of the branches
@@ -230,12 +279,11 @@ def blame(graph: Graph, observed: Timeline, gap_free: Timeline, both: Joined | N
         score,
         threshold,
         free,
-        cause,
-        gap_cause,
+        _at_some(cause),
+        _at_some(gap_cause),
         _pairs(ranks, faults, gaps),
         peers,
         gap_reference,
-        usual,
         ordinary_ns,
         part_of_fault,
     )

@@ -58,7 +58,7 @@ def _dropped(job: Measured, dropped: Mask) -> Mask:
 def _abandoned(job: Measured, dropped: Mask) -> Graph:
     """Dropped replicas stop when the others meet, and go on with them: what they did until then takes no time."""
     g, out = job.graph, _dropped(job, dropped)
-    cell = g.rank_index * len(g.steps) + g.window
+    cell = g.rank_step
     last = np.full(len(g.ranks) * len(g.steps), NULL, dtype=np.int64)
     mine = np.flatnonzero(job.at >= 0)
     last[cell[mine]] = mine  # ops are in the order of their arrival
@@ -112,7 +112,7 @@ def overlap(job: Measured, share: float) -> Outcome:
     if job.met.refused:
         return NOTHING
     g, mine = job.graph, job.at >= 0
-    cell, cells = g.rank_index * len(g.steps) + g.window, len(g.ranks) * len(g.steps)
+    cell, cells = g.rank_step, len(g.ranks) * len(g.steps)
     moved, computed = (
         np.bincount(cell, weights=g.work_ns * some, minlength=cells) for some in (mine, g.ops.kind == Kind.COMPUTE)
     )

@@ -76,12 +76,12 @@ def couple(graph: Graph, blame: Blame, observed: Timeline, gap_free: Timeline, h
     """Measure the coupling of a blamed graph: delays are put on the rank that is the largest cause, and on the median one."""
     median, caused = int(graph.ranks[len(graph.ranks) // 2]), blame.caused_ns
     cause = int(graph.ranks[caused.argmax()]) if caused.any() else median
-    excess = float(np.maximum(blame.excess_ns[blame.fault_ns > 0], 0).sum())
+    excess = float(np.maximum(blame.excess_at(blame.fault.ops), 0).sum())
     return Coupling(
         graph,
         blame.pairs,
         _reach_gates(graph, blame, observed, gap_free),
-        float(blame.fault_ns.sum() / excess) if excess > 0 else None,
+        float(blame.fault.ns.sum() / excess) if excess > 0 else None,
         respond(graph, observed, list(dict.fromkeys([cause, median]))) if len(graph.gates) else [],
         turnover(graph, gap_free),
         hops,

@@ -87,7 +87,8 @@ def _groups(graph: Graph) -> _Groups:
     which = np.where(hop, count, graph.ops.group[rows])
     of = np.zeros(len(graph.gates), dtype=np.int64)
     of[graph.gate[rows]] = which
-    seen, ranks = np.unique(which[~hop] * len(graph.ranks) + index[rows][~hop]), len(graph.ranks)
+    ranks = len(graph.ranks)
+    seen = np.unique(which[~hop].astype(np.int64) * ranks + index[rows][~hop])
     members = [seen[a:b] % ranks for a, b in pairwise(np.searchsorted(seen, np.arange(count + 1) * ranks).tolist())]
     # The two ops of a hop lie at one gate.
     order = np.argsort(graph.gate[rows[hop]], kind="stable")
@@ -96,9 +97,9 @@ def _groups(graph: Graph) -> _Groups:
     return _Groups(of, [*members, np.zeros(0, dtype=np.int64)], _pairs(rank[:-1][two], rank[1:][two], ranks))
 
 
-def _pairs(one: Ints, other: Ints, ranks: int) -> list[Ints]:
+def _pairs(one: Indices, other: Indices, ranks: int) -> list[Ints]:
     """Pairs of ranks, each once."""
-    found = np.unique(one * ranks + other)
+    found = np.unique(one.astype(np.int64) * ranks + other)
     return list(np.stack([found // ranks, found % ranks], axis=1))
 
 

@@ -400,16 +400,15 @@ def chains(
 
 
 @kernel(lists=True)
-def fold_gaps(ops: Indices, owner: Indices, folded: Indices, onward: Ints, work: Ints, gap: Ints) -> Floats:
+def fold_gaps(ops: Indices, heir: Indices, folded: Indices, onward: Ints, work: Ints, gap: Ints) -> Floats:
     """Gap before each of some ops with the ops that are folded into it: their gaps, work and lags."""
-    passed = np.zeros(len(gap), np.float64)
+    passed = np.zeros(len(ops), np.float64)
     for k in range(len(folded)):
         v = folded[k]
-        passed[owner[v]] += gap[v] + work[v] + onward[k]
-    out = np.empty(len(ops), np.float64)
+        passed[heir[k]] += gap[v] + work[v] + onward[k]
     for k in range(len(ops)):
-        out[k] = gap[ops[k]] + passed[ops[k]]
-    return out
+        passed[k] = gap[ops[k]] + passed[k]
+    return passed
 
 
 @kernel(lists=True)

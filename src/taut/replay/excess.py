@@ -15,7 +15,9 @@ from msgspec import Struct
 from taut.core.array_types import Floats, Indices, Ints
 from taut.core.interval import FALSE_ALARMS
 from taut.core.jit import kernel
+from taut.graph import Graph
 from taut.replay.blame import Blame
+from taut.replay.excess_kernels import spread_of_steps
 from taut.replay.timeline import Timeline
 
 
@@ -46,19 +48,18 @@ def excess(blame: Blame) -> Excess:
     """
     g, peers = blame.graph, blame.peers
     shape = len(g.ranks), len(g.steps)
-    cell = g.rank_index * shape[1] + g.window
-    has = ~(np.isnan(peers.value_ns) | np.isnan(peers.within_ns))
-    cell, cells = cell[has], shape[0] * shape[1]
-    net, variance, shared = (
-        np.bincount(cell, weights=values[has], minlength=cells)
-        for values in (g.work_ns - peers.value_ns, peers.within_ns * peers.within_ns, peers.between_ns)
-    )
-    known = np.bincount(cell, minlength=cells) > 0
-    spread = np.where(known, np.maximum(np.sqrt(variance + shared * shared), 1.0), np.nan)
+    has = ~(np.isnan(peers.value_ns) | np.isnan(peers.within_of_cell_ns)[peers.cell])
+    net, variance, shared, count = spread_of_steps(*by_step(g), has, g.work_ns, *peers.arrays)
+    spread = np.where(count > 0, np.maximum(np.sqrt(variance + shared * shared), 1.0), np.nan)
     # Bonferroni over all ranks and windows, as blame corrects over its waits.
     level = NormalDist().inv_cdf(1 - FALSE_ALARMS / max(net.size, 1))
     beyond = np.where(net > level * np.nan_to_num(spread, nan=np.inf), net, 0.0)
     return Excess(beyond.reshape(shape), spread.reshape(shape))
+
+
+def by_step(graph: Graph) -> tuple[Indices, Indices, int, int]:
+    """What kernels sum by: rank and window of every op, and how many there are."""
+    return graph.rank_index, graph.window, len(graph.ranks), len(graph.steps)
 
 
 def reached(blame: Blame, gap_free: Timeline, late: Excess) -> Ints:

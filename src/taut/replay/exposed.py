@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from msgspec import Struct
 
-from taut.core.array_types import Ints, Mask
+from taut.core.array_types import Indices, Ints, Mask
 from taut.core.device_words import is_copy
 from taut.core.ids import greatest
 from taut.core.tables import Kind
@@ -20,9 +20,10 @@ from taut.replay.timeline import Timeline
 class Exposed(Struct, frozen=True):
     """Per op, ns: its exposed work, its exposed wait, and the idle time before it."""
 
-    working: Ints
-    waiting: Ints
-    idle: Ints
+    working: Indices
+    waiting: Indices
+    idle: Indices
+    """These three in 32 bits where they fit: do not add them up without a wider type."""
     tail: Ints
     """Per rank of each segment: time after its last op, ns."""
     begin: Ints
@@ -63,4 +64,9 @@ def exposed(graph: Graph, observed: Timeline) -> Exposed:
         observed.end_ns,
         level,
     )
-    return Exposed(working, waiting, idle, tail, begin, stop)
+    return Exposed(_narrow(working), _narrow(waiting), _narrow(idle), tail, begin, stop)
+
+
+def _narrow(times: Ints) -> Indices:
+    """Times in 32 bits where all fit: at most 2 s."""
+    return times.astype(np.int32) if int(times.max(initial=0)) < 1 << 31 else times

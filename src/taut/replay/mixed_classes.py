@@ -11,7 +11,7 @@ import numpy as np
 
 from taut.core.array_types import Floats, Indices, Ints, Mask
 from taut.core.group_kernels import order_groups
-from taut.core.ids import greatest, least, numbered
+from taut.core.ids import coded, greatest, least
 from taut.core.tables import Kind
 from taut.graph import Graph
 from taut.replay.exposed import copies
@@ -34,25 +34,29 @@ LEAST_TURNS = 3
 """Changes from one kind of step to the other that tell kinds from a job that became slow, or was for a while."""
 
 
-def kinds_and_mixed(graph: Graph, cls: Indices, classes: int) -> tuple[Ints, Mask]:
+def kinds_and_mixed(graph: Graph, cls: Indices, classes: int) -> tuple[Indices, Mask]:
     """Per op: the kind of step it is in (0 or 1) as its class tells them apart; whether its class has no reference."""
-    kind, mixed = np.zeros(len(cls), dtype=np.int64), np.zeros(len(cls), dtype=np.bool_)
-    rows = np.flatnonzero(((graph.ops.kind == Kind.COMPUTE) | copies(graph)) & (graph.gate < 0))
+    kind, mixed = np.zeros(len(cls), dtype=np.int8), np.zeros(len(cls), dtype=np.bool_)
+    rows = np.flatnonzero(((graph.ops.kind == Kind.COMPUTE) | copies(graph)) & (graph.gate < 0)).astype(np.int32)
     # Most classes are of one length all over, and asked no further.
-    low, high = (extreme(cls[rows], classes, graph.work_ns[rows]) for extreme in (least, greatest))
-    unlike = low * np.exp(LEAST_APART) <= high
-    rows = rows[unlike[cls[rows]]]
+    own, work = cls[rows], graph.work_ns[rows]
+    unlike = least(own, classes, work) * np.exp(LEAST_APART) <= greatest(own, classes, work)
+    rows = rows[unlike[own]]
+    del own, work
     if not len(rows):
         return kind, mixed
     work = np.maximum(graph.work_ns[rows], 1)
-    length = np.log(work.astype(np.float64))
-    cell, cells = numbered(cls[rows], graph.window[rows], graph.rank_index[rows])
+    cell, cells = coded(cls[rows], graph.window[rows], graph.rank_index[rows])
     order, begin = order_groups(cell, cells, work, work)
     low, high = order[(begin[:-1] + begin[1:] - 1) // 2], order[(begin[:-1] + begin[1:]) // 2]
-    middle = 0.5 * (length[low] + length[high])
+    del order
+    middle = 0.5 * (np.log(work[low].astype(np.float64)) + np.log(work[high].astype(np.float64)))
     loose = ~graph.aligned[rows]
     if loose.any():
-        mixed[rows] = _holes(cls[rows], classes, length - middle[cell], loose)[cls[rows]]
+        length = np.log(work.astype(np.float64)) - middle[cell]
+        mixed[rows] = _holes(cls[rows], classes, length, loose)[cls[rows]]
+        del length
+    del work
     first = rows[low]  # one op of every cell
     step_kind, odd = _kinds(cls[first], classes, graph.window[first], middle, len(graph.ranks))
     kind[rows] = step_kind[cell]
@@ -82,7 +86,7 @@ def _holes(cls: Indices, classes: int, length: Floats, chosen: Mask) -> Mask:
 
 def _kinds(cls: Indices, classes: int, window: Indices, middle: Floats, ranks: int) -> tuple[Ints, Mask]:
     """Kind of step (0 or 1) of every cell, and classes of which two steps alone cannot tell which is ordinary."""
-    step, steps = numbered(cls, window)
+    step, steps = coded(cls, window)
     # The quickest rank stands for a step: what is slow on some ranks only does not show in it.
     shared = np.full(steps, np.inf)
     np.minimum.at(shared, step, middle)

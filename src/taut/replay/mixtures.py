@@ -8,13 +8,14 @@ a column may not make a whole chain shorter than nothing, where a replay would a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 import numpy as np
 from msgspec import Struct
 
 from taut.core.array_types import Codes, Floats, Indices, Ints, Mask, Numbers
 from taut.core.jit import kernel, numpy_twin_of_kernel
+from taut.replay.chain_kernels import add_folded
 from taut.replay.timeline import Batch, window_times
 
 
@@ -46,25 +47,24 @@ class Grid(Struct, frozen=True):
         return mix(*p.arrays, len(self.batch.graph.steps), self.before, self.after, shares, rows)
 
 
-def grid(batch: Batch, before: Sequence[Numbers | None], after: Sequence[Numbers | None]) -> Grid:
+def grid(batch: Batch, before: Iterable[Numbers | None], after: Iterable[Numbers | None]) -> Grid:
     """Prepare ingredients, each given per op as ns before its gate (gap) and after it (work); None is nothing.
 
-    The lags inside folded chains belong to the first ingredient.
+    The lags inside folded chains belong to the first ingredient. Of a generator one ingredient at a time is held.
     """
     p = batch.short
-    rows = np.zeros((2, len(p.ops), len(before)))
-    row_of = np.zeros(len(p.owner), dtype=np.int32)
-    row_of[p.ops] = np.arange(len(p.ops), dtype=np.int32)
-    heirs = row_of[p.owner[p.folded]]
-    for i, (gap, work) in enumerate(zip(before, after, strict=True)):
-        for side, values in enumerate((gap, work)):
+    columns: list[tuple[Floats, Floats]] = []
+    for gap, work in zip(before, after, strict=True):
+        column = np.zeros(len(p.ops)), np.zeros(len(p.ops))
+        for side, values in zip(column, (gap, work), strict=True):
             if values is not None:
-                rows[side, :, i] = values[p.ops]
+                side[:] = values[p.ops]
                 # A folded op counts before the gate of the op that ends its chain, its work as well as its gap.
-                rows[0, :, i] += np.bincount(heirs, weights=values[p.folded], minlength=len(p.ops))
+                add_folded(column[0], p.heir, p.folded, values)
+        columns.append(column)
     if p.onward_ns.any():
-        rows[0, :, 0] += np.bincount(heirs, weights=p.onward_ns, minlength=len(p.ops))
-    return Grid(batch, rows[0], rows[1])
+        columns[0][0][:] += np.bincount(p.heir, weights=p.onward_ns, minlength=len(p.ops))
+    return Grid(batch, *(np.stack(side, axis=1) for side in zip(*columns, strict=True)))
 
 
 @numpy_twin_of_kernel

@@ -16,6 +16,7 @@ from taut.core.array_types import Codes, Floats, Indices, Ints, Mask
 from taut.core.ids import coded, numbered
 from taut.core.scratch import kept
 from taut.core.tables import NULL
+from taut.core.zeros import zeros
 from taut.graph import Graph
 from taut.graph.joined import Joined
 from taut.replay.mixed_classes import kinds_and_mixed
@@ -39,6 +40,11 @@ class Reference(Struct, frozen=True):
     """Ops whose class holds ops of several lengths: they have no reference, and count as they were."""
 
     @property
+    def arrays(self) -> tuple[Floats, Codes, Floats, Floats]:
+        """Reference and cell of every op, spreads of every cell, in the order in which kernels take them."""
+        return self.value_ns, self.cell, self.within_of_cell_ns, self.between_of_cell_ns
+
+    @property
     def within_ns(self) -> Floats:
         """Per op: how far an ordinary peer strays within a rank."""
         return self.within_of_cell_ns[self.cell]
@@ -59,15 +65,16 @@ def whatever_role(graph: Graph) -> tuple[Codes, int]:
 
 def across(graph: Graph) -> Ints:
     """Reference work of every op over all roles, ns: mean for computes, median for ops that meet at a gate."""
-    from taut.core.group_kernels import group_sort
-    from taut.replay.wait_kernels import describe_cells
+    from taut.core.group_kernels import group_sort, table_sums
+    from taut.replay.wait_kernels import cell_medians
 
     cls, classes = whatever_role(graph)
-    meets = graph.gate >= 0
-    order, begin = group_sort(cls[meets], classes)
-    median, _ = describe_cells(graph.work_ns[meets], order, begin)
-    mean = np.bincount(cls, weights=graph.work_ns, minlength=classes) / np.maximum(np.bincount(cls, minlength=classes), 1)
-    return kept(np.rint(np.where(meets, np.nan_to_num(median)[cls], mean[cls])).astype(np.int64))
+    meets = np.flatnonzero(graph.gate >= 0)
+    median = cell_medians(graph.work_ns[meets], *group_sort(cls[meets], classes))
+    mean = table_sums(cls, classes, zeros(len(cls)), 1, graph.work_ns) / np.maximum(np.bincount(cls, minlength=classes), 1)
+    usual = np.rint(mean).astype(np.int64)[cls]
+    usual[meets] = np.rint(np.nan_to_num(median)).astype(np.int64)[cls[meets]]
+    return kept(usual)
 
 
 def peers(graph: Graph) -> Reference:
@@ -86,11 +93,13 @@ def peers(graph: Graph) -> Reference:
     if kind.any():
         cls, classes = coded(cls, kind)
     del kind
-    cell, reference, within, between = _leave_one_out(graph.work_ns - base, cls, classes, graph.ops.rank)
+    above = graph.work_ns - base
+    del base
+    cell, reference, within, between = _leave_one_out(above, cls, classes, graph.ops.rank)
     del cls
     value = reference[cell]
     value[mixed] = np.nan
-    value += base
+    value += np.subtract(graph.work_ns, above, out=above)
     return Reference(kept(value), kept(cell), within, between, kept(mixed))
 
 

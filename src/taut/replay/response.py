@@ -17,6 +17,7 @@ import numpy as np
 
 from taut.core.array_types import Floats, Ints, Mask
 from taut.core.ids import greatest
+from taut.core.zeros import zeros
 from taut.graph import Graph
 from taut.replay.timeline import Timeline
 from taut.result import types
@@ -184,7 +185,7 @@ def delayed(graph: Graph, observed: Timeline, ops: Ints, delay_ns: int, steps: i
         delay_ns,
         steps + 1,
         GATES,
-        np.zeros(len(g), dtype=np.int64),
+        zeros(len(g)),
         np.zeros(len(g), dtype=np.int32),
         np.full(g.slots + 1, NEVER),
         np.zeros(g.slots + 1, dtype=np.int32),

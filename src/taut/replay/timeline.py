@@ -14,7 +14,8 @@ from taut.core.array_types import Codes, Floats, Indices, Ints, Mask, Numbers, V
 from taut.core.ids import greatest
 from taut.core.jit import SMALL
 from taut.core.scratch import empty, kept
-from taut.core.tables import NULL
+from taut.core.tables import NULL, constant
+from taut.core.zeros import zeros
 from taut.graph import Graph
 
 Times = TypeVar("Times", Ints, Floats)
@@ -37,7 +38,6 @@ class Timeline:
 
     graph: Graph
     arrival_ns: Ints
-    opening_ns: Ints
     end_ns: Ints
     bound: Indices
     """The op whose end set this op's arrival; -1 for the origin."""
@@ -50,13 +50,20 @@ class Timeline:
     """Slots joined and waited at, as the changes left them."""
 
     @property
+    def opening_ns(self) -> Ints:
+        """When each op began its work: what it waited for had come by then."""
+        return self.end_ns - self.work_ns
+
+    @property
     def wait_ns(self) -> Ints:
         """Gate opening minus arrival, per op."""
-        return self.opening_ns - self.arrival_ns
+        wait = self.opening_ns
+        wait -= self.arrival_ns
+        return wait
 
     def wait_at(self, ops: Indices) -> Ints:
         """The same of some ops."""
-        return self.opening_ns[ops] - self.arrival_ns[ops]
+        return self.end_ns[ops] - self.work_ns[ops] - self.arrival_ns[ops]
 
     @cached_property
     def critical(self) -> Mask:
@@ -128,10 +135,27 @@ def replay(graph: Graph, changes: Sequence[Change] = (), *, gaps: bool = True) -
     from taut.replay.engine import sweep
 
     work, gap, join, wait = changed(graph, changes, gaps)
-    arrival, opening, end, bound, opener = sweep(*graph.program(join, wait), graph.slots, work, gap)
+    arrival, _, end, bound, opener = sweep(*graph.program(join, wait), graph.slots, work, gap)
     if gaps and not changes:  # the replay law: what is the same is kept once
         arrival, end = _once(arrival, graph.ops.start_ns), _once(end, graph.ops.end_ns)
-    return Timeline(graph, arrival, opening, end, bound, opener, gap, work, join, wait)
+    return Timeline(graph, arrival, end, bound, opener, gap, work, join, wait)
+
+
+def walls(graph: Graph, changes: Sequence[Change]) -> Ints:
+    """How long each window takes under changes: a replay of which nothing else is asked."""
+    return window_times(graph, _done_and_waits(graph, *changed(graph, changes))[0])
+
+
+def rank_waits(graph: Graph, work: Ints, gap: Ints) -> Ints:
+    """How long each rank waits with this work and these gaps, ns."""
+    return _done_and_waits(graph, work, gap, graph.join, graph.wait)[1]
+
+
+def _done_and_waits(graph: Graph, work: Ints, gap: Ints, join: Indices, wait: Indices) -> tuple[Ints, Ints]:
+    from taut.replay.chain_kernels import completions
+
+    ranks, windows = (graph.rank_index, len(graph.ranks)), (graph.window, len(graph.steps))
+    return completions(*graph.program(join, wait), graph.slots, work, gap, *windows, *ranks)
 
 
 def _once(times: Ints, recorded: Ints) -> Ints:
@@ -141,7 +165,7 @@ def _once(times: Ints, recorded: Ints) -> Ints:
 
 def changed(graph: Graph, changes: Sequence[Change], gaps: bool = True) -> tuple[Ints, Ints, Indices, Indices]:
     """(work, gap, slots joined, slots waited at) of every op as the changes leave them."""
-    work, gap = graph.work_ns, graph.gap_ns if gaps else np.zeros(len(graph), dtype=np.int64)
+    work, gap = graph.work_ns, graph.gap_ns if gaps else zeros(len(graph))
     join, wait = graph.join, graph.wait
     for change in changes:
         if change.what == "gate":
@@ -149,15 +173,15 @@ def changed(graph: Graph, changes: Sequence[Change], gaps: bool = True) -> tuple
             join[change.ops] = NULL
             wait[change.ops] = NULL
         elif change.what == "work":
-            work = edited(work, change)
+            work = edited(work, change, work is not graph.work_ns)
         else:
-            gap = edited(gap, change)
+            gap = edited(gap, change, gap is not graph.gap_ns)
     return work, gap, join, wait
 
 
-def edited(values: Ints, change: Change) -> Ints:
-    """Work or gaps as a change leaves them."""
-    out = values.copy()
+def edited(values: Ints, change: Change, in_place: bool = False) -> Ints:
+    """Work or gaps as a change leaves them; ``in_place`` where nobody else has the values."""
+    out = values if in_place else values.copy()
     if change.how == "set":
         out[change.ops] = change.value
     elif change.how == "scale":
@@ -166,7 +190,7 @@ def edited(values: Ints, change: Change) -> Ints:
         out[change.ops] = out[change.ops] + change.value
     else:
         out[change.ops] = 0
-    return np.maximum(out, 0)
+    return np.maximum(out, 0, out=out)
 
 
 PARALLEL = 1_000_000
@@ -198,18 +222,10 @@ class Batch(Struct, frozen=True):
 
         A cut that is constant along folded chains (a rank), or blind to them (a link), is asked of the short program.
         """
-        folded = self.short.folded
-        heirs = self.short.owner[folded]  # the op that each folded op counts with
         out: dict[int, Ints] = {}
         groups: dict[str, list[int]] = {"along": [], "blind": [], "whole": []}
         for i, (key, _) in enumerate(cuts):
-            if other_gap is not None or not len(folded):
-                groups["whole"].append(i)
-            else:
-                carried = key[folded]
-                # Along: the key is that of the heir, so a changed chain changes as a whole. Blind: no folded op has a key.
-                along, blind = np.array_equal(carried, key[heirs]), bool((carried < 0).all())
-                groups["along" if along else "blind" if blind else "whole"].append(i)
+            groups["whole" if other_gap is not None else self.short.carries(key)].append(i)
         short_gap = self.short.folded_gap(base, gap) if groups["along"] or groups["blind"] else None
         for how, members in groups.items():
             if not members:
@@ -261,9 +277,9 @@ class Program(Struct, frozen=True):
     """The arrays a batched sweep follows; ``ops`` are the graph's ops it visits."""
 
     ops: Codes
-    owner: Codes
-    """Per op of the graph: the op it is folded into (itself if kept)."""
     folded: Codes
+    heir: Codes
+    """Per folded op: the op it is folded into, as an index of ``ops``."""
     onward_ns: Ints
     """Per folded op: the lag to the op that follows it."""
     events: Indices
@@ -291,12 +307,21 @@ class Program(Struct, frozen=True):
         """Gap before each op of the program with its folded chain in it: their gaps, work and lags."""
         from taut.replay.engine import fold_gaps
 
-        return fold_gaps(self.ops, self.owner, self.folded, self.onward_ns, work, gap)
+        return fold_gaps(self.ops, self.heir, self.folded, self.onward_ns, work, gap)
+
+    def carries(self, key: Indices) -> str:
+        """``along`` where a key is constant along folded chains, which then change as a whole, ``blind`` where no folded op
+        has one, else ``whole``."""
+        from taut.replay.chain_kernels import carried
+
+        if not len(self.folded):
+            return "whole"
+        return "along" if constant(key) else ("whole", "along", "blind")[carried(key, self.ops, self.heir, self.folded)]
 
 
 def _floats(values: Ints) -> Floats:
     """Numbers as floats; where all are 0, of which nothing has to be written."""
-    return kept(values.astype(np.float64)) if values.any() else np.zeros(len(values))
+    return kept(values.astype(np.float64)) if values.any() else zeros(len(values)).view(np.float64)
 
 
 def batch(graph: Graph) -> Batch:
@@ -306,18 +331,19 @@ def batch(graph: Graph) -> Batch:
     n = len(graph)
     closes, follower, chained = chains(graph.pred_ptr, graph.pred, graph.lag_ns, graph.window, graph.join, graph.wait)
     everything, none = kept(np.arange(n, dtype=np.int32)), np.zeros(0, dtype=np.int32)
-    whole = _program(graph, everything, everything, everything, none, np.zeros(0, dtype=np.int64), closes)
+    whole = _program(graph, everything, everything, none, none, np.zeros(0, dtype=np.int64), closes)
     if chained < FOLD * n:
         return Batch(graph, whole, whole)
     folded, ops = (kept(np.flatnonzero(some).astype(np.int32)) for some in (follower >= 0, follower < 0))
-    onward = np.zeros(len(folded), dtype=np.int64)
+    onward = zeros(len(folded))
     if graph.lag_ns.any():
-        onward = graph.lag_ns[graph.pred_ptr[follower[folded]]]  # who follows in a chain has no other predecessor
+        onward = kept(graph.lag_ns[graph.pred_ptr[follower[folded]]])  # who follows in a chain has no other predecessor
     owner, first = fold(follower)
-    return Batch(graph, whole, _program(graph, ops, owner, first[ops], folded, kept(onward), closes))
+    heir = kept(np.cumsum(follower < 0, dtype=np.int32)[owner[folded]] - np.int32(1))
+    return Batch(graph, whole, _program(graph, ops, first[ops], folded, heir, onward, closes))
 
 
-def _program(graph: Graph, ops: Codes, owner: Codes, heads: Codes, folded: Codes, onward: Ints, closes: Mask) -> Program:
+def _program(graph: Graph, ops: Codes, heads: Codes, folded: Codes, heir: Codes, onward: Ints, closes: Mask) -> Program:
     """The program over the kept ops; each takes the predecessors of the head of its chain."""
     from taut.replay.engine import registers
 
@@ -338,8 +364,8 @@ def _program(graph: Graph, ops: Codes, owner: Codes, heads: Codes, folded: Codes
     op_register, slot_register, n_ops, n_slots = registers(events, ptr, pred, join, wait, graph.slots)
     return Program(
         ops,
-        owner,
         folded,
+        heir,
         onward,
         events,
         ptr,

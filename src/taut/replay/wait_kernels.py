@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from taut.core.array_types import Floats, Indices, Ints, Mask, Numbers
-from taut.core.jit import kernel
+from taut.core.jit import kernel, numpy_twin_of_kernel
 
 PROBES = 64
 """Slots that are looked at for a pair of ranks."""
@@ -74,6 +74,55 @@ def describe_cells(values: Numbers, order: Indices, begin: Ints) -> tuple[Floats
         elif len(mine) > 2:
             spread[c] = max(1.4826 * distance(mine, median[c]), (quantile(mine, -1, 0.9) - median[c]) / 1.2816)
     return median, spread
+
+
+@kernel()
+def cell_medians(values: Numbers, order: Indices, begin: Ints) -> Floats:
+    """Median of each cell; NaN where it has no row."""
+    cells = len(begin) - 1
+    median = np.full(cells, np.nan)
+    for c in range(cells):
+        n = begin[c + 1] - begin[c]
+        if n > 0:
+            mine = np.partition(values[order[begin[c] : begin[c + 1]]].astype(np.float64), n // 2)
+            # Below the upper middle lies what is not larger: of an even number the largest of it is the lower middle.
+            median[c] = 0.5 * ((mine[n // 2] if n % 2 == 1 else np.max(mine[: n // 2])) + mine[n // 2])
+    return median
+
+
+@numpy_twin_of_kernel
+def rounded_reference_plain(work: Ints, reference: Floats) -> Ints:
+    """``rounded_reference`` by numpy."""
+    unknown = np.isnan(reference)
+    return np.where(unknown, work, np.rint(np.where(unknown, 0.0, reference)).astype(np.int64))
+
+
+@kernel(plain=rounded_reference_plain)
+def rounded_reference(work: Ints, reference: Floats) -> Ints:
+    """The reference of every op in whole ns, its work where there is none."""
+    out = np.empty(len(work), np.int64)
+    for v in range(len(work)):
+        out[v] = work[v] if np.isnan(reference[v]) else np.int64(np.rint(reference[v]))
+    return out
+
+
+@numpy_twin_of_kernel
+def from_medians_plain(values: Numbers, order: Indices, begin: Ints) -> Floats:
+    """``from_medians`` by numpy."""
+    out = np.empty(len(values), np.float64)
+    out[order] = values[order] - np.repeat(cell_medians(values, order, begin), np.diff(begin))
+    return out
+
+
+@kernel(plain=from_medians_plain)
+def from_medians(values: Numbers, order: Indices, begin: Ints) -> Floats:
+    """Per row: its value less the median of its cell."""
+    median = cell_medians(values, order, begin)
+    out = np.empty(len(values), np.float64)
+    for c in range(len(begin) - 1):
+        for k in range(begin[c], begin[c + 1]):
+            out[order[k]] = values[order[k]] - median[c]
+    return out
 
 
 ENOUGH_PEERS = 5

@@ -14,6 +14,7 @@ from taut.core.errors import UsageError
 from taut.core.ids import coded
 from taut.core.scratch import kept
 from taut.core.tables import Kind, Verb
+from taut.core.zeros import zeros
 from taut.graph import Graph
 from taut.replay import reference
 from taut.replay.ring import rings, sends_down, without_slow_links
@@ -158,7 +159,7 @@ def decompose(graph: Graph, prepared: Batch | None = None, dims: list[Dimension]
     prepared = prepared or batch(graph)
     dims = dims or dimensions(graph)
     ideal_work = reference.across(graph)
-    zero = np.zeros(len(graph), dtype=np.int64)
+    zero = zeros(len(graph))
     nowhere, everywhere = (np.broadcast_to(np.int32(key), len(graph)) for key in (-1, 0))
     cuts = [(d.key, len(d.labels)) for d in dims]
     # One batch: key -1 nowhere is the ideal, key 0 everywhere the actual wall, then one column per key of every cut.

@@ -9,7 +9,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from taut.core.array_types import Mask
-from taut.core.ids import least, numbered
+from taut.core.ids import least, numbered, weighed
 from taut.core.tables import Kind, Verb
 from taut.diagnose.components import components, summary
 from taut.diagnose.discarded_calls import redundant
@@ -270,21 +270,21 @@ def _early(a: Computed) -> list[EarlyWarning] | None:
 def _blame(a: Computed) -> list[Blame]:
     """Causes by rank and class (or link), with the wait they caused and what fixing them would recover."""
     g, b, held = a.graph, a.blame, a.ledger.overhead
-    caused = b.fault_ns + b.gap_ns
-    ops = np.flatnonzero(caused)
+    ops = np.union1d(b.fault.ops, b.gap.ops).astype(np.int64)
     if len(ops) == 0:
         return []
-    index, sender = g.rank_index, link_ends(g)[0]
-    by_link = (g.ops.kind == Kind.COMMUNICATE) & (sender >= 0) & (b.fault_ns > 0)
-    from_gap = (b.gap_ns > b.fault_ns).astype(np.int64)
-    ids, count = numbered(index[ops], g.ops.name[ops], by_link[ops], from_gap[ops])
-    sums = np.bincount(ids, weights=caused[ops], minlength=count)
+    by_fault, by_gap = (one.of_all(len(g))[ops] for one in (b.fault, b.gap))
+    index, sender = g.rank_index, link_ends(g)[0][ops]
+    by_link = (g.ops.kind[ops] == Kind.COMMUNICATE) & (sender >= 0) & (by_fault > 0)
+    from_gap = (by_gap > by_fault).astype(np.int64)
+    ids, count = numbered(index[ops], g.ops.name[ops], by_link, from_gap)
+    sums = np.bincount(ids, weights=by_fault + by_gap, minlength=count)
     top = np.argsort(-sums, kind="stable")[:TOP_CAUSES]
-    place = np.full((len(g.ranks), len(g.names)), -1, dtype=np.int64)
+    place = np.full((len(g.ranks), len(g.names)), -1, dtype=np.int32)
     rows = []
     for k, cause in enumerate(top):
-        mine = ops[ids == cause]
-        where = index[mine[0]], g.ops.name[mine[0]]
+        mine = np.flatnonzero(ids == cause)
+        where = index[ops[mine[0]]], g.ops.name[ops[mine[0]]]
         place[where] = k if place[where] < 0 else place[where]
         rows.append((mine, int(sums[cause]), int(place[where])))
     key = place[index, g.ops.name]
@@ -292,21 +292,21 @@ def _blame(a: Computed) -> list[Blame]:
     total = max(b.totals["wait_ns"], 1)
     out = []
     for mine, wait, k in rows:
-        op = mine[0]
-        gates = g.gate[mine]
+        first, op = mine[0], ops[mine[0]]
+        gates = g.gate[ops[mine]]
         stage = int(g.members.stage[index[op]])
-        link = f"{int(sender[op])}:{int(g.ops.rank[op])}" if by_link[op] else None
-        steps = g.steps[g.window[mine]]
+        link = f"{int(sender[first])}:{int(g.ops.rank[op])}" if by_link[first] else None
+        steps = g.steps[g.window[ops[mine]]]
         gpu = int(g.members.gpu[index[op]])
         cause = Cause(
             rank=int(g.ops.rank[op]),
             host=g.members.host[index[op]] or None,
             gpu=gpu if gpu >= 0 else None,
             stage=stage if stage >= 0 else None,
-            op_class=("gap before " if from_gap[op] else "") + g.names[g.ops.name[op]],
+            op_class=("gap before " if from_gap[first] else "") + g.names[g.ops.name[op]],
             link=link,
             group=None,
-            controller=held.controller(mine) if held and from_gap[op] else None,
+            controller=held.controller(ops[mine]) if held and from_gap[first] else None,
         )
         out.append(
             Blame(
@@ -324,9 +324,8 @@ def _blame(a: Computed) -> list[Blame]:
 def _windows(a: Computed) -> list[Window]:
     """Step by step: how long it took, the wait that faults and gaps caused in it, and the rank that caused most."""
     g, b = a.graph, a.blame
-    caused = (b.fault_ns + b.gap_ns).astype(np.float64)
-    by_rank = np.bincount(g.rank_index * len(g.steps) + g.window, weights=caused, minlength=len(g.ranks) * len(g.steps))
-    by_rank = by_rank.reshape(len(g.ranks), -1)
+    ops, ns = (np.concatenate([getattr(one, part) for one in (b.fault, b.gap)]) for part in ("ops", "ns"))
+    by_rank = weighed(g.rank_step[ops], ns, len(g.ranks) * len(g.steps)).reshape(len(g.ranks), -1)
     top, total = by_rank.argmax(axis=0), by_rank.sum(axis=0)
     turnover = a.coupling.turnover.distance
     return [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from taut.core.device_words import NO_DEVICE, is_copy, on_device
+from taut.core.ids import weighed
 from taut.core.rank_words import listed, rank_label, rank_labels
 from taut.core.reporting import LISTED_SHARE
 from taut.core.tables import Kind
@@ -222,7 +223,7 @@ def _quiet(a: Computed, share: dict[str, float], ordinary: bool) -> str:
     )
     totals = a.blame.totals
     if totals["gap_ns"] > 0.5 * totals["wait_ns"] and waiting >= 1:
-        by_rank = np.bincount(a.graph.rank_index, weights=a.blame.gap_ns, minlength=len(a.graph.ranks))
+        by_rank = weighed(a.graph.rank_index[a.blame.gap.ops], a.blame.gap.ns, len(a.graph.ranks))
         worst = int(np.argmax(by_rank))
         part = 100 * by_rank[worst] / max(totals["wait_ns"], 1)
         where = rank_label(int(a.graph.ranks[worst]), a.graph.members)

@@ -16,7 +16,7 @@ from taut.ledger.attempt_ledger import Attempts
 from taut.read.rank_topology import Topology
 from taut.replay.blame import Blame
 from taut.replay.coupling import Coupling, couple
-from taut.replay.timeline import Batch, Timeline, replay
+from taut.replay.timeline import Batch, Timeline, walls
 from taut.replay.whatif import WhatIf
 from taut.result.types import Baseline
 
@@ -69,4 +69,4 @@ class Computed:
         """
         changes = [change for finding in self.findings for change in finding.changes]
         by_policy = sum(finding.recoverable_wall_ns for finding in self.findings if finding.structure is not None)
-        return by_policy + (self.observed.wall_ns - replay(self.graph, changes).wall_ns if changes else 0)
+        return by_policy + (self.observed.wall_ns - int(walls(self.graph, changes).sum()) if changes else 0)

@@ -13,7 +13,8 @@ import numpy as np
 from msgspec import Struct
 
 from taut.core.device_words import NO_DEVICE, is_copy, on_device
-from taut.core.spans import union
+from taut.core.span_kernels import union_of_groups
+from taut.core.spans import Spans
 from taut.core.tables import Kind
 from taut.diagnose.components import series_of
 from taut.graph import Graph
@@ -70,8 +71,8 @@ def _under_kernels(graph: Graph) -> float | None:
     axis = None if graph.device is None else device_axis(graph, graph.device)
     if axis is None or axis.windows.ns <= 0:
         return None
-    kernels = np.flatnonzero(device_mask(graph) & ~is_copy(graph.names)[graph.ops.name])
-    return (axis.windows & union(axis.start[kernels], axis.end[kernels])).ns / axis.windows.ns
+    kernels = device_mask(graph) & ~is_copy(graph.names)[graph.ops.name]
+    return (axis.windows & axis.busy(kernels)).ns / axis.windows.ns
 
 
 def _inside_ops(graph: Graph, total_rank_ns: int) -> float | None:
@@ -82,5 +83,7 @@ def _inside_ops(graph: Graph, total_rank_ns: int) -> float | None:
     if total_rank_ns <= 0 or ranks * (int(graph.segment.max()) + 1) * longest >= LONGEST_AXIS:
         return None
     # All ranks and segments one after the other on one axis.
-    at = (graph.segment[graph.window].astype(np.int64) * ranks + graph.rank_index) * longest - low
-    return min(union(ops.start_ns + at, ops.end_ns + at).ns / total_rank_ns, 1.0)
+    group = graph.segment[graph.window].astype(np.int64) * ranks + graph.rank_index
+    zero = np.arange(ranks * (int(graph.segment.max()) + 1)) * longest - low
+    inside = Spans(*union_of_groups(group, zero, np.ones(len(ops), dtype=np.bool_), ops.start_ns, ops.end_ns))
+    return min(inside.ns / total_rank_ns, 1.0)

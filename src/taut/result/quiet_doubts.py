@@ -116,7 +116,7 @@ def _saving(a: Computed) -> str | None:
     if found is None:
         return None
     # In few steps one that was late beyond all doubt, once, is no habit yet, and no reason to call the run healthy.
-    late = steps < FEW_STEPS and blame.fault_ns[g.rank_index == asked[best]].any()
+    late = steps < FEW_STEPS and bool((g.rank_index[blame.fault.ops] == asked[best]).any())
     if (found.value if late else _least(found)) < LISTED_SHARE:
         return None
     who = rank_label(int(g.ranks[asked[best]]), g.members)

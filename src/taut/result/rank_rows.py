@@ -16,7 +16,7 @@ from taut.result.types import Bound, RankRow
 def rank_rows(a: Computed) -> list[RankRow]:
     """One row a rank: those of findings first, then those that others waited for most, then the latest."""
     g, members, late = a.graph, a.graph.members, lateness(a.graph)
-    caused = sums(g.rank_index, a.blame.fault_ns + a.blame.gap_ns, len(g.ranks))
+    caused = a.blame.caused_ns
     spent, whole = _spent(a)
     rows = [
         RankRow(

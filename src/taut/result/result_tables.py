@@ -94,15 +94,13 @@ def _ranks(a: Computed) -> pa.Table:
     row = np.searchsorted(a.graph.ranks, cells.rank)
     spent = np.zeros((len(a.graph.ranks), len(FATES)), dtype=np.int64)
     np.add.at(spent, (row, cells.fate), cells.rank_ns)
-    caused = np.zeros(len(a.graph.ranks), dtype=np.int64)
-    np.add.at(caused, a.graph.rank_index, a.blame.fault_ns + a.blame.gap_ns)
     known = {name: pa.array(getattr(members, name), mask=getattr(members, name) < 0) for name in ("stage", "dp_rank", "gpu")}
     return pa.table(
         {
             "rank": a.graph.ranks.astype(np.int64),
             **{name: pa.array(getattr(members, name), pa.string()) for name in ("name", "role", "host", "device")},
             **known,
-            "caused_rank_ns": caused,
+            "caused_rank_ns": a.blame.caused_ns,
             **{f"{fate.replace(' ', '_')}_ns": spent[:, k] for k, fate in enumerate(FATES)},
         }
     )

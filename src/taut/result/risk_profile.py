@@ -16,7 +16,7 @@ import numpy as np
 from msgspec import Struct
 
 from taut.core.array_types import Floats
-from taut.core.ids import weighed
+from taut.core.group_kernels import table_sums
 from taut.core.rank_words import rank_labels
 from taut.core.reporting import LISTED_SHARE, spell
 from taut.core.tables import Table
@@ -305,11 +305,10 @@ def _mean_over_ranks(series: list[Floats]) -> Floats | None:
 def _productive(a: Computed) -> Floats:
     """Productive share of every step."""
     cells, steps = a.ledger.cells, a.graph.steps
-    at = np.searchsorted(steps, cells.step)
-    whole = weighed(at, cells.rank_ns, len(steps))
-    code = [one.fate for one in a.ledger.categories].index("productive")
-    done = weighed(at, np.where(cells.fate == code, cells.rank_ns, 0), len(steps))
-    return done / np.maximum(whole, 1.0)
+    code, fates = [one.fate for one in a.ledger.categories].index("productive"), len(a.ledger.categories)
+    spent = table_sums(np.searchsorted(steps, cells.step), len(steps), cells.fate, fates, cells.rank_ns).reshape(-1, fates)
+    share: Floats = spent[:, code] / np.maximum(spent.sum(axis=1), 1.0)
+    return share
 
 
 def _energy(a: Computed, index: Estimate | None) -> RiskAnswer:

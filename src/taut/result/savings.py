@@ -16,7 +16,7 @@ from taut.core.interval import share_of
 from taut.core.reporting import LISTED_SHARE
 from taut.diagnose.finding import Finding
 from taut.diagnose.instability import Structure
-from taut.replay.timeline import Change, replay
+from taut.replay.timeline import Change, walls
 from taut.result.computed import Computed
 from taut.result.types import Estimate, VerdictClass
 
@@ -97,4 +97,4 @@ def _controllers(a: Computed) -> Estimate | None:
         Change(everywhere, "gap", "add", -np.minimum(held.pause_ns, a.graph.gap_ns), why),
         Change(everywhere, "work", "add", -np.minimum(own, a.graph.work_ns), why),
     ]
-    return share_of(a.observed.window_ns - replay(a.graph, changes).window_ns, a.observed.window_ns)
+    return share_of(a.observed.window_ns - walls(a.graph, changes), a.observed.window_ns)

@@ -65,7 +65,7 @@ class Axis:
     def lane_keys(self) -> Ints:
         """All pairs of a row and one of its lanes, as row × lanes + lane, ascending."""
         graph, lanes = self.graph, len(self.graph.trace.lanes)
-        return distinct(graph.rank_index * lanes + graph.ops.lane)
+        return distinct(graph.rank_index.astype(np.int64) * lanes + graph.ops.lane)
 
     @cached_property
     def lane_first(self) -> Ints:

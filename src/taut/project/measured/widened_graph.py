@@ -128,7 +128,7 @@ def _balanced_ns(graph: Graph, own: Floats) -> float:
     """A step if all ranks had the same work: the busiest lane of each rank, mean over ranks and steps, ns."""
     cell, cells = numbered(graph.rank_index, graph.window, graph.ops.lane)
     busy, where = np.bincount(cell, weights=own, minlength=cells), np.zeros(cells, dtype=np.int64)
-    where[cell] = graph.rank_index * len(graph.steps) + graph.window
+    where[cell] = graph.rank_step
     longest = np.zeros(len(graph.ranks) * len(graph.steps))
     np.maximum.at(longest, where, busy)
     return float(longest.mean())
