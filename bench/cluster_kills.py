@@ -2,9 +2,10 @@
 
     python bench/cluster_kills.py --kills 50 --seed 1      (needs distributed)
 
-A real cluster of two worker processes reads a job of 64 files. A worker is killed (SIGKILL) after a random number of files;
-every fifth time taut itself is killed instead, after a random number of files, and started again with --resume. Every
-result must have the bytes of an analysis without a cluster, and nothing may be left: no task on the scheduler, no folder.
+A real cluster of two worker processes reads a job of 64 files. A worker is killed (SIGKILL) a random while after a random
+number of files; every fifth time taut itself is killed instead, after a random number of files, and started again with
+--resume. Every result must have the bytes of an analysis without a cluster, and nothing may be left: no task on the
+scheduler, no folder.
 """
 
 from __future__ import annotations

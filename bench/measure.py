@@ -32,6 +32,11 @@ def run(command: Sequence[str], cwd: str | None = None) -> Cost:
     return Cost(usage.ru_utime, usage.ru_stime, wall, usage.ru_maxrss / 1024, process.returncode)
 
 
-def spread(values: Sequence[float]) -> str:
+def spread(values: Sequence[float], digits: int = 2) -> str:
     """Median and range: ``1.23 (1.20–1.31)``."""
-    return f"{median(values):.2f} ({min(values):.2f}–{max(values):.2f})"
+    return f"{median(values):.{digits}f} ({min(values):.{digits}f}–{max(values):.{digits}f})"
+
+
+def load() -> str:
+    """How busy the machine is: ``load averages 0.52 0.80 1.10 on 2 cores``."""
+    return f"load averages {' '.join(f'{one:.2f}' for one in os.getloadavg())} on {os.cpu_count()} cores"

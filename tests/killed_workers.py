@@ -13,6 +13,7 @@ import random
 import subprocess
 import sys
 import tarfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -25,6 +26,9 @@ from stores import step_times
 
 PADDING_BYTES = 8 << 20
 """Inflated beside the steps of each rank, so that reading a file takes some hundredths of a second."""
+
+LATEST_S = 0.1
+"""How long after a file was read a worker may be killed: files are read in less."""
 
 
 def write_job(folder: Path, ranks: int) -> Path:
@@ -95,17 +99,19 @@ def started(workers: int = 2) -> Iterator[Cluster]:
 
 
 def analysed_with_kill(cluster: Cluster, job: Path, ranks: int, rng: random.Random) -> str:
-    """The result of an analysis during which a worker is killed, after a random number of files."""
+    """The result of an analysis during which a worker is killed, a random while after a random number of files."""
     cluster.wait()
-    after = f"reading {rng.randrange(ranks)}/{ranks}"
-    killed: list[bool] = []
+    files, late_s = rng.randrange(ranks), rng.uniform(0, LATEST_S)
+    after = f"reading {files}/{ranks}" if files else "reading"
+    kill = threading.Timer(late_s, cluster.kill_one, [rng])
 
     def progress(stage: str) -> None:
-        if not killed and stage in (after, "reading") and (stage != "reading" or after.startswith("reading 0/")):
-            killed.append(True)
-            cluster.kill_one(rng)
+        if stage == after:
+            kill.start()
 
-    return taut.analyze(job, on=cluster.on, progress=progress).to_json()
+    result = taut.analyze(job, on=cluster.on, progress=progress).to_json()
+    kill.join()
+    return result
 
 
 def command(cluster: Cluster, job: Path, run: Path, *more: str) -> list[str]:

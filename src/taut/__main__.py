@@ -30,8 +30,8 @@ def _run() -> int:
         from taut.core import memory
 
         memory.fit()
-        from taut.cli import main as commands
-
+        with memory.loading():
+            from taut.cli import main as commands
         commands(prog_name="taut")
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else 0 if ended.code is None else 1

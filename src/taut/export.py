@@ -164,7 +164,7 @@ def _actions(graph: Graph, axis_ns: Ints, shown: Mapping[str, Ints]) -> tuple[Ta
     inside = (end > first) & (begin <= last) & ((on.segment >= 0) | (not graph.trace.relative))
     rows, place = np.flatnonzero(inside), np.cumsum(inside) - 1
     ops, by = on.next_ops(np.flatnonzero((on.place >= 0) & inside))
-    hits = place[by], graph.rank_index[ops], begin[by], shown["start_ns"][ops]
+    hits = place[by], graph.rank_index[ops].astype(np.int64), begin[by], shown["start_ns"][ops]
     begin, end = np.maximum(begin[rows], first), np.minimum(end[rows], last + 1)
     return actions.take(rows).replace(time_ns=begin, busy_ns=end - begin), dict(zip(HITS, hits, strict=True))
 

@@ -41,8 +41,6 @@ from taut.ledger.attempt_ledger import Attempts, charge_attempts
 from taut.ledger.charge import FATES, Cell
 from taut.read.files import Paths, expand, listed, size_of
 from taut.read.kept_reading import KeptReading
-from taut.read.rank_topology import Topology
-from taut.read.rank_topology import load as load_topology
 from taut.read.remote import is_address
 from taut.read.trace import read
 from taut.replay.blame import Wait, blame
@@ -59,6 +57,7 @@ from taut.stored import OP_ARRAYS, Run, op_words, open_run, table_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from taut.read.rank_topology import Topology
     from taut.render.run_charts import RunPlots
 
 COLUMNS_PER_BYTE = 64
@@ -183,7 +182,7 @@ def analyze(
     say = progress or (lambda stage: None)
     say("reading")
     past = None if baseline is None else open_run(baseline)
-    placed = None if topology is None else load_topology(topology)
+    placed = None if topology is None else _topology(topology)
     keeping = nullcontext() if reading is None else KeptReading(Path(reading), columns, resume)
     with keeping as kept, within_memory(paths, memory_bytes):
         told = partial(read, metrics_at=metrics, places=places, columns=columns, on=on, kept=kept)
@@ -212,6 +211,12 @@ def _without_ops(
     if baseline is not None:
         raise UsageError(f"--baseline {baseline}: job logs alone have no graph to compare; put the traces beside them")
     return JobAnalysis(trace, charge_attempts(trace.attempts, prices, actions=trace.actions), name)
+
+
+def _topology(path: str | Path) -> Topology:
+    from taut.read.rank_topology import load
+
+    return load(path)
 
 
 def analyze_trace(

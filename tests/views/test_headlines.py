@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from results import FINDING, RESULT, filled
+from taut.core.finding_place import fixes_of
 from taut.result.types import AnalysisResult
 from taut.result.view_types import Headline
-from taut.views.headlines import about, fixes_of, headlines, short_class
+from taut.views.headlines import about, headlines, short_class
 
 JOB = RESULT["job"] | {"first_step": 0, "last_step": 9}
 ROW = {"rank": 2, "label": "rank 2 (gpu-17, GPU 1)"}

@@ -13,13 +13,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 import click
 
 from taut import __version__
-from taut.cli.bill_verb import bill
-from taut.cli.brief_verb import brief
 from taut.cli.common import FAILED, FINDINGS, announce_stdin, kept, print_object, progress, say, show, shown, write_out
-from taut.cli.compare_verb import compare
-from taut.cli.control_verb import control
-from taut.cli.decision_verb import audit
-from taut.cli.export_verb import export
 from taut.cli.failures import Commands
 from taut.cli.options import (
     MOST_STALENESS,
@@ -35,14 +29,11 @@ from taut.cli.options import (
     token_price,
     watts,
 )
-from taut.cli.project_verb import project
-from taut.cli.recording import audit_file, record_all
-from taut.cli.serve_verb import serve
-from taut.cli.watch_verb import watch
+from taut.cli.recording import audit_file, record_all, recorded
+from taut.core import memory
 from taut.core.errors import UsageError
 from taut.core.question_words import FIX_KEYS, Delay
 from taut.core.reporting import LISTED_SHARE
-from taut.lab.commands import lab
 
 if TYPE_CHECKING:
     from taut.ledger import Prices
@@ -229,10 +220,11 @@ def _analyze(
     if options["no_save"] and folder is not None:
         raise UsageError("--no-save and -o: give one of them")
     check_form(options["as_json"], options["markdown"])
-    from taut.core.folder import checked_target
-    from taut.diagnose.job_regime import PAYS
-    from taut.run import analyze as run_analyze
-    from taut.run import within_memory
+    with memory.loading():
+        from taut.core.folder import checked_target
+        from taut.diagnose.job_regime import PAYS
+        from taut.run import analyze as run_analyze
+        from taut.run import within_memory
 
     if folder is not None:
         checked_target(Path(folder))  # a folder that holds other files is refused before anything is computed
@@ -504,19 +496,18 @@ def _check_question(changed: bool, asked: PolicyOptions) -> None:
         raise UsageError("--more-steps is what a policy costs: give --policy or --advice")
 
 
-VERBS = (
-    bill,
-    brief,
-    compare,
-    export,
-    project,
-    control,
-    serve,
-    watch,
-    audit,
-    lab,
-)
-"""Verbs that have a file of their own."""
-for verb in VERBS:
-    main.add_command(verb)
+VERBS = {
+    "audit": "taut.cli.decision_verb",
+    "bill": "taut.cli.bill_verb",
+    "brief": "taut.cli.brief_verb",
+    "compare": "taut.cli.compare_verb",
+    "control": "taut.cli.control_verb",
+    "export": "taut.cli.export_verb",
+    "lab": "taut.lab.commands",
+    "project": "taut.cli.project_verb",
+    "serve": "taut.cli.serve_verb",
+    "watch": "taut.cli.watch_verb",
+}
+"""Verbs that have a file of their own, which is imported when one of them is asked for."""
+main.elsewhere(VERBS, recorded)
 record_all(main)

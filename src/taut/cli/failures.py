@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import select
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
@@ -34,7 +35,31 @@ def _wrapped() -> Iterator[None]:
 
 
 class Commands(click.Group):
-    """A group whose every failure is one line on stderr and an exit code of the design."""
+    """A group whose every failure is one line on stderr and an exit code of the design.
+
+    A command that has a file of its own is imported when it is asked for.
+    """
+
+    def __init__(self, *args: Any, **options: Any) -> None:  # noqa: ANN401
+        super().__init__(*args, **options)
+        self._files: Mapping[str, str] = {}
+        self._made: Callable[[click.Command], object] = lambda command: None
+
+    def elsewhere(self, files: Mapping[str, str], made: Callable[[click.Command], object]) -> None:
+        """Say in which module each of some commands is, under its own name, and what is done to one that was imported."""
+        self._files, self._made = files, made
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names of all commands, imported or not."""
+        return sorted({*self.commands, *self._files})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of a name."""
+        if cmd_name in self._files and cmd_name not in self.commands:
+            command: click.Command = getattr(importlib.import_module(self._files[cmd_name]), cmd_name)
+            self._made(command)
+            self.add_command(command)
+        return super().get_command(ctx, cmd_name)
 
     def make_context(
         self,

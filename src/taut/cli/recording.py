@@ -45,14 +45,19 @@ Value: TypeAlias = "bool | int | float | str | Sequence[Value] | None"
 
 def record_all(group: click.Group) -> None:
     """Have every command of a group, and of the groups in it, leave its record."""
-    for name, command in group.commands.items():
-        if name in UNRECORDED:
-            continue
-        if isinstance(command, click.Group):
-            record_all(command)
-        elif command.callback is not None:
-            command.params.append(click.Option(["--audit"], hidden=True, expose_value=False, callback=audit_file))
-            command.callback = _recorded(command.callback)
+    for command in group.commands.values():
+        recorded(command)
+
+
+def recorded(command: click.Command) -> None:
+    """Have a command, or every command of a group, leave its record."""
+    if command.name in UNRECORDED:
+        return
+    if isinstance(command, click.Group):
+        record_all(command)
+    elif command.callback is not None:
+        command.params.append(click.Option(["--audit"], hidden=True, expose_value=False, callback=audit_file))
+        command.callback = _recorded(command.callback)
 
 
 def audit_file(context: click.Context, _: click.Parameter, value: str | None) -> None:

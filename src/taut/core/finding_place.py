@@ -1,8 +1,11 @@
-"""Where a finding is, in words: one wording for bills and briefings."""
+"""Where a finding is, in words: one wording for bills and briefings; and in those of ``taut whatif --fix``."""
 
 from __future__ import annotations
 
 from taut.result.types import Finding
+
+FIXABLE = ("straggler cascade", "silent degradation", "input stall", "checkpoint stall", "energy feedback loop")
+"""Modes that setting a rank or a link to its reference mends."""
 
 
 def place_of(finding: Finding) -> str:
@@ -17,3 +20,10 @@ def place_of(finding: Finding) -> str:
     if ranks:
         return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(ranks[:3])}{more}"
     return f"stage {', '.join(map(str, finding.stages))}" if finding.stages else ""
+
+
+def fixes_of(f: Finding) -> list[str]:
+    """What ``--fix`` takes to mend a finding; nothing where setting parts to their reference does not mend it."""
+    if f.mode not in FIXABLE or f.policy is not None:
+        return []
+    return [f"link={one}" for one in f.links] or [f"rank={one}" for one in f.ranks]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import re
 import resource
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
@@ -47,6 +48,22 @@ def fit() -> None:
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     # Arrow imports pandas where it is installed, whatever it is asked: 50 MB and 0.4 s, and no verb makes a data frame.
     sys.meta_path.insert(0, _WithoutPandas())
+
+
+@contextmanager
+def loading() -> Iterator[None]:
+    """Load modules without looking for garbage, of which they make next to none: looking is a tenth of a short command.
+
+    What is there afterwards stays for good, and is not looked at again. Memory of the work itself is looked after as ever.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.freeze()
+            gc.enable()
 
 
 class _WithoutPandas:

@@ -25,7 +25,6 @@ import platform
 import stat
 import time
 import types
-import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -225,15 +224,27 @@ def _unpack(room: ctypes.Array[ctypes.c_int64], kinds: list[str]) -> list[Value]
             out.append(ctypes.c_double.from_buffer(room, 8 * i).value)
             i += 1
         else:
-            owner, _, items, size, data = room[i : i + FIXED]
+            owner, _, _, _, data = room[i : i + FIXED]
             shape = tuple(room[i + FIXED : i + FIXED + int(kind[1])])
-            memory: Any = (ctypes.c_char * (items * size)).from_address(data)
-            made = np.frombuffer(memory, dtype=kind[0]).reshape(shape) if items else np.zeros(shape, dtype=kind[0])
-            if owner:
-                weakref.finalize(memory, _helpers()["release"], owner)
+            made = np.asarray(_Made(owner, data, shape, kind[0]))
             out.append(made if owner else made.copy())  # without an owner it is (part of) an argument
             i += FIXED + 2 * int(kind[1])
     return out
+
+
+class _Made:
+    """Memory that a kernel has filled, as numpy takes it; given back to its owner, if any, with the last array over it."""
+
+    def __init__(self, owner: int, data: int, shape: tuple[int, ...], kind: str) -> None:
+        self._owner, self._release = owner, _helpers()["release"]
+        self.__array_interface__ = {"version": 3, "data": (data, False), "shape": shape, "typestr": _TYPESTR[kind]}
+
+    def __del__(self) -> None:
+        if self._owner:
+            self._release(self._owner)
+
+
+_TYPESTR = {kind: np.dtype(kind).str for kind in "lqid?bh"}
 
 
 @functools.cache

@@ -1,6 +1,7 @@
 """Row types: at once the dataclass, the Arrow schema and the documentation of every column.
 
-A row class lists its columns with ``col(dtype, doc)``; a :class:`Table` holds one numpy array per column.
+A row class lists its columns with ``col(dtype, doc)``; a :class:`Table` holds one numpy array per column. Rows themselves are
+never made, so their classes have no methods: to write those takes longer than a short trace takes to read.
 Times are integers in nanoseconds; a missing integer is -1 (NULL), a missing name is the empty string.
 """
 
@@ -10,7 +11,6 @@ import dataclasses
 import enum
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from html import escape
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, overload
@@ -76,7 +76,7 @@ def col(dtype: str, doc: str, default: float | str = NULL) -> float | str:
     return field(default=default, metadata={"dtype": dtype, "doc": doc})
 
 
-@dataclass(frozen=True)
+@dataclass(init=False, repr=False, eq=False)
 class Op:
     """One operator instance: an interval of one lane of one rank."""
 
@@ -100,7 +100,7 @@ WORDS: Mapping[type, Words] = {Op: {"kind": [kind.name.lower() for kind in Kind]
 """Row type → what codes are called that mean the same in every trace."""
 
 
-@dataclass(frozen=True)
+@dataclass(init=False, repr=False, eq=False)
 class Mark:
     """One step of one rank, as marked in the trace."""
 
@@ -111,7 +111,7 @@ class Mark:
     phase: str = col("str", "of inference: prefill, decode or mixed; empty if the mark does not tell", "")
 
 
-@dataclass(frozen=True)
+@dataclass(init=False, repr=False, eq=False)
 class Member:
     """One rank of the job: who it is and which role it plays."""
 
@@ -126,7 +126,7 @@ class Member:
     role: str = col("str", "what it does (the service): ranks of one role do the same work; empty if unknown", "")
 
 
-@dataclass(frozen=True)
+@dataclass(init=False, repr=False, eq=False)
 class Call:
     """One communication call as a rank's flight recorder holds it: that it was made, and in which order."""
 
@@ -142,7 +142,7 @@ class Call:
     started: int = col("int8", "1 if its transfer is known to have begun, 0 if not", 0)
 
 
-@dataclass(frozen=True)
+@dataclass(init=False, repr=False, eq=False)
 class MatrixWork:
     """What shapes tell of the matrix products, convolutions and attention that a rank launched in a step, of one type."""
 
@@ -156,7 +156,7 @@ class MatrixWork:
     uncounted_ns: int = col("int64", "time of kernels that are called like products and that others launched, ns", 0)
 
 
-@dataclass(frozen=True)
+@dataclass(init=False, repr=False, eq=False)
 class HostRange:
     """A range that somebody named on the host of a rank with an accelerator."""
 
@@ -166,7 +166,7 @@ class HostRange:
     end_ns: int = col("int64", "when it ended, ns in the same clock")
 
 
-@dataclass(frozen=True)
+@dataclass(init=False, repr=False, eq=False)
 class Metric:
     """One sample of one component: what a sensor or a counter said, and when."""
 
@@ -179,7 +179,7 @@ class Metric:
     limit_source: str = col("str", "who says so; empty if there is no limit", "")
 
 
-@dataclass(frozen=True)
+@dataclass(init=False, repr=False, eq=False)
 class Progress:
     """One step of the outer loop as a progress log has it, in the order of execution."""
 
@@ -192,7 +192,7 @@ class Progress:
     end_ns: int = col("int64", "when the step ended, or was logged, ns in the same clock; -1 if not recorded")
 
 
-@dataclass(frozen=True)
+@dataclass(init=False, repr=False, eq=False)
 class Attempt:
     """One try of a job, as its scheduler or its own logs tell it."""
 
@@ -224,7 +224,7 @@ class Attempt:
     reason: str = col("str", "why it ended, in the words of the log", "")
 
 
-@dataclass(frozen=True)
+@dataclass(init=False, repr=False, eq=False)
 class Action:
     """One control decision, or the first attempt that a later one follows: who changed what, why, and what it cost."""
 
@@ -250,7 +250,7 @@ class Action:
     step: int = col("int32", "step it belongs to, where the trace itself tells (the request, the turn); -1 if unknown")
 
 
-@dataclass(frozen=True)
+@dataclass(init=False, repr=False, eq=False)
 class Failure:
     """One span that ended in an error."""
 
@@ -374,6 +374,8 @@ class Table:
         return self.to_arrow().__arrow_c_stream__(requested_schema)
 
     def _repr_html_(self) -> str:
+        from html import escape
+
         names = list(self.columns)
         rows = self.take(np.arange(min(len(self), SHOWN))).to_words().to_pylist()
         head = "".join(f"<th>{escape(n)}</th>" for n in names)
@@ -389,6 +391,8 @@ def _unpacked(row: type, columns: Mapping[str, Array], length: int, words: Words
 
 def _cell(value: object) -> str:
     """What a notebook shows of a value; names from a trace are text."""
+    from html import escape
+
     return "–" if value is None else escape(str(value))
 
 

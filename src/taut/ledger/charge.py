@@ -22,7 +22,6 @@ from taut.core.prices import MONEY_UNIT, Prices, amount
 from taut.core.tables import NULL, Kind, Table, col
 from taut.diagnose.job_indices import StepEnergy
 from taut.graph import Graph
-from taut.ledger.cell_energy import CellEnergy, cell_energy
 from taut.ledger.fitted_watts import STATES
 from taut.ledger.state_power import split_watts
 from taut.replay.blame import PARTS, AtSome, Blame
@@ -31,10 +30,11 @@ from taut.replay.timeline import Timeline
 from taut.result.types import LedgerEnergy, LedgerEntry
 
 if TYPE_CHECKING:
+    from taut.ledger.cell_energy import CellEnergy
     from taut.ledger.overhead import Overhead
 
 
-@dataclass(frozen=True)
+@dataclass(init=False, repr=False, eq=False)
 class Cell:
     """Rank-time of one fate on one rank in one step."""
 
@@ -294,6 +294,8 @@ def _energy(c: Context, cells: Table, categories: tuple[Category, ...], prices: 
     graph = c.graph
     if not len(graph.trace.metrics) and not split_watts(prices)[1]:
         return None
+    from taut.ledger.cell_energy import cell_energy
+
     rank, window = np.searchsorted(graph.ranks, cells.rank), np.searchsorted(graph.steps, cells.step)
     waited = np.zeros(len(cells), dtype=np.int64)
     for i, one in enumerate(categories):

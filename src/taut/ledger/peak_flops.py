@@ -56,8 +56,10 @@ _TYPES = (
 
 def peaks_of(device: str) -> Peaks | None:
     """The peaks of an accelerator by its name; None if it is not known."""
+    said = device.lower()
     for name, peaks in PEAKS:
-        if re.search(rf"(?<![A-Za-z0-9]){re.escape(name)}(?![A-Za-z0-9])", device, re.IGNORECASE):
+        # Most names are not in it at all, and to compile their patterns takes longer than all else here.
+        if name.lower() in said and re.search(rf"(?<![A-Za-z0-9]){re.escape(name)}(?![A-Za-z0-9])", device, re.IGNORECASE):
             return peaks
     return None
 

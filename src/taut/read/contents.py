@@ -19,6 +19,9 @@ from taut.read.jobs.job_words import JobLog
 from taut.read.metrics.series import Metrics
 from taut.read.verb_words import HOPS
 
+ONLY_DUMPS = "only flight-recorder dumps"
+"""How a note begins that says what dumps without traces cannot tell."""
+
 
 class Dump(Struct):
     """The calls that one rank's flight recorder holds, in order of creation."""

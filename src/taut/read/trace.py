@@ -25,8 +25,6 @@ from taut.read.jobs.job_words import JobLog
 from taut.read.kept_reading import KeptReading
 from taut.read.load import LEAVE, Part, brief
 from taut.read.load_inputs import load_all
-from taut.read.metrics import named_sources
-from taut.read.metrics import reader as metrics
 from taut.read.metrics.series import Metrics
 from taut.read.op_table import REQUIRED as OP_COLUMNS
 
@@ -108,7 +106,7 @@ def read(
     with refusing_unexpected(lambda why: InputRefused(inputs.where, f"cannot be put together ({brief(why)})", LEAVE)):
         control = _control_logs(inputs)
         trace = _joined(inputs, control)
-    trace = _with_other_files(trace, inputs, control, lambda: named_sources.load(metrics_at, trace, places))
+    trace = _with_other_files(trace, inputs, control, lambda: _named_metrics(metrics_at, trace, places))
     return replace(
         trace, digest=_digest([one.digest for one in loaded] + [columns] * bool(columns), trace if metrics_at else None)
     )
@@ -209,7 +207,7 @@ def _with_other_files(
         from taut.read.chakra import execution
 
         trace = _unless_unusable(trace, "execution traces", lambda: execution.apply(trace, executed))
-    trace = _unless_unusable(trace, "metrics", lambda: metrics.apply(trace, [*inputs.of(Metrics), *named_metrics()]))
+    trace = _unless_unusable(trace, "metrics", lambda: _with_metrics(trace, [*inputs.of(Metrics), *named_metrics()]))
     if jobs := inputs.of(JobLog):
         from taut.read.jobs import gather_jobs
 
@@ -219,6 +217,23 @@ def _with_other_files(
 
         trace = _unless_unusable(trace, "control logs", lambda: gather_actions.apply(trace, control, jobs))
     return trace
+
+
+def _named_metrics(metrics_at: Sequence[str | Path], trace: Trace, places: str | None) -> list[Metrics]:
+    """What the named files and addresses of metrics hold."""
+    if not metrics_at and places is None:
+        return []
+    from taut.read.metrics import named_sources
+
+    return named_sources.load(metrics_at, trace, places)
+
+
+def _with_metrics(trace: Trace, found: list[Metrics]) -> Trace:
+    if not found:
+        return trace
+    from taut.read.metrics import reader as metrics
+
+    return metrics.apply(trace, found)
 
 
 def _unless_unusable(trace: Trace, what: str, apply: Callable[[], Trace]) -> Trace:

@@ -26,7 +26,7 @@ from taut.replay import reference
 from taut.replay.timeline import Change, Timeline, replay
 
 
-@dataclass(frozen=True)
+@dataclass(init=False, repr=False, eq=False)
 class Wait:
     """One wait of one op at its gate; the five parts sum to it exactly."""
 

@@ -9,7 +9,7 @@ from taut.core.interval import share_of
 from taut.core.rank_words import rank_label, rank_labels
 from taut.core.reporting import LISTED_SHARE, spell
 from taut.diagnose.slow_sets import shared_place, two_levels
-from taut.read.flight.reader import ONLY_DUMPS
+from taut.read.contents import ONLY_DUMPS
 from taut.replay.timeline import Change, Timeline, replay
 from taut.result.computed import Computed
 from taut.result.types import Estimate

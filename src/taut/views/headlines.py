@@ -13,6 +13,7 @@ from decimal import Decimal
 
 from msgspec.structs import replace
 
+from taut.core.finding_place import fixes_of
 from taut.core.rank_words import listed
 from taut.core.reporting import spell
 from taut.render.brief.remedies import kind_of, repair_first, what_to_do
@@ -32,8 +33,6 @@ OPEN = {
 """Fates of which nobody knows what they are, and how that is said."""
 OPEN_SHARE = 0.05
 """From this share on a job without a finding is said to be open."""
-FIXABLE = ("straggler cascade", "silent degradation", "input stall", "checkpoint stall", "energy feedback loop")
-"""Modes that setting a rank or a link to its reference mends."""
 _TOOK = r"(?<![\d.,])([\d.,]+ (?:ns|µs|ms|s))"
 _MORE = re.compile(rf"{_TOOK} (?:more|longer) a step|(?:take longer by|on average by) {_TOOK} a step")
 _GREW = re.compile(rf"takes? (?:up to )?{_TOOK} a step.*?, {_TOOK} in the baseline")
@@ -76,13 +75,6 @@ def _of_finding(f: Finding, result: AnalysisResult, folder: str) -> Headline:
         whatif=f"taut whatif {shlex.quote(folder)} {asked}" if asked else None,
         ticket=None if f.remedy is None else f.remedy.ticket,
     )  # fmt: skip
-
-
-def fixes_of(f: Finding) -> list[str]:
-    """What ``--fix`` takes to mend a finding; nothing where setting parts to their reference does not mend it."""
-    if f.mode not in FIXABLE or f.policy is not None:
-        return []
-    return [f"link={one}" for one in f.links] or [f"rank={one}" for one in f.ranks]
 
 
 def _fix_words(fixes: Sequence[str]) -> str:

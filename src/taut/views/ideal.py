@@ -14,6 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from taut.core.array_types import Floats, Ints
+from taut.core.finding_place import fixes_of
 from taut.core.question_words import fix_words
 from taut.diagnose.as_before import pauses_before
 from taut.diagnose.slowdowns import Place
@@ -22,7 +23,6 @@ from taut.replay.timeline import Change, Timeline, changed, replay
 from taut.replay.whatif import Dimension, median_of_others
 from taut.result.types import Finding
 from taut.stored import Run
-from taut.views.headlines import fixes_of
 from taut.views.replays import Question, Replays
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from taut.core.array_types import Floats, Ints
 from taut.core.errors import UsageError
+from taut.core.finding_place import fixes_of
 from taut.core.question_words import factor_words, fix_words
 from taut.graph import Graph
 from taut.replay.policy_names import KNOWN, refusal
@@ -20,7 +21,7 @@ from taut.replay.whatif import Dimension
 from taut.result.types import Regimes, WhatIfResult
 from taut.result.view_types import Answer, Choice, PolicyChoice, Questions
 from taut.views.course import ledger_rate
-from taut.views.headlines import fixes_of, in_order, title
+from taut.views.headlines import in_order, title
 from taut.views.ideal import of_other_stages
 from taut.views.replays import Question, Replays
 

@@ -18,7 +18,7 @@ from taut.core.device_words import is_copy, on_device
 from taut.core.errors import InputRefused, NotATrace
 from taut.core.tables import NULL, Call, Kind, Mark, Member, Op, Table, Trace, Verb, concat
 from taut.read.columns import Codes
-from taut.read.contents import Dump
+from taut.read.contents import ONLY_DUMPS, Dump
 from taut.read.flight import arrivals, pickles
 from taut.read.flight.pickles import Plain
 from taut.read.json_values import elements, integer, integers
@@ -35,8 +35,6 @@ EARLIER_NS = 60_000_000_000
 BEGUN = ("started", "completed")
 # Ranks without a dump that are listed one by one.
 ABSENT = 1000
-ONLY_DUMPS = "only flight-recorder dumps"
-"""How a note begins that says what dumps without traces cannot tell."""
 BARE = f"{ONLY_DUMPS}: calls and their order, not how long anything took"
 _KEYS = (b'"collective_seq_id"', b'"nccl_comm_state"', b'"comm_lib_version"', b'"pg_status"')
 _RANK = re.compile(r"(\d{1,7})\D*+\Z")
