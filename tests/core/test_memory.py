@@ -5,11 +5,17 @@ from __future__ import annotations
 import gc
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
 
 from taut.core import memory
 
 ASKED = """
 import sys
+from pathlib import Path
+
+import pytest
 from taut.core import memory
 
 memory.fit()
@@ -33,3 +39,16 @@ def test_garbage_is_looked_for_again_after_modules_are_loaded() -> None:
         assert not gc.isenabled()
     assert gc.isenabled()
     gc.unfreeze()
+
+
+def test_what_control_groups_leave_counts_up_to_the_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for group, most, used in (("", "max", 0), ("slice", "3000000", 1_000_000), ("slice/job", "9000000", 500_000)):
+        (tmp_path / group).mkdir(exist_ok=True)
+        (tmp_path / group / "memory.max").write_text(f"{most}\n")
+        (tmp_path / group / "memory.current").write_text(f"{used}\n")
+    listed = tmp_path / "cgroup"
+    listed.write_text("1:cpu:/elsewhere\n0::/slice/job\n")
+    real = Path.read_text
+    monkeypatch.setattr(memory, "GROUPS", (("", tmp_path, "memory.max", "memory.current"),))
+    monkeypatch.setattr(Path, "read_text", lambda one, **how: real(listed if str(one) == "/proc/self/cgroup" else one, **how))
+    assert memory.available_bytes() == 2_000_000

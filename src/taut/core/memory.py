@@ -15,10 +15,10 @@ from pathlib import Path
 from types import ModuleType
 
 GROUPS = (
-    ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
-    ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+    ("", Path("/sys/fs/cgroup"), "memory.max", "memory.current"),
+    ("memory", Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes", "memory.usage_in_bytes"),
 )
-"""Limit and use of the control group that a container has, by both versions of the system's interface."""
+"""Both versions of control groups: what lists them in /proc/self/cgroup, where they lie, limit and use."""
 LEAST_BYTES = 1_000_000 << 10
 """Address space that libraries and compiled kernels of a small job take, measured at 800 MB. Below it, C libraries abort."""
 _SHORT = re.compile(
@@ -98,7 +98,7 @@ def left_bytes() -> int | None:
 
 def available_bytes() -> int | None:
     """Memory that this process may still take: what the machine, its control group and its own limit leave; None if unknown."""
-    found = [left_bytes(), *map(_group_left, GROUPS)]
+    found = [left_bytes(), *_groups_left()]
     try:
         with open("/proc/meminfo", encoding="ascii") as file:
             found += [int(line.split()[1]) << 10 for line in file if line.startswith("MemAvailable")]
@@ -107,13 +107,18 @@ def available_bytes() -> int | None:
     return min((each for each in found if each is not None), default=None)
 
 
-def _group_left(files: tuple[str, str]) -> int | None:
-    """What a control group of this process has left; None where there is none, or no limit."""
+def _groups_left() -> Iterator[int]:
+    """What the control groups of this process leave, and those that these are in, where they have a limit."""
     try:
-        limit, used = (Path(file).read_text(encoding="ascii").strip() for file in files)
-        return None if limit == "max" else max(int(limit) - int(used), 0)
-    except (OSError, ValueError):
-        return None
+        lines = [line.split(":", 2) for line in Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()]
+    except OSError:
+        return
+    for name, root, limit, used in GROUPS:
+        for own in (Path(path.strip("/")) for _, kinds, path in lines if name in kinds.split(",")):
+            for group in (own, *own.parents):  # in a container the root is the container's own
+                with suppress(OSError, ValueError):
+                    most = int((root / group / limit).read_text(encoding="ascii"))
+                    yield max(most - int((root / group / used).read_text(encoding="ascii")), 0)
 
 
 def require(needed_bytes: int, what: str) -> None:

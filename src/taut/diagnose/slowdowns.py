@@ -31,6 +31,7 @@ from taut.core.change_points import (
 )
 from taut.core.group_kernels import group_sort
 from taut.core.ids import coded, numbered, weighed
+from taut.core.scratch import kept
 from taut.core.tables import Kind, Verb
 from taut.diagnose.class_medians import class_medians
 from taut.diagnose.recorded_hiccups import recorded_hiccups
@@ -154,14 +155,14 @@ class Slowdowns:
 
     def table(self, values: Numbers, key: Indices, count: int, window: Indices) -> Floats:
         """Sums of values by key (below ``count``) and window."""
-        cell = key.astype(np.int64, copy=False) * self.windows + window
+        cell = kept(key.astype(np.int64, copy=False) * self.windows + window)
         return weighed(cell, values, count * self.windows).reshape(count, self.windows)
 
     @cached_property
     def _busy(self) -> Floats:
         """Own work and gaps of every rank in every window, less what the others did more than usual in that window."""
         g, own = self.graph, self.own
-        busy = self.table((g.work_ns + g.gap_ns)[own], g.rank_index[own], self.count, g.window[own])
+        busy = self.table(kept((g.work_ns + g.gap_ns)[own]), g.rank_index[own], self.count, g.window[own])
         return self._by_itself(busy)
 
     def _by_itself(self, took: Floats) -> Floats:

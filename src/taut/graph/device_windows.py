@@ -18,6 +18,7 @@ from taut.core.array_types import Indices, Ints, Mask
 from taut.core.device_words import is_copy, on_device
 from taut.core.ids import coded, distinct, greatest, least
 from taut.core.jit import kernel
+from taut.core.scratch import kept
 from taut.core.tables import NULL, Kind, Trace, Verb
 from taut.graph.steps import Windows
 from taut.result.types import Device, DeviceRank, DeviceWindow
@@ -57,8 +58,8 @@ class DeviceWindows(Struct, frozen=True):
         origin = least(self.segment, segments, np.where(self.opens_after, end[first], start[first]))
         stop = greatest(self.segment, segments, end[last]) - origin
         zero, close = (origin[0], stop[0]) if segments == 1 else (origin[segment], stop[segment])
-        start, end = start - zero, end - zero
-        inside = np.arange(len(row))
+        start, end = kept(start - zero), kept(end - zero)
+        inside = kept(np.arange(len(row)))
         if self.cuttable.any():
             inside = np.flatnonzero(~self.cuttable[row] | ((end > 0) & (start < close)))
         return inside, origin, np.maximum(start, 0, out=start), np.minimum(end, close, out=end)

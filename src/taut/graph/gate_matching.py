@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from taut.core.array_types import Codes, Indices, Ints, Mask
 from taut.core.ids import greatest, least, numbered, occurrence
+from taut.core.scratch import kept
 from taut.core.tables import NULL, Table, Trace, Verb, constant
 from taut.graph import align
 from taut.graph.arrays import Gate, Graph, Slots
@@ -167,7 +168,7 @@ def _drop_lonely(gate: Indices, count: int) -> tuple[Codes, int]:
     """Gates with one member are none; the others are numbered without holes."""
     met = np.bincount(gate[gate >= 0], minlength=count + 1) >= 2  # the last is none, and stands for what has no gate
     new = np.where(met, np.cumsum(met) - 1, NULL).astype(np.int32)
-    return new[gate], int(met.sum())
+    return kept(new[gate]), int(met.sum())
 
 
 def settled(ops: Table, matching: Matching, wanted: Ints) -> Matching:

@@ -11,7 +11,7 @@ from msgspec import structs
 from taut.core.array_types import Codes, Indices, Ints, Mask
 from taut.core.errors import InputRefused
 from taut.core.ids import coded, greatest, least, numbered
-from taut.core.scratch import without_zeros, zeros
+from taut.core.scratch import kept, without_zeros, zeros
 from taut.core.tables import NULL, Kind, Op, Table, Trace, Verb, constant
 from taut.graph import bounds, clocks, hidden, jumps, rendezvous, roles, steps, wakes
 from taut.graph import gate_matching as gates
@@ -60,9 +60,9 @@ def link(trace: Trace) -> Graph:
     on_devices = device_windows(trace, windows)
     if on_devices is not None:
         trace, windows = with_other_steps(trace, windows, on_devices)
-    kept = np.flatnonzero(windows.keep)
-    rows = _in_time(trace.ops, kept, windows)
-    if rows is kept and len(rows) == len(trace.ops):
+    inside = kept(np.flatnonzero(windows.keep))
+    rows = _in_time(trace.ops, inside, windows)
+    if rows is inside and len(rows) == len(trace.ops):
         ops = trace.ops.replace(step=windows.step)
     else:
         ops = _renumber(trace.ops.take(rows), rows, len(trace.ops)).replace(step=windows.step[rows])
@@ -98,7 +98,7 @@ def link(trace: Trace) -> Graph:
     lane_names = _lane_names(trace.lanes, ops.lane, lanes.lane)
     trace = replace(trace, lanes=lane_names, groups=[*trace.groups, *names], ops=Table(Op, {}, 0))
     ops = ops.replace(start_ns=start, end_ns=end, lane=lanes.lane)
-    del start, end, rows, kept
+    del start, end, rows, inside
     graph = _assemble(trace, ops, lanes, Axis(windows, window, segment, origin), matching, clock, residual)
     return graph if on_devices is None else replace(graph, device=on_devices.device)
 
@@ -174,7 +174,7 @@ def _serial_lanes(ops: Table, start: Ints, end: Ints, segment: Indices, timer_ns
 
     lane, (rank, ranks) = ops.lane, coded(segment, ops.rank)
     short = end - start <= timer_ns
-    early = np.where(short, start - timer_ns, start) if short.any() else start
+    early = kept(np.where(short, start - timer_ns, start)) if short.any() else start
     for _ in range(64):  # every round takes some ops out of crowded lanes; deeper nesting stays as it is
         order, begin = order_groups(*coded(rank, lane), early, end)
         begins = np.zeros(len(order), dtype=bool)
@@ -446,14 +446,14 @@ def _who_waited(ops: Table, slots: Slots, opens: Ints) -> tuple[Slots, Ints, int
         wait = slots.wait.copy()
         wait[rows[impossible]] = NULL
         slots = replace(slots, wait=wait)
-    return slots, lag, int((impossible & ~eager).sum())
+    return slots, kept(lag) if len(late) else lag, int((impossible & ~eager).sum())
 
 
 def _work(ops: Table, wait: Indices, wait_lag: Ints, opens: Ints) -> Ints:
     # What lies between arrival and opening is waiting; the rest of the duration is work.
     rows, work = np.flatnonzero(wait >= 0), ops.end_ns - ops.start_ns
     work[rows] = ops.end_ns[rows] - np.maximum(ops.start_ns[rows], opens[wait[rows]] + wait_lag[rows])
-    return work
+    return kept(work)
 
 
 def _predecessors(edges: Edges, n: int) -> Predecessors:

@@ -19,6 +19,7 @@ from taut.core.array_types import Codes, Indices, Ints, Mask
 from taut.core.group_kernels import add_at
 from taut.core.ids import coded, numbered, sums, total, weighed
 from taut.core.prices import MONEY_UNIT, Prices, amount
+from taut.core.scratch import kept
 from taut.core.tables import NULL, Kind, Table, col
 from taut.diagnose.job_indices import StepEnergy
 from taut.graph import Graph
@@ -389,7 +390,7 @@ def _grouped(*keys: Indices) -> tuple[Codes, Codes]:
     cell, cells = coded(*keys)
     member = np.zeros(cells, dtype=np.int32)
     member[cell] = np.arange(len(cell), dtype=np.int32)
-    return cell, member
+    return cell, kept(member)
 
 
 def _claims(c: Context, categories: tuple[Category, ...]) -> dict[tuple[str, str], list[AtSome]]:
@@ -405,7 +406,7 @@ def _claims(c: Context, categories: tuple[Category, ...]) -> dict[tuple[str, str
             at = np.flatnonzero(ns.ns if isinstance(ns, AtSome) else ns)
             if len(at):
                 some = (ns.ops[at], ns.ns[at]) if isinstance(ns, AtSome) else (at, ns[at])
-                out.setdefault((fate, source), []).append(AtSome((some[0] + first).astype(np.int32), some[1]))
+                out.setdefault((fate, source), []).append(AtSome(kept((some[0] + first).astype(np.int32)), kept(some[1])))
     return {key: some for key, some in out.items() if some}
 
 
@@ -418,7 +419,7 @@ def _claimed_rows(c: Context, categories: tuple[Category, ...], code: Mapping[st
     claims = _claims(c, categories)
     for fate, source in list(claims):
         cell, member = _grouped(by_class[0], actions[fate]) if fate in actions else by_class
-        summed = np.zeros(len(member), dtype=np.int64)
+        summed = kept(np.zeros(len(member), dtype=np.int64))
         for some in claims.pop((fate, source)):
             add_at(summed, cell, some.ops, some.ns)
         used = np.flatnonzero(summed).astype(np.int32)
@@ -426,7 +427,7 @@ def _claimed_rows(c: Context, categories: tuple[Category, ...], code: Mapping[st
         fates = np.broadcast_to(np.int8(code[fate]), len(op))
         action = actions[fate][op] if fate in actions else np.broadcast_to(np.int64(NULL), len(op))
         step = graph.steps.astype(np.int32)[graph.window[op]]
-        rows.append([graph.ops.rank[op], step, fates, graph.ops.name[op], summed[used], action])
+        rows.append([kept(graph.ops.rank[op]), kept(step), fates, kept(graph.ops.name[op]), kept(summed[used]), action])
     return rows
 
 

@@ -12,6 +12,7 @@ from msgspec import Struct
 from taut.core.array_types import Indices, Ints, Mask
 from taut.core.device_words import is_copy
 from taut.core.ids import greatest
+from taut.core.scratch import kept
 from taut.core.tables import Kind
 from taut.graph import Graph
 from taut.replay.timeline import Timeline
@@ -69,4 +70,4 @@ def exposed(graph: Graph, observed: Timeline) -> Exposed:
 
 def _narrow(times: Ints) -> Indices:
     """Times in 32 bits where all fit: at most 2 s."""
-    return times.astype(np.int32) if int(times.max(initial=0)) < 1 << 31 else times
+    return kept(times.astype(np.int32) if int(times.max(initial=0)) < 1 << 31 else times)

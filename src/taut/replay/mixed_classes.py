@@ -12,6 +12,7 @@ import numpy as np
 from taut.core.array_types import Floats, Indices, Ints, Mask
 from taut.core.group_kernels import order_groups
 from taut.core.ids import coded, greatest, least
+from taut.core.scratch import kept
 from taut.core.tables import Kind
 from taut.graph import Graph
 from taut.replay.exposed import copies
@@ -39,13 +40,13 @@ def kinds_and_mixed(graph: Graph, cls: Indices, classes: int) -> tuple[Indices, 
     kind, mixed = np.zeros(len(cls), dtype=np.int8), np.zeros(len(cls), dtype=np.bool_)
     rows = np.flatnonzero(((graph.ops.kind == Kind.COMPUTE) | copies(graph)) & (graph.gate < 0)).astype(np.int32)
     # Most classes are of one length all over, and asked no further.
-    own, work = cls[rows], graph.work_ns[rows]
+    own, work = kept(cls[rows]), kept(graph.work_ns[rows])
     unlike = least(own, classes, work) * np.exp(LEAST_APART) <= greatest(own, classes, work)
     rows = rows[unlike[own]]
     del own, work
     if not len(rows):
         return kind, mixed
-    work = np.maximum(graph.work_ns[rows], 1)
+    work = kept(np.maximum(graph.work_ns[rows], 1))
     cell, cells = coded(cls[rows], graph.window[rows], graph.rank_index[rows])
     order, begin = order_groups(cell, cells, work, work)
     low, high = order[(begin[:-1] + begin[1:] - 1) // 2], order[(begin[:-1] + begin[1:]) // 2]

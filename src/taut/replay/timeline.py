@@ -180,7 +180,7 @@ def changed(graph: Graph, changes: Sequence[Change], gaps: bool = True) -> tuple
 
 def edited(values: Ints, change: Change, in_place: bool = False) -> Ints:
     """Work or gaps as a change leaves them; ``in_place`` where nobody else has the values."""
-    out = values if in_place else values.copy()
+    out = values if in_place else kept(values.copy())
     if change.how == "set":
         out[change.ops] = change.value
     elif change.how == "scale":
