@@ -67,6 +67,7 @@ def recorded() -> Iterator[dict[str, list[Args]]]:
 
 def training() -> None:
     """A ring with a slow link, lanes that wake each other, ranks that are paused by an action or were recorded in part."""
+    from taut.core.span_kernels import begin_at
     from taut.graph import link
     from taut.render.track_order import beside
     from taut.result.analysis_result import report
@@ -89,6 +90,7 @@ def training() -> None:
     link(replace(whole, ops=ops.take(~((ops.rank == 1) & (ops.verb > 0) & (ops.end_ns < 8 * MS)))))
     start = rng.integers(0, 50, 40)
     beside(rng.integers(0, 3, 40), start, start + rng.integers(1, 20, 40))
+    begin_at(np.zeros(40, dtype=np.int64), np.zeros(1, dtype=np.int64), rng.random(40) < 0.9, start, np.unique(start))
 
 
 def projection() -> None:

@@ -78,7 +78,8 @@ def dense_ids(packed: Indices, span: int) -> tuple[Codes, int]:
     """
     words = np.zeros((span >> 5) + 1, np.int64)
     for i in range(len(packed)):
-        words[packed[i] >> 5] |= 1 << (packed[i] & 31)
+        at = np.int64(packed[i])
+        words[at >> 5] |= np.int64(1) << (at & 31)
     before = np.empty(len(words), np.int32)
     count = 0
     for w in range(len(words)):
@@ -86,8 +87,8 @@ def dense_ids(packed: Indices, span: int) -> tuple[Codes, int]:
         count += set_bits(words[w])
     ids = np.empty(len(packed), np.int32)
     for i in range(len(packed)):
-        w = packed[i] >> 5
-        ids[i] = before[w] + set_bits(words[w] & ((1 << (packed[i] & 31)) - 1))
+        at = np.int64(packed[i])
+        ids[i] = before[at >> 5] + set_bits(words[at >> 5] & ((np.int64(1) << (at & 31)) - 1))
     return ids, count
 
 

@@ -23,7 +23,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from taut.core.array_types import Bytes, Column
+from taut.core.array_types import Bytes, Column, Ints
 
 Values = TypeVar("Values", bound=np.generic)
 
@@ -161,3 +161,15 @@ def _library() -> ctypes.CDLL:
     library.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_int64]
     library.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
     return library
+
+
+def zeros(count: int) -> Ints:
+    """So many zeros; a page of them is in memory once something was written there."""
+    if 8 * count < LEAST_BYTES:
+        return np.zeros(count, dtype=np.int64)
+    return np.frombuffer(mmap.mmap(-1, 8 * count, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS), dtype=np.int64)
+
+
+def without_zeros(values: Ints) -> Ints:
+    """The values, where all are 0 in no memory."""
+    return values if values.any() else zeros(len(values))

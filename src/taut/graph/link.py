@@ -11,9 +11,8 @@ from msgspec import structs
 from taut.core.array_types import Codes, Indices, Ints, Mask
 from taut.core.errors import InputRefused
 from taut.core.ids import coded, greatest, least, numbered
-from taut.core.scratch import kept
+from taut.core.scratch import kept, without_zeros, zeros
 from taut.core.tables import NULL, Kind, Op, Table, Trace, Verb, constant
-from taut.core.zeros import without_zeros, zeros
 from taut.graph import bounds, clocks, hidden, jumps, rendezvous, roles, steps, wakes
 from taut.graph import gate_matching as gates
 from taut.graph.arrays import Graph, Predecessors, Slots

@@ -14,9 +14,8 @@ from msgspec import Struct
 
 from taut.core.array_types import Codes, Floats, Indices, Ints, Mask
 from taut.core.ids import coded, numbered
-from taut.core.scratch import kept
+from taut.core.scratch import kept, zeros
 from taut.core.tables import NULL
-from taut.core.zeros import zeros
 from taut.graph import Graph
 from taut.graph.joined import Joined
 from taut.replay.mixed_classes import kinds_and_mixed

@@ -17,7 +17,7 @@ import numpy as np
 
 from taut.core.array_types import Floats, Ints, Mask
 from taut.core.ids import greatest
-from taut.core.zeros import zeros
+from taut.core.scratch import zeros
 from taut.graph import Graph
 from taut.replay.timeline import Timeline
 from taut.result import types

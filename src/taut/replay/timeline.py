@@ -13,9 +13,8 @@ from msgspec import Struct
 from taut.core.array_types import Codes, Floats, Indices, Ints, Mask, Numbers, Value
 from taut.core.ids import greatest
 from taut.core.jit import SMALL
-from taut.core.scratch import empty, kept
+from taut.core.scratch import empty, kept, zeros
 from taut.core.tables import NULL, constant
-from taut.core.zeros import zeros
 from taut.graph import Graph
 
 Times = TypeVar("Times", Ints, Floats)

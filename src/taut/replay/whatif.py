@@ -12,9 +12,8 @@ from taut.core.array_types import Codes, Floats, Indices, Ints
 from taut.core.device_words import is_copy
 from taut.core.errors import UsageError
 from taut.core.ids import coded
-from taut.core.scratch import kept
+from taut.core.scratch import kept, zeros
 from taut.core.tables import Kind, Verb
-from taut.core.zeros import zeros
 from taut.graph import Graph
 from taut.replay import reference
 from taut.replay.ring import rings, sends_down, without_slow_links
