@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from taut.project.noise import table
-from taut.project.training.grid import Gate, Grid, Sync, barrier, fastest, ring, stale, steps
+from taut.project.training.gates import Gate, barrier, fastest, ring, stale
+from taut.project.training.grid import Grid, Sync, steps
 from taut.project.training.pipeline import program
 from taut.project.training.scenario import Noise
 
