@@ -15,7 +15,7 @@ from taut.core.array_types import Ints, Mask
 
 if TYPE_CHECKING:
     from taut.watch.event_rows import EventRows
-    from taut.watch.window import Window
+    from taut.watch.window import Hello, Window
 
 HOP = "hop"
 """Verb of the class in which a send and its receive meet."""
@@ -101,6 +101,9 @@ class Feed:
         self.window = window
         self._next = {"gates": 0, "stages": 0, "steps": 0, "waits": 0}
         self._attempt: dict[int, int] = {}
+        self._hellos: dict[int, Hello] = {}
+        self._seats: dict[int, Seat] = {}
+        self._classes: list[Meeting] = []
         self.lost = 0
         """Rows that were gone before they were asked for."""
 
@@ -113,15 +116,28 @@ class Feed:
             self.lost += max(table.first - begin, 0)
             rows, self._next[name] = table.since(begin), table.end
             parts[name] = self._events(rows, attempt, now_ns)
-        seats = {
-            rank: Seat(one.hello.host, one.hello.gpu, one.hello.boot, one.hello.sees, getattr(one.hello, "backend", ""))
-            for rank, one in window.ranks.items()
-        }
-        classes = [Meeting(one.verb, one.group, tuple(one.ranks), one.source, one.sink) for one in list(window.classes)]
+        seats, classes = self._who(), self._where()
         ended = frozenset(rank for rank, one in window.ranks.items() if one.ended)
         restarted = frozenset(rank for rank, turn in attempt.items() if self._attempt.get(rank, turn) != turn)
         self._attempt = attempt
         return Seen(parts["gates"], parts["stages"], parts["steps"], classes, seats, ended, parts["waits"], restarted)
+
+    def _who(self) -> dict[int, Seat]:
+        """Seats of all ranks: the same dictionary as long as nobody comes or goes, for it is kept with what was seen."""
+        hellos = {rank: one.hello for rank, one in self.window.ranks.items()}
+        if hellos != self._hellos:
+            self._hellos = hellos
+            self._seats = {
+                rank: Seat(one.host, one.gpu, one.boot, one.sees, getattr(one, "backend", "")) for rank, one in hellos.items()
+            }
+        return self._seats
+
+    def _where(self) -> list[Meeting]:
+        """Classes of gates: the same list as long as there is no new one."""
+        known = list(self.window.classes)
+        if len(known) != len(self._classes):
+            self._classes = [Meeting(one.verb, one.group, tuple(one.ranks), one.source, one.sink) for one in known]
+        return self._classes
 
     def _events(self, rows: EventRows, attempt: dict[int, int], now_ns: int | None) -> Events:
         if not len(rows):
