@@ -40,7 +40,7 @@ def cases(asked: argparse.Namespace) -> Iterator[tuple[str, object]]:
     rng = np.random.default_rng(asked.seed)
     for k in range(asked.random):
         shape, fault = str(rng.choice(list(JOBS))), str(rng.choice(FAULTS))
-        ranks, steps = int(rng.choice([4, 8, 16, 32])), int(rng.integers(6, 40))
+        ranks, steps = int(rng.choice([16, 24, 32])), int(rng.integers(12, 40))
         try:
             trace, _ = modelled(shape, fault, ranks, asked.seed + k, steps=steps)
         except TautError:  # no such fault in such a job
