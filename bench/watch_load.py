@@ -156,7 +156,7 @@ def main() -> None:
         found = asyncio.run(load(port, args))
         found |= {"collector_cpu_s": cpu_s(collector.pid) - before, "rss_mib": memory_mib(collector.pid, "VmRSS"),
                   "peak_mib": memory_mib(collector.pid, "VmHWM")}  # fmt: skip
-        collector.send_signal(signal.SIGINT)
+        collector.send_signal(signal.SIGTERM)  # a shell has its background jobs ignore SIGINT
         said = collector.communicate()[1]
         lines = [json.loads(line) for path in Path(folder, "kept").glob("steps-*") for line in path.read_text().splitlines()]
         print(json.dumps({"ranks": args.ranks, "per_second": args.per_second, "seconds": args.seconds, **found,
