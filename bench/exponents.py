@@ -13,7 +13,8 @@ import argparse
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -59,6 +60,11 @@ def fitted(points: Points) -> tuple[float, float, float]:
     error = float(np.sqrt(((y - base - slope * x) ** 2).sum() / free / ((x - x.mean()) ** 2).sum()))
     half = student_quantile(0.025, free) * error
     return float(slope), float(slope) - half, float(slope) + half
+
+
+def cost_of(paths: Mapping[int, str], size: int) -> float:
+    """CPU of an analysis of the job of a size, s."""
+    return cpu_s(paths[size])
 
 
 def grown(sizes: list[int], cost_s: Callable[[int], float], rounds: int, start_up_s: float = 0.0) -> Points:
@@ -123,7 +129,7 @@ def main() -> None:
                 write(path, shapes[size])
             if shapes:
                 cpu_s(paths[min(paths)])  # kernels that only larger jobs use are compiled here
-                points = grown(list(shapes), lambda size, at=paths: cpu_s(at[size]), args.rounds, start_up_s)  # type: ignore[misc]
+                points = grown(list(shapes), partial(cost_of, paths), args.rounds, start_up_s)
             else:
                 points = asked(args.rounds, smallest)
             found[what] = points

@@ -27,6 +27,9 @@ Fault = Callable[[str, str], Answer | None]
 class Store:
     """An S3 server, and what stands before it: ``fault`` may answer in its place."""
 
+    put: Callable[[str, bytes], object]
+    """Writes an object, past whatever stands before the server."""
+
     def __init__(self, behind: str) -> None:
         self.behind, self.asked = behind, list[tuple[str, str]]()
         self.fault: Fault = lambda method, path: None
@@ -56,7 +59,7 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
     urllib.request.urlopen(urllib.request.Request(f"{made.behind}/moto-api/reset", method="POST")).close()
     direct = s3fs.S3FileSystem(skip_instance_cache=True)
     direct.mkdir("bucket")
-    made.put = direct.pipe  # type: ignore[attr-defined]
+    made.put = direct.pipe
     with http_server(made.answer) as front:
         monkeypatch.setenv("AWS_ENDPOINT_URL", front)
         s3fs.S3FileSystem.clear_instance_cache()
@@ -67,7 +70,7 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
 
 def put_job(store: Store, workers: int) -> None:
     for rank in range(workers):
-        store.put(f"bucket/job/worker{rank}.csv.gz", gzip.compress(step_times(rank)))  # type: ignore[attr-defined]
+        store.put(f"bucket/job/worker{rank}.csv.gz", gzip.compress(step_times(rank)))
 
 
 def test_a_job_of_compressed_objects(store: Store, tmp_path: Path) -> None:
@@ -120,7 +123,7 @@ def test_an_object_that_grew_since_it_was_listed_is_read_to_its_end(store: Store
     listed = remote.expand("s3://bucket/job", 10)
     monkeypatch.setattr(remote, "expand", lambda address, most: listed)
     monkeypatch.setattr(fetched_ahead, "SMALL_BYTES", 200)
-    store.put("bucket/job/worker1.csv.gz", gzip.compress(step_times(1, steps=600)))  # type: ignore[attr-defined]
+    store.put("bucket/job/worker1.csv.gz", gzip.compress(step_times(1, steps=600)))
     found = taut.read("s3://bucket/job").ops
     assert len(set(found.step[found.rank == 1].tolist())) == 600
 

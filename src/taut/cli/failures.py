@@ -8,6 +8,7 @@ import select
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Any, NoReturn
 
 import click
@@ -40,10 +41,9 @@ class Commands(click.Group):
     A command that has a file of its own is imported when it is asked for.
     """
 
-    def __init__(self, *args: Any, **options: Any) -> None:  # noqa: ANN401
-        super().__init__(*args, **options)
-        self._files: Mapping[str, str] = {}
-        self._made: Callable[[click.Command], object] = lambda command: None
+    _files: Mapping[str, str] = MappingProxyType({})
+    _made: Callable[[click.Command], object]
+    """Where commands are that have a file of their own, and what is done to one that was imported."""
 
     def elsewhere(self, files: Mapping[str, str], made: Callable[[click.Command], object]) -> None:
         """Say in which module each of some commands is, under its own name, and what is done to one that was imported."""

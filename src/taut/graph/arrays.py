@@ -134,7 +134,9 @@ class Graph:
         places: dict[int, Indices] = {}
         for name in PER_OP:  # one array under two names is kept once
             own = getattr(self, name)
-            object.__setattr__(self, name, places.setdefault(id(own), kept(own)))
+            if id(own) not in places:
+                places[id(own)] = kept(own)
+            object.__setattr__(self, name, places[id(own)])
 
     def __len__(self) -> int:
         return len(self.ops)
