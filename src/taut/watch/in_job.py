@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import socket
 import sys
@@ -46,6 +47,7 @@ def start(address: str | None = None, *, secret: str | None = None, profile: boo
         sender = Sender(observer, (host, int(port)), key.encode(), hello, profiles)
         sender.start()
         _running = observer, sender
+        atexit.register(_goodbye)
     except Exception as error:  # whatever it is, it is ours and not the job's
         return _off(f"{type(error).__name__}: {error}")
     return True
@@ -66,8 +68,15 @@ def stop() -> None:
     if _running is not None:
         observer, sender = _running
         _running = None
+        atexit.unregister(_goodbye)
         observer.detach()
         sender.stop()
+
+
+def _goodbye() -> None:
+    """When the process ends: a job that is done says so. After an error that nobody caught the rank is lost, not done."""
+    if getattr(sys, "last_value", None) is None:
+        stop()
 
 
 def _off(why: str) -> bool:

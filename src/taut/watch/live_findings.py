@@ -90,7 +90,7 @@ class Live:
         self._last.add(seen, now_ns)
         self._recent.keep(seen, self.series.done if self.series is not None else 0)
         self._seat(seen)
-        out = self._stopped(now_ns)
+        out = self._over() if seen.is_over else self._stopped(now_ns)
         if self.series is None or self.panel is None:
             return out
         rows = self.series.add(seen)
@@ -101,9 +101,10 @@ class Live:
         self._waits.extend(rows.rank_waits)
         crossed = self.panel.feed(rows.rows, rows.step_s, rows.waits)
         self.counts["suspicions"] += len(crossed)
-        out += self._closed()
-        out += self._suspected(now_ns, {series for _, series in crossed})
-        out += self._minutely(now_ns)
+        if not seen.is_over:
+            out += self._closed()
+            out += self._suspected(now_ns, {series for _, series in crossed})
+            out += self._minutely(now_ns)
         return out
 
     def state(self, window: Window) -> WatchedJob:
@@ -334,6 +335,11 @@ class Live:
     def _close(self, place: tuple[object, ...]) -> LiveFinding:
         told = self.open.pop(place).told
         return msgspec.structs.replace(told, state="closed", at_ns=self._clock())
+
+    def _over(self) -> list[LiveFinding]:
+        """Nobody is heard any more: nothing of what was open costs anything now."""
+        self._explained.clear()
+        return [self._close(place) for place in list(self.open)]
 
     # -- once a minute --------------------------------------------------------------------------------------------------
 
