@@ -70,10 +70,13 @@ def capture(
 
 
 def _from_workers(some: Sequence[Worker], folder: Path, seconds: float) -> list[Path]:
-    from taut.watch.pull import Puller, describe, missing_ranks, profile
+    from taut.watch.pull import Puller, describe, missing_ranks, nobody_read, profile
 
     puller = Puller(some, folder / "dumps")
-    say(describe(puller.round()))
+    first = puller.round()
+    if not first.read and not first.held_s:  # nobody answered anything
+        raise nobody_read(first)
+    say(describe(first))
     say(f"a profile of {seconds:g} s: the job is slower meanwhile")
     missing = profile(some, folder, seconds)
     for line in missing_ranks(missing):
@@ -103,6 +106,7 @@ def _from_collector(keep: Path, job: str, seconds: float, traces: Path) -> list[
 
 def _waited(path: Path) -> Capture:
     """The capture when it is done, or refused."""
+    from taut.render.text import count
     from taut.watch.captures import MOST_S, standing, withdraw
 
     began, said = time.monotonic(), False
@@ -115,8 +119,8 @@ def _waited(path: Path) -> Capture:
                 return found
             if found is not None and not said:
                 said = True
-                say(f"{found.job}: {len(found.ranks)} ranks profile steps {found.step} to {found.step + found.steps - 1}; "
-                    "the job is slower meanwhile")  # fmt: skip
+                steps = f"steps {found.step} to {found.step + found.steps - 1}"
+                say(f"{found.job}: {steps} are profiled, of {count(len(found.ranks), 'rank')}; the job is slower meanwhile")
             if (found is None and took_s > TAKEN_S) or took_s > MOST_S + TAKEN_S:
                 raise RunError(
                     f"{path.parent}: no collector answers there; start taut watch collect, or name its folder with --keep"
