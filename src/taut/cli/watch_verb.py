@@ -118,7 +118,7 @@ def _metrics_socket(host: str, port: int | None) -> socket.socket | None:
 
 
 def _secret() -> bytes:
-    from taut.watch.collect import LEAST_SECRET
+    from taut.watch.wire import LEAST_SECRET
 
     given = os.environ.get(SECRET, "")
     if len(given) < LEAST_SECRET:

@@ -169,7 +169,7 @@ class Captures:
             return _refused(f"no rank of {job} allows profiles: start it with TAUT_WATCH_PROFILE=1")
         last, step_s = _steps(window)
         if step_s <= 0:
-            return _refused(f"no steps of {job} are seen: it needs an optimizer of torch, or taut.watch.step()")
+            return _refused(f"no steps of {job} are seen yet: wait for its first; without an optimizer of torch it needs taut.watch.step()")
         step = last + 2 + math.ceil(AHEAD_S / step_s)
         steps = min(max(math.ceil(asked.seconds / step_s), LEAST_STEPS), MOST_STEPS)
         body = REQUEST.pack(step, steps, min(int(2 * asked.seconds * 1e3), MOST_MS))
