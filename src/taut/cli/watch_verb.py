@@ -152,8 +152,9 @@ def _teller(as_json: bool, escalates: CaptureOnFinding | None = None) -> Callabl
     def tell(finding: LiveFinding) -> None:
         if as_json:
             write_out(json_line(finding))
-        ranks = ", ".join(map(str, finding.ranks[:8])) or ", ".join(finding.links[:8]) or "all"
-        say(f"{finding.job}: {finding.state}: {finding.mode}, rank {ranks}: {finding.text}")
+        ranks = ", ".join(map(str, finding.ranks[:8])) or ", ".join(finding.links[:8])
+        where = f"rank {ranks}" if ranks else "all ranks"
+        say(f"{finding.job}: {finding.state}: {finding.mode}, {where}: {finding.text}")
         if escalates is not None:
             escalates.told(finding)
 

@@ -152,7 +152,8 @@ class Live:
         named = [one for one in found.named if self._fits(one, suspects) and not self._excused(one)] if found else []
         if named:
             assert found is not None
-            return self._opened([self._whole_host(one, suspects) for one in named], suspects, found)
+            named = [self._since(self._whole_host(one, suspects), suspects) for one in named]
+            return self._opened(named, suspects, found)
         return self._not_confirmed(suspects)
 
     def _not_confirmed(self, suspects: list[Suspected]) -> list[LiveFinding]:
@@ -240,6 +241,12 @@ class Live:
             if not named.links and set(named.ranks) < set(ranks) and 2 * len(named.ranks) > len(ranks):
                 return msgspec.structs.replace(named, ranks=tuple(ranks))
         return named
+
+    def _since(self, named: Named, suspects: list[Suspected]) -> Named:
+        """The same; of what the whole window has, from when it was suspected: it may have begun before the window."""
+        assert self.series is not None
+        began = self.series.done - max(one.age for one in suspects) + 1
+        return named if named.past else msgspec.structs.replace(named, since_step=max(min(named.since_step, began), 0))
 
     def _ranks(self, suspects: list[Suspected]) -> set[int]:
         assert self.series is not None
