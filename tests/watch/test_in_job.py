@@ -45,7 +45,11 @@ def test_a_rank_says_goodbye_when_its_process_ends_by_itself(last: str, ended: b
 
 @pytest.mark.parametrize(
     ("rank", "secret", "says"),
-    [(0, "another secret of sixteen", "is TAUT_WATCH_SECRET the same there?"), (1, "another secret of sixteen", ""), (0, "", "")],
+    [
+        (0, "another secret of sixteen", "is TAUT_WATCH_SECRET the same there?"),
+        (1, "another secret of sixteen", ""),
+        (0, "", ""),
+    ],
 )
 def test_a_rank_that_is_refused_says_so_once_and_only_rank_0(
     rank: int, secret: str, says: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

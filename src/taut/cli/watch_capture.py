@@ -32,7 +32,12 @@ SAVING = "the analysis is shown above; free some space, or give another folder w
 @worker_options
 @click.option("--job", metavar="J", default="", help="Job that the collector hears  [default: the only one]")
 @click.option(
-    "--seconds", metavar="S", type=Real(0.1, 10), default=2.0, show_default=True, help="How long the profile is, about."
+    "--seconds",
+    metavar="S",
+    type=Real(0.1, 10),
+    default=5.0,
+    show_default=True,
+    help="How long the profile is, about; of fewer than 20 steps who is slow is often not sure.",
 )
 @click.option(
     "--keep", metavar="FOLDER", type=Target(file_okay=False), default=str(FOLDER), show_default=True,
@@ -47,7 +52,7 @@ def capture(
     places: tuple[str, ...], slurm: str | None, ports: str, job: str, seconds: float, keep: str, traces: str | None,
     folder: str | None,
 ) -> None:  # fmt: skip
-    """Dump the flight recorders of a running job, profile all ranks for two seconds, and analyze it.
+    """Dump the flight recorders of a running job, profile a few seconds of all ranks, and analyze it.
 
     Without HOST:PORT the collector of this folder asks the ranks that allow it (TAUT_WATCH_PROFILE=1 in the job): all profile
     the same steps. With HOST:PORT, torch's debug servers are asked (docs/watch.md#from-outside): at the same time, not at the

@@ -62,7 +62,7 @@ class Asked(msgspec.Struct, frozen=True):
 
     job: Annotated[str, Meta(max_length=256)] = ""
     """Empty: the only one that is heard."""
-    seconds: Annotated[float, Meta(gt=0, le=MOST_MS / 1e3)] = 2.0
+    seconds: Annotated[float, Meta(gt=0, le=MOST_MS / 1e3)] = 5.0
 
 
 class Capture(msgspec.Struct):
@@ -150,7 +150,9 @@ class Captures:
         if capture.state == "asked":
             self._open[capture.job] = target, capture, self._clock() + within_s
             self._slowed[capture.job] = capture.step, 1 << 62
-            self._say(f"{capture.job}: a profile of step {capture.step} on is asked of rank {listed([str(rank) for rank in capture.ranks])}")
+            self._say(
+                f"{capture.job}: a profile of step {capture.step} on is asked of rank {listed([str(rank) for rank in capture.ranks])}"
+            )
         _tell(target, capture)
 
     def _begin(self, asked: Asked) -> tuple[Capture, float]:
@@ -169,7 +171,9 @@ class Captures:
             return _refused(f"no rank of {job} allows profiles: start it with TAUT_WATCH_PROFILE=1")
         last, step_s = _steps(window)
         if step_s <= 0:
-            return _refused(f"no steps of {job} are seen yet: wait for its first; without an optimizer of torch it needs taut.watch.step()")
+            return _refused(
+                f"no steps of {job} are seen yet: wait for its first; without an optimizer of torch it needs taut.watch.step()"
+            )
         step = last + 2 + math.ceil(AHEAD_S / step_s)
         steps = min(max(math.ceil(asked.seconds / step_s), LEAST_STEPS), MOST_STEPS)
         body = REQUEST.pack(step, steps, min(int(2 * asked.seconds * 1e3), MOST_MS))

@@ -149,7 +149,9 @@ def missing_ranks(whys: Mapping[int, str]) -> list[str]:
 
 def describe(done: Round) -> str:
     """A round in a line: how many ranks were read, who is missing and why, and what it cost."""
-    line = f"{len(done.read)} of {len(done.read) + len(done.missing)} ranks read, held up for {done.held_s * 1e3:,.0f} ms at most"
+    line = (
+        f"{len(done.read)} of {len(done.read) + len(done.missing)} ranks read, held up for {done.held_s * 1e3:,.0f} ms at most"
+    )
     if done.open_only:
         line += "; open calls only, because whole dumps take long: this shows a hang, not who is late"
     return "; ".join([line, *missing_ranks(done.missing)])
