@@ -46,8 +46,8 @@ def test_it_fits_the_terminal() -> None:
     assert len(found) <= 24
     assert max(map(cell_len, found)) <= 80
     assert " and 34 findings more" in found
-    assert len(lines(job(), lines=15)) == 15
-    assert "2 of 8 ranks, the latest first" in lines(job(), lines=15)
+    assert len(lines(job(), lines=16)) == 16
+    assert "2 of 8 ranks, the latest first" in lines(job(), lines=16)
 
 
 def test_other_jobs_are_listed() -> None:

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from served_app import App, run_folder
 from taut.result.types import SCHEMA, LiveFinding, LiveState, WatchedJob
 from taut.result.view_types import LiveFolder, LiveView, RunCard
-from taut.views.live import live_folder
 from taut.serve import catalogue, live_folders
+from taut.views.live import live_folder
 
 FOUND = LiveFinding(
     at_ns=0, id="w-1", job="job-1", mode="straggler cascade", state="open", ranks=[1], hosts=["node0"], links=[], since_step=90,

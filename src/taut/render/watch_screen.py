@@ -120,7 +120,7 @@ def _findings(job: WatchedJob) -> list[ConsoleRenderable]:
         since = f"{one.since_step:,}" if one.since_step is not None else UNKNOWN
         cost = money(one.money_per_hour, one.currency)
         table.add_row(_in(safe(one.mode), "bold"), _in(_place(one)), since, _clock(one.at_ns), cost)
-    why = [Padding(_in(safe(one.text), "dim"), (0, 0, 0, 1)) for one in job.findings[:EXPLAINED]]
+    why = [Padding(Text(safe(one.text), style="dim"), (0, 0, 0, 1)) for one in job.findings[:EXPLAINED]]
     more = len(job.findings) - FINDINGS
     rest = [_in(f" and {count(more, 'finding')} more", "dim")] if more > 0 else []
     return [_heading("Open findings"), Padding(table, (0, 0, 0, 1)), *rest, *why, Text()]

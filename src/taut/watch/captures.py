@@ -150,9 +150,8 @@ class Captures:
         if capture.state == "asked":
             self._open[capture.job] = target, capture, self._clock() + within_s
             self._slowed[capture.job] = capture.step, 1 << 62
-            self._say(
-                f"{capture.job}: a profile of step {capture.step} on is asked of rank {listed([str(rank) for rank in capture.ranks])}"
-            )
+            ranks = listed([str(rank) for rank in capture.ranks])
+            self._say(f"{capture.job}: a profile of step {capture.step} on is asked of rank {ranks}")
         _tell(target, capture)
 
     def _begin(self, asked: Asked) -> tuple[Capture, float]:
