@@ -90,7 +90,7 @@ class Live:
         self._last.add(seen, now_ns)
         self._recent.keep(seen, self.series.done if self.series is not None else 0)
         self._seat(seen)
-        out = self._stopped(now_ns)
+        out = self._over() if seen.is_over else self._stopped(now_ns)
         if self.series is None or self.panel is None:
             return out
         rows = self.series.add(seen)
@@ -101,9 +101,10 @@ class Live:
         self._waits.extend(rows.rank_waits)
         crossed = self.panel.feed(rows.rows, rows.step_s, rows.waits)
         self.counts["suspicions"] += len(crossed)
-        out += self._closed()
-        out += self._suspected(now_ns, {series for _, series in crossed})
-        out += self._minutely(now_ns)
+        if not seen.is_over:
+            out += self._closed()
+            out += self._suspected(now_ns, {series for _, series in crossed})
+            out += self._minutely(now_ns)
         return out
 
     def state(self, window: Window) -> WatchedJob:
@@ -151,7 +152,8 @@ class Live:
         named = [one for one in found.named if self._fits(one, suspects) and not self._excused(one)] if found else []
         if named:
             assert found is not None
-            return self._opened([self._whole_host(one, suspects) for one in named], suspects, found)
+            named = [self._since(self._whole_host(one, suspects), suspects) for one in named]
+            return self._opened(named, suspects, found)
         return self._not_confirmed(suspects)
 
     def _not_confirmed(self, suspects: list[Suspected]) -> list[LiveFinding]:
@@ -239,6 +241,12 @@ class Live:
             if not named.links and set(named.ranks) < set(ranks) and 2 * len(named.ranks) > len(ranks):
                 return msgspec.structs.replace(named, ranks=tuple(ranks))
         return named
+
+    def _since(self, named: Named, suspects: list[Suspected]) -> Named:
+        """The same; of what the whole window has, from when it was suspected: it may have begun before the window."""
+        assert self.series is not None
+        began = self.series.done - max(one.age for one in suspects) + 1
+        return named if named.past else msgspec.structs.replace(named, since_step=max(min(named.since_step, began), 0))
 
     def _ranks(self, suspects: list[Suspected]) -> set[int]:
         assert self.series is not None
@@ -334,6 +342,11 @@ class Live:
     def _close(self, place: tuple[object, ...]) -> LiveFinding:
         told = self.open.pop(place).told
         return msgspec.structs.replace(told, state="closed", at_ns=self._clock())
+
+    def _over(self) -> list[LiveFinding]:
+        """Nobody is heard any more: nothing of what was open costs anything now."""
+        self._explained.clear()
+        return [self._close(place) for place in list(self.open)]
 
     # -- once a minute --------------------------------------------------------------------------------------------------
 

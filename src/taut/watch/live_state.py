@@ -42,6 +42,8 @@ def _verdict(window: Window, live: Live | None, findings: list[LiveFinding]) -> 
     if findings:
         more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
         return f"{_headline(findings[0])}{more}"
+    if window.ranks and all(one.ended for one in window.ranks.values()):
+        return "the job has ended"
     if not _known(live):
         return f"too few steps yet: {FIRST + SKIPPED} are needed, of two ranks at least"
     lost = sorted(one.rank for one in window.ranks.values() if one.lost)

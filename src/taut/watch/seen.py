@@ -85,6 +85,13 @@ class Seen(Struct, frozen=True):
     """Calls that had not ended when they were told; those that end are among the gates later on."""
     restarted: frozenset[int] = frozenset()
     """Ranks that are another process since it was last asked."""
+    lost: frozenset[int] = frozenset()
+    """Ranks of which nothing is heard any more, without a goodbye."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nobody of the job is heard any more."""
+        return bool(self.seats) and self.seats.keys() <= self.ended | self.lost
 
 
 def joined(parts: Sequence[Events]) -> Events:
@@ -117,10 +124,10 @@ class Feed:
             rows, self._next[name] = table.since(begin), table.end
             parts[name] = self._events(rows, attempt, now_ns)
         seats, classes = self._who(), self._where()
-        ended = frozenset(rank for rank, one in window.ranks.items() if one.ended)
+        ended, lost = (frozenset(rank for rank, one in window.ranks.items() if getattr(one, how)) for how in ("ended", "lost"))
         restarted = frozenset(rank for rank, turn in attempt.items() if self._attempt.get(rank, turn) != turn)
         self._attempt = attempt
-        return Seen(parts["gates"], parts["stages"], parts["steps"], classes, seats, ended, parts["waits"], restarted)
+        return Seen(parts["gates"], parts["stages"], parts["steps"], classes, seats, ended, parts["waits"], restarted, lost)
 
     def _who(self) -> dict[int, Seat]:
         """Seats of all ranks: the same dictionary as long as nobody comes or goes, for it is kept with what was seen."""
