@@ -1,0 +1,247 @@
+"""What a rank's device takes for some of its steps, by CUDA events: what its stream did outside of waiting for others.
+
+Hosts run ahead of their devices, so times of hosts do not show a slow device. In sampled steps an event is recorded where the
+stream comes to a wait for others (a synchronous call, or the end of a backward pass's own work) and one where it goes on; what
+lies between waits is the device's own. Events are asked at later steps whether they are over, never waited for. A step in which
+the stream may have waited elsewhere is left out: a call that somebody waits for later, on another stream, or that nobody saw.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, ParamSpec, Protocol, TypeVar, cast
+
+from taut.watch.wire import STAGE
+
+if TYPE_CHECKING:
+    from taut.watch.observed import Observer
+
+P = ParamSpec("P")
+R = TypeVar("R")
+DEVICE = "device"
+"""Verb of the stage that holds it: as long as the device worked in a step."""
+EVERY, SELDOM = 2, 64
+"""One step in so many is sampled; of steps with many events one in twice as many; where none can be told, one in SELDOM."""
+FEW_EVENTS, MOST_EVENTS = 8, 32
+"""Events of a sampled step from which the next ones are sampled half as often; and at most: what comes after is not measured."""
+LAG = 8
+"""The time of a step is told before so many later ones are over, or not at all."""
+MOST_PENDING = 4
+CHECKED_EVERY = 16
+"""In one sample of so many it is looked whether groups count calls that nobody saw."""
+GIVES_UP = 8
+"""So many samples in a row that cannot be told: the next ones come SELDOM."""
+
+
+class Event(Protocol):
+    """An event of a stream."""
+
+    def record(self) -> None: ...  # noqa: D102
+    def query(self) -> bool: ...  # noqa: D102
+    def elapsed_time(self, end: Event) -> float: ...  # noqa: D102
+
+
+class Cuda:
+    """What is asked of torch; it is never what starts a device."""
+
+    def ready(self) -> bool:
+        """Whether a device is in use, and no graph is being captured."""
+        import torch
+
+        return torch.cuda.is_initialized() and not torch.cuda.is_current_stream_capturing()
+
+    def stream(self) -> tuple[int, int]:
+        """The current device and stream of this thread."""
+        import torch
+
+        device = int(torch.cuda.current_device())
+        return device, int(torch._C._cuda_getCurrentRawStream(device))
+
+    def event(self) -> Event:
+        """A new event, made when it is first recorded."""
+        import torch
+
+        return cast(Event, torch.cuda.Event(enable_timing=True))  # type: ignore[no-untyped-call]
+
+    def counted(self) -> int:
+        """Calls that all groups have made; -1 where one of them does not count."""
+        import torch.distributed.distributed_c10d as c10d
+
+        counts = [calls_of(group) for group in list(c10d._world.pg_map)]
+        return -1 if min(counts, default=-1) < 0 else sum(counts)
+
+
+class DeviceTimes:
+    """Samples steps of one rank; ``samples`` says whether the present step is one of them, and the rest is called only then."""
+
+    def __init__(self, observer: Observer, cuda: Cuda | None = None) -> None:
+        self._observer, self._cuda = observer, cuda or Cuda()
+        self.samples, self.late = False, 0
+        """``late``: samples that were dropped because the device was not through with them in time."""
+        self._off, self._place, self._every, self._turn = False, -1, EVERY, 0
+        self._pool, self._events = list[Event](), list[Event]()
+        self._pending: deque[tuple[int, list[Event]]] = deque()
+        self._step, self._stream = 0, (0, 0)
+        self._depth, self._lacks, self._waited, self._in_pass = 0, False, False, False
+        self._checks, self._counted, self._missed = False, 0, 0
+
+    def turn(self, step: int) -> None:
+        """A step is over: end its sample, tell those that are ready, and begin that of the next."""
+        if self._off:
+            return
+        try:
+            if self.samples:
+                self._end()
+            if self._pending:
+                self._tell(step)
+            if (step + 1) % self._every == 0 and len(self._pending) < MOST_PENDING and self._cuda.ready():
+                self._begin(step + 1)
+        except Exception:
+            self._fail()
+
+    def arrive(self) -> None:
+        """The stream waits for others from here on."""
+        try:
+            self._depth += 1
+            if self._depth == 1 and not self._lacks:
+                self._waited = True
+                if self._is_elsewhere() or self._has_uncounted():
+                    self._lacks = True
+                elif len(self._events) % 2:
+                    self._mark()
+        except Exception:
+            self._fail()
+
+    def leave(self) -> None:
+        """The stream goes on with its own work."""
+        try:
+            self._depth -= 1
+            if self._depth == 0 and not self._lacks:
+                if self._is_elsewhere():
+                    self._lacks = True
+                elif len(self._events) < MOST_EVENTS:
+                    self._mark()
+                self.recount()
+        except Exception:
+            self._fail()
+
+    def begin_pass(self) -> None:
+        """A backward pass begins: calls that it makes and nobody sees are reductions, whose wait comes at its end."""
+        try:
+            self._lacks = self._lacks or self._has_uncounted()
+            self._in_pass = True
+        except Exception:
+            self._fail()
+
+    def end_pass(self, asked: bool) -> None:
+        """It is over; ``asked``: it told when its own work was done, with ``arrive``."""
+        self._in_pass = False
+        if asked:
+            self.leave()
+        else:
+            self._lacks = True
+
+    def called(self) -> None:
+        """A call was made that something waits for later: where, is not seen, unless it is the end of the present pass."""
+        try:
+            self._lacks = self._lacks or not (self._depth or self._in_pass) or self._is_elsewhere()
+        except Exception:
+            self._fail()
+
+    def lack(self) -> None:
+        """The stream may wait where nobody sees it: leave the step out."""
+        self._lacks = True
+
+    def recount(self) -> None:
+        """A call was seen, and where it will be waited for will be."""
+        if self._checks:
+            self._counted = self._cuda.counted()
+
+    # -- samples --------------------------------------------------------------------------------------------------------
+
+    def _begin(self, step: int) -> None:
+        self._step, self._stream, self._events = step, self._cuda.stream(), []
+        self._depth, self._lacks, self._waited, self._in_pass = 0, False, False, False
+        self._turn += 1
+        self._checks = self._turn % CHECKED_EVERY == 1 or self._missed > 0
+        self.recount()
+        self.samples = True
+        self._mark()
+
+    def _end(self) -> None:
+        self.samples, events = False, self._events
+        lacks = self._lacks or self._depth != 0 or not self._waited or self._has_uncounted() or self._is_elsewhere()
+        if lacks:
+            self._pool += events
+            self._miss()
+            return
+        if len(events) % 2:
+            self._mark()
+        self._pending.append((self._step, events))
+        self._missed, self._every = 0, EVERY if len(events) <= FEW_EVENTS else 2 * EVERY
+
+    def _tell(self, step: int) -> None:
+        """Tell samples whose events are over; drop the one that is not when it is too late for it."""
+        while self._pending:
+            number, events = self._pending[0]
+            if not events[-1].query():
+                if step - number < LAG - 1:
+                    return
+                self.late += 1
+                self._miss()
+            else:
+                took = sum(first.elapsed_time(last) for first, last in zip(events[::2], events[1::2], strict=True))
+                self._place = self._observer.place(DEVICE) if self._place < 0 else self._place
+                now = self._observer.clock()
+                self._observer.ring.add(STAGE, 0, self._place, number, now - max(int(1e6 * took), 0), now, 0)
+            self._pending.popleft()
+            self._pool += events
+
+    def _miss(self) -> None:
+        self._missed += 1
+        if self._missed >= GIVES_UP:
+            self._every = SELDOM
+
+    def _mark(self) -> None:
+        event = self._pool.pop() if self._pool else self._cuda.event()
+        event.record()
+        self._events.append(event)
+
+    def _is_elsewhere(self) -> bool:
+        return not self._cuda.ready() or self._cuda.stream() != self._stream
+
+    def _has_uncounted(self) -> bool:
+        """Whether groups count calls since the stream went on, in a sample in which that is looked at."""
+        if not self._checks or self._in_pass or self._depth > 1:
+            return False
+        return self._counted < 0 or self._cuda.counted() != self._counted
+
+    def _fail(self) -> None:
+        """Something of ours failed: no device is measured any more, the rest goes on."""
+        self._off, self.samples = True, False
+        self._pending.clear()
+        self._observer.fault()
+
+
+def around(device: DeviceTimes, call: Callable[P, R]) -> Callable[P, R]:
+    """The same function, in which the stream waits for others."""
+
+    def waits(*args: P.args, **kwargs: P.kwargs) -> R:
+        sampled = device.samples
+        if sampled:
+            device.arrive()
+        out = call(*args, **kwargs)
+        if sampled:
+            device.leave()
+        return out
+
+    return waits
+
+
+def calls_of(group: object) -> int:
+    """How many calls a group has made, as it counts itself; -1 where its backend does not count."""
+    try:
+        return int(cast("Callable[[], int]", getattr(group, "_get_sequence_number_for_group"))())  # noqa: B009
+    except Exception:
+        return -1
