@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -150,3 +151,22 @@ def test_hiccups_that_nobody_carries_are_told_as_structural_instability_with_the
     assert [(one.mode, one.ranks, one.links) for one in told] == [("structural instability", [], [])]
     assert live.regime is not None
     assert live.regime.reserve is not None
+
+
+def test_ranks_of_containers_on_one_machine_are_named_with_their_own_host() -> None:
+    job = LiveJob(8, 3, hiccups=0.0, fault="slow", since=SINCE, strength=0.4, a_host=4)
+    played = Played(job, 4)
+
+    def new(now: int) -> Seen:
+        seen = played.new(now)
+        return msgspec.structs.replace(
+            seen, seats={rank: msgspec.structs.replace(seat, boot="one machine") for rank, seat in seen.seats.items()}
+        )
+
+    live = Live(new, minute_s=float("inf"))
+    job.rank = 6
+    told: list[LiveFinding] = []
+    while job.step < 150:
+        told += live.look(played.now_ns)
+    assert told[0].hosts == ["node1"]
+    assert "rank 6 (node1, GPU 2)" in told[0].text

@@ -15,7 +15,7 @@ from taut.core.array_types import Floats, Ints
 from taut.core.ids import numbered, weighed
 from taut.core.rank_words import listed
 from taut.core.reporting import LISTED_SHARE
-from taut.core.tables import Kind, Trace
+from taut.core.tables import Kind
 from taut.diagnose.detectors import diagnose, most_recoverable
 from taut.diagnose.finding import Evidence, Finding
 from taut.diagnose.instability import instability
@@ -103,7 +103,7 @@ def look(
     told = trace_of(seen, meets)
     if told is None or len(np.unique(told.trace.ops.step)) < LEAST_STEPS:
         return None
-    diagnosis = _diagnosed(told.trace, whole, waits)
+    diagnosis = _diagnosed(told, whole, waits)
     steps = diagnosis.evidence.graph.steps
     late = int(steps[-1]) - max(NOW, len(steps) // 10)
     found = [_named(diagnosis, one) for one in diagnosis.findings if one.steps[1] >= late]
@@ -115,9 +115,10 @@ def look(
     return Look(tuple(found), tuple(_unseen(told, seen)), _regime(diagnosis) if whole else None, len(told.trace.ops))
 
 
-def _diagnosed(trace: Trace, whole: bool, waits: Waits | None) -> Diagnosis:
+def _diagnosed(told: Told, whole: bool, waits: Waits | None) -> Diagnosis:
     """As ``taut.analyze`` does it, without what it computes beside the findings."""
-    graph = link(trace)
+    graph = link(told.trace)
+    graph = replace(graph, members=graph.members.replace(host=np.array(told.hosts)))
     wall = None
     if waits is not None and waits.by_rank.any():
         wall, graph = replay(graph).window_ns, _without_waits(graph, waits)
