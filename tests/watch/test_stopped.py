@@ -164,3 +164,8 @@ def test_a_rank_that_was_started_anew_counts_anew() -> None:
     found = stopped(calls, job, {0: True}, 1.0, 40 * S)
     assert found is not None
     assert found.ranks == (2,)
+
+
+def test_a_job_that_ended_without_goodbye_has_not_stopped() -> None:
+    over = msgspec.structs.replace(seen(), lost=frozenset(range(4)))
+    assert stopped(last(over), over, {}, 1.0, 4000 * S) is None

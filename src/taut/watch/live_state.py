@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 MOST_RANKS = 64
 """Ranks of a job that are told, the latest first."""
+GATES_WITHOUT_STEPS = 64
+"""Calls after which a job that made no step is said to need ``taut.watch.step()``."""
 
 
 def job_state(window: Window, live: Live | None) -> WatchedJob:
@@ -27,8 +29,8 @@ def job_state(window: Window, live: Live | None) -> WatchedJob:
     regime, steps = live.regime if live is not None else None, _recent(live, STEP)[:, -1:].ravel()
     lost, ended = sum(one.lost for one in members), sum(one.ended for one in members)
     return WatchedJob(
-        job=window.job, verdict=_verdict(window, live, findings), kind=_class(live, findings), findings=findings,
-        world=max((one.hello.world for one in members if one.hello.world >= 0), default=None),
+        job=window.job, verdict=_verdict(window, live, findings), kind=_class(window, live, findings), findings=findings,
+        world=window.world if window.world >= 0 else None,
         heard=len(members) - lost - ended, lost=lost, ended=ended, ranks=_ranks(members, live),
         last_step=live.series.done if live is not None and live.series is not None and live.series.done >= 0 else None,
         step_ns=_ns(float(np.median(steps))) if len(steps) else None, steps_ns=_step_times(live),
@@ -41,18 +43,40 @@ def job_state(window: Window, live: Live | None) -> WatchedJob:
 def _verdict(window: Window, live: Live | None, findings: list[LiveFinding]) -> str:
     if findings:
         more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
-        return f"{_headline(findings[0])}{more}"
+        return f"{_headline(findings[0], _heard(window) < window.world)}{more}"
+    members, seen = window.ranks.values(), len(window.steps)
+    lost = sorted(one.rank for one in members if one.lost)
+    if lost:
+        return f"nothing is heard of {len(lost)} of {len(members)} ranks, rank {lost[0]} among them"
+    if not seen and len(window.gates) >= GATES_WITHOUT_STEPS:
+        return "calls are seen and no step: where no optimizer of torch ends it, call taut.watch.step()"
     if not _known(live):
         return f"too few steps yet: {FIRST + SKIPPED} are needed, of two ranks at least"
-    lost = sorted(one.rank for one in window.ranks.values() if one.lost)
-    if lost:
-        return f"nothing is heard of {len(lost)} of {len(window.ranks)} ranks, rank {lost[0]} among them"
-    return "nothing found"
+    return _open_question(window, live) or "nothing found"
 
 
-def _headline(finding: LiveFinding) -> str:
-    """Who, what, since when and what it costs; why and what to do are in the finding's own text."""
-    who = f"link {listed(finding.links)}" if finding.links else "all ranks"
+def _open_question(window: Window, live: Live | None) -> str:
+    """Why it is not known whether a job without findings is healthy; empty where nothing speaks against it."""
+    heard = _heard(window)
+    if heard < window.world:
+        return f"nothing found, but only {heard} of {window.world} ranks are heard: start taut.watch in the others too"
+    if live is not None and live.doubts:
+        ranks = sorted({rank for one in live.doubts for rank in one.ranks})
+        who = f" (rank {listed([str(rank) for rank in ranks])})" if ranks else ""
+        return f"nothing is sure yet: {live.doubts[0].mode}{who} was seen, and is told if the next looks see it too"
+    if live is not None and live.suspects:
+        return "nothing is sure yet: something takes longer than it did, and is being looked into"
+    return "nothing found yet: the first analysis comes within minutes" if live is not None and live.regime is None else ""
+
+
+def _heard(window: Window) -> int:
+    """Ranks that are not lost; those that said goodbye are among them."""
+    return sum(not one.lost for one in window.ranks.values())
+
+
+def _headline(finding: LiveFinding, some: bool) -> str:
+    """Who (of ``some`` ranks only, perhaps), what, since when and what it costs; why and what to do is in the finding's text."""
+    who = f"link {listed(finding.links)}" if finding.links else "all ranks that are heard" if some else "all ranks"
     if finding.ranks and not finding.links:
         who = f"rank {listed([str(rank) for rank in finding.ranks])}"
     hosts = sorted({host for host in finding.hosts if host})
@@ -62,12 +86,13 @@ def _headline(finding: LiveFinding) -> str:
     return f"{who}{at}: {finding.mode}{since}{cost}"
 
 
-def _class(live: Live | None, findings: list[LiveFinding]) -> VerdictClass:
+def _class(window: Window, live: Live | None, findings: list[LiveFinding]) -> VerdictClass:
     """As a recorded run's; without a finding healthy only where an analysis of the last steps says so."""
     if findings:
         return "structural" if findings[0].mode == "structural instability" else "component"
     regime = live.regime if live is not None else None
-    return "healthy" if _known(live) and regime is not None and regime.kind == "stable" else "unknown"
+    sure = _known(live) and regime is not None and regime.kind == "stable" and not _open_question(window, live)
+    return "healthy" if sure else "unknown"
 
 
 def _known(live: Live | None) -> bool:

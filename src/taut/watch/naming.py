@@ -56,11 +56,18 @@ class Named(Struct, frozen=True):
     because: str
     past: bool
     """Whether it was not there before, as the window itself shows."""
+    older: bool = False
+    """Whether it was there in the window's first steps already: it may have begun before."""
 
     @property
     def place(self) -> tuple[str, tuple[int, ...], tuple[str, ...]]:
         """The same as long as it is the same thing at the same place."""
         return self.mode, self.ranks, self.links
+
+    @property
+    def ends(self) -> set[int]:
+        """Ranks at the ends of its links."""
+        return {int(end) for link in self.links for end in link.split(":")}
 
 
 class Diagnosis(Struct, frozen=True):
@@ -154,7 +161,7 @@ def _named(diagnosis: Diagnosis, finding: Finding) -> Named:
     past = finding.reference == "past" and first > 1
     return Named(
         finding.mode, finding.ranks, finding.links, finding.steps[0], float(min(max(saved / spent, 0.0), 1.0)),
-        finding.because, past,
+        finding.because, past, first <= 1,
     )  # fmt: skip
 
 
@@ -283,6 +290,8 @@ def sentence(named: Named, hosts: list[str | None]) -> str:
         "checkpoint stall": "look at where it saves",
         "structural instability": "nobody is to blame: see taut whatif --advice for policies",
     }.get(named.mode, "test the link" if named.links else "let no new job start there, and test it")
+    if not named.ranks and not named.links and named.mode != "structural instability":
+        todo = "if batches did not become longer, look at what all ranks share: storage, network, power, cooling"
     return f"{named.because}; it costs {100 * named.share:.0f} % of the time{place}: {todo}"
 
 

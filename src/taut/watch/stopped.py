@@ -114,7 +114,8 @@ def stopped(last: LastCalls, seen: Seen, meets: dict[int, bool], step_s: float, 
     limit = int(max(PATIENCE_S if began else LONG_S, PATIENCE_STEPS * step_s) * 1e9)
     ranks = [rank for rank in last.event if rank not in seen.ended]
     silent = last.silent(ranks, limit, now_ns)
-    if not silent or seen.ended:
+    # A rank that hangs still tells the time: a job of which nothing at all is heard is over, or out of reach.
+    if not silent or seen.ended or set(ranks) <= seen.lost:
         return None
     waits, missing, since, where = _waiting(last, seen, meets, now_ns - limit)
     gone = {rank for rank in missing & silent if rank not in waits} or (missing & silent if missing <= waits else set())
