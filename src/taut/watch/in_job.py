@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import socket
 import sys
@@ -46,6 +47,7 @@ def start(address: str | None = None, *, secret: str | None = None, profile: boo
         sender = Sender(observer, (host, int(port)), key.encode(), hello, profiles)
         sender.start()
         _running = observer, sender
+        atexit.register(_at_exit)
     except Exception as error:  # whatever it is, it is ours and not the job's
         return _off(f"{type(error).__name__}: {error}")
     return True
@@ -63,11 +65,19 @@ def step() -> None:
 def stop() -> None:
     """Watch no more: torch is left as it was, what is in the ring is sent."""
     global _running
+    atexit.unregister(_at_exit)
     if _running is not None:
         observer, sender = _running
         _running = None
         observer.detach()
         sender.stop()
+
+
+def _at_exit() -> None:
+    """Say goodbye where a job ends as it should: without it the rank counts as lost, as one that failed does."""
+    failed = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+    if _running is not None and failed is None and _running[1].connected:
+        stop()
 
 
 def _off(why: str) -> bool:

@@ -75,7 +75,7 @@ def _heard(window: Window) -> int:
 
 
 def _headline(finding: LiveFinding, some: bool) -> str:
-    """Who (of ``some`` ranks only, perhaps), what, since when and what it costs; why and what to do is in the finding's text."""
+    """Who, of all ranks or of those that are heard, what, since when and what it costs; the rest is in the finding's text."""
     who = f"link {listed(finding.links)}" if finding.links else "all ranks that are heard" if some else "all ranks"
     if finding.ranks and not finding.links:
         who = f"rank {listed([str(rank) for rank in finding.ranks])}"

@@ -74,6 +74,11 @@ class Sender(threading.Thread):
             except OSError:
                 pass
 
+    @property
+    def connected(self) -> bool:
+        """Whether the collector listens, as far as is known."""
+        return self._line is not None
+
     def stop(self) -> None:
         """Send what is left, and end."""
         if self._profiles is not None:

@@ -2,8 +2,9 @@
 
 A rank is missing at a gate if others made a later call there than it did. It has stopped if it made no event at all for
 longer than PATIENCE_S, than PATIENCE_STEPS usual steps and than twice its longest pause so far, unless it waits itself at a
-gate for somebody who is missing there. How long nothing was seen counts from when a rank's newest event arrived: what is old
-when it comes, because nobody listened before, says nothing of now.
+gate for somebody who is missing there. Who said goodbye is missing too where others wait for it: one rank may leave early. How
+long nothing was seen counts from when a rank's newest event arrived: what is old when it comes, because nobody listened before,
+says nothing of now.
 
 A call that ended waits for nobody. Calls that last are told while they do; below torch 2.14 also how many calls a group has
 made at a rank that stands still. Where neither tells who is missing, because all have come and none goes on, it can only be
@@ -112,18 +113,19 @@ def stopped(last: LastCalls, seen: Seen, meets: dict[int, bool], step_s: float, 
     """Who stopped, if somebody did."""
     began = last.steps >= FIRST_STEPS
     limit = int(max(PATIENCE_S if began else LONG_S, PATIENCE_STEPS * step_s) * 1e9)
-    ranks = [rank for rank in last.event if rank not in seen.ended]
+    ranks = list(last.event)
     silent = last.silent(ranks, limit, now_ns)
     # A rank that hangs still tells the time: a job of which nothing at all is heard is over, or out of reach.
-    if not silent or seen.ended or set(ranks) <= seen.lost:
+    if not silent or set(ranks) <= seen.lost | seen.ended:
         return None
     waits, missing, since, where = _waiting(last, seen, meets, now_ns - limit)
+    waits -= seen.ended
     gone = {rank for rank in missing & silent if rank not in waits} or (missing & silent if missing <= waits else set())
-    if gone:
+    if gone and waits:
         return Stopped(tuple(sorted(gone)), tuple(sorted(waits - gone)), where, since)
     newest = max(max(last.event[rank], last.heard[rank]) for rank in ranks)
     long_ns = max(LONG_S * 1e9, LONG_PAUSES * last.longest_ns, 5 * limit)
-    if began and len(silent) == len(ranks) and now_ns - newest > long_ns:
+    if began and not seen.ended and len(silent) == len(ranks) and now_ns - newest > long_ns:
         return Stopped((), (), "", newest)
     return None
 
