@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+
 from collecting import collecting, event
 from taut.lab.live_jobs import LiveJob, Played
 from taut.result.types import WatchedJob
+from taut.watch.core_waits import QUEUED
 from taut.watch.event_rows import Room
 from taut.watch.kept import Kept, live_state
 from taut.watch.live_findings import Live
 from taut.watch.live_state import job_state
+from taut.watch.seen import Events, Meeting, Seen, joined
 from taut.watch.window import Hello, Names, Place, Window
 
 
@@ -65,6 +69,28 @@ def test_what_was_seen_once_and_is_not_told_yet_is_no_healthy_job() -> None:
     found = state(job, 120, minute_s=25.0)
     assert (found.kind, found.findings) == ("unknown", [])
     assert f"straggler cascade (rank {job.rank})" in found.verdict
+
+
+def test_ranks_that_wait_for_a_core_are_told_and_no_healthy_job() -> None:
+    job = LiveJob(8, 5, hiccups=0.0)
+    played = Played(job, 4)
+
+    def new(now: int) -> Seen:
+        seen = played.new(now)
+        late = seen.steps.take(seen.steps.rank == 3)
+        queued = Events(late.rank, np.full(len(late), len(seen.classes)), late.number, late.flags, late.end - 10**8, late.end)
+        return Seen(seen.gates, joined([seen.stages, queued]), seen.steps, [*seen.classes, Meeting(QUEUED)], seen.seats)
+
+    live = Live(new, minute_s=20.0)
+    while job.step < 120:
+        live.look(played.now_ns)
+    window = Window("job", Room(1 << 20))
+    for rank in range(8):
+        window.join(Hello(rank, 8, "node", rank, "job", 1, f"p{rank}"), 1)
+    found = live.state(window)
+    assert (found.kind, found.findings) == ("unknown", [])
+    assert "wait for a core" in found.verdict
+    assert "rank 3 on node most" in found.verdict
 
 
 def test_a_job_whose_steps_nobody_ends_is_told_to_end_them() -> None:

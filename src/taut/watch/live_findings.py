@@ -80,7 +80,7 @@ class Live:
         self.step_times: deque[float] = deque(maxlen=STEPS)
         """Times of the last steps, s."""
         self._recent = RecentSteps()
-        self._waits: deque[Floats] = deque(maxlen=STEPS)
+        self.waits: deque[Floats] = deque(maxlen=STEPS)
         """What every rank waited for a core in the last steps, s."""
         self._last = LastCalls()
         self._explained: set[int] = set()
@@ -104,7 +104,7 @@ class Live:
             return out
         self.counts["steps"] += len(rows.rows)
         self.step_times.extend(rows.rows[:, -1].tolist())
-        self._waits.extend(rows.rank_waits)
+        self.waits.extend(rows.rank_waits)
         crossed = self.panel.feed(rows.rows, rows.step_s, rows.waits)
         self.counts["suspicions"] += len(crossed)
         out += self._closed()
@@ -143,7 +143,7 @@ class Live:
         self.series = StepSeries(ranks, [seen.seats[rank].host for rank in ranks])
         self.panel = Panel(self.series.kind, self.rate)
         self._explained.clear()
-        self._waits.clear()
+        self.waits.clear()
         self._tries = []
         for one in self.open.values():  # series have other numbers now: the looks of every minute tell when it is gone
             one.series = one.explains = NONE
@@ -213,11 +213,11 @@ class Live:
         """What the ranks of a window waited for a core."""
         assert self.series is not None
         assert self.panel is not None
-        if not self._waits:
+        if not self.waits:
             return None
         in_transfers = float(self.panel.slope[self.panel.kind == TRANSFER][0])
         ranks = np.searchsorted(self.series.ranks, np.unique(window.steps.rank))
-        by_rank = np.array(self._waits)[:, ranks]
+        by_rank = np.array(self.waits)[:, ranks]
         return Waits(self.series.done - len(by_rank) + 1, by_rank, self._in_work, in_transfers)
 
     def _fits(self, named: Named, suspects: list[Suspected]) -> bool:
@@ -236,9 +236,9 @@ class Live:
         """
         assert self.series is not None
         assert self.panel is not None
-        if not self._waits:
+        if not self.waits:
             return False
-        waits, age = np.array(self._waits), max(self.series.done - named.since_step + 1, 1)
+        waits, age = np.array(self.waits), max(self.series.done - named.since_step + 1, 1)
         where = named.ranks or tuple(named.ends)
         last = waits[-age:].mean(axis=0)
         usual = waits[:-age].mean(axis=0) if named.past and len(waits) > age else np.full(len(last), last.min())

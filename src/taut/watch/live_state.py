@@ -8,6 +8,7 @@ import numpy as np
 
 from taut.core.array_types import Floats
 from taut.core.rank_words import listed
+from taut.core.reporting import LISTED_SHARE
 from taut.result.types import Estimate, LiveFinding, VerdictClass, WatchedJob, WatchedRank
 from taut.watch.sequential import FIRST, SKIPPED
 from taut.watch.step_series import BUSY, LATE, LOADER, STEP
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 MOST_RANKS = 64
 """Ranks of a job that are told, the latest first."""
+WAIT_STEPS = 48
+"""Last steps of which waits for a core are told."""
 GATES_WITHOUT_STEPS = 64
 """Calls after which a job that made no step is said to need ``taut.watch.step()``."""
 
@@ -66,7 +69,20 @@ def _open_question(window: Window, live: Live | None) -> str:
         return f"nothing is sure yet: {live.doubts[0].mode}{who} was seen, and is told if the next looks see it too"
     if live is not None and live.suspects:
         return "nothing is sure yet: something takes longer than it did, and is being looked into"
+    waited = _core_waits(live)
+    if waited is not None and waited[0] >= LISTED_SHARE:
+        host = window.ranks[waited[1]].hello.host if waited[1] in window.ranks else ""
+        at = f" on {host}" if host else ""
+        return f"nothing found, but ranks wait for a core by up to {100 * waited[0]:.0f} % of a step, rank {waited[1]}{at} most"
     return "nothing found yet: the first analysis comes within minutes" if live is not None and live.regime is None else ""
+
+
+def _core_waits(live: Live | None) -> tuple[float, int] | None:
+    """(share of a step that the rank waits for a core that waits longest, who does most) in the last steps; None if unknown."""
+    if live is None or live.series is None or live.panel is None or not live.waits:
+        return None
+    waits = np.array(live.waits)[-WAIT_STEPS:]
+    return float(waits.max(axis=1).mean() / max(live.panel.step_s, 1e-9)), int(live.series.ranks[waits.sum(axis=0).argmax()])
 
 
 def _heard(window: Window) -> int:
