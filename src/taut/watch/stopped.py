@@ -18,7 +18,7 @@ import numpy as np
 from msgspec import Struct
 
 from taut.core.array_types import Ints
-from taut.core.ids import numbered
+from taut.core.ids import greatest, numbered
 from taut.watch.seen import HOP, SAVE, Events, Meeting, Seen
 from taut.watch.wire import COUNTED
 
@@ -77,15 +77,16 @@ class LastCalls:
         parts = [part for part in (seen.gates, seen.stages, seen.steps, seen.waits) if len(part)]
         if parts:
             rank = np.concatenate([part.rank for part in parts])
-            time = np.concatenate([np.maximum(part.begin, part.end) for part in parts])
-            self._heard(rank, time, now_ns)
+            times = np.concatenate([np.maximum(part.begin, part.end) for part in parts])
+            self._heard(rank, times, now_ns)
             if before:
-                self.longest_ns = max(self.longest_ns, int(time.min()) - before)
+                self.longest_ns = max(self.longest_ns, int(times.min()) - before)
             self.steps = max(self.steps, 1 + int(seen.steps.number.max(initial=-1)))
         for part in (seen.gates, seen.stages, seen.steps):
-            for rank in np.unique(part.rank).tolist():
-                mine = part.rank == rank
-                self.done[rank] = max(self.done.get(rank, 0), int(np.maximum(part.begin, part.end)[mine].max()))
+            ranks, index = np.unique(part.rank, return_inverse=True)
+            newest = greatest(index, len(ranks), np.maximum(part.begin, part.end))
+            for rank, time in zip(ranks.tolist(), newest.tolist(), strict=True):
+                self.done[rank] = max(self.done.get(rank, 0), time)
         self._calls(seen.waits)
         self._calls(seen.gates)
 
