@@ -64,6 +64,13 @@ def test_a_job_of_which_some_ranks_are_not_heard_is_unknown_and_not_healthy() ->
     assert state(LiveJob(16, 3, hiccups=0.0), 120, minute_s=20.0, lost=2).kind == "unknown"
 
 
+def test_a_job_that_has_ended_is_neither_healthy_nor_short_of_steps() -> None:
+    window = Window("job", Room(1 << 20))
+    window.join(Hello(0, 1, "node", 0, "job", 1, "p"), 1)[0].ended = True
+    found = job_state(window, None)
+    assert (found.verdict, found.kind) == ("all ranks have ended", "unknown")
+
+
 def test_what_was_seen_once_and_is_not_told_yet_is_no_healthy_job() -> None:
     job = LiveJob(16, 3, hiccups=0.0, fault="slow", since=0, strength=0.5)
     found = state(job, 120, minute_s=25.0)

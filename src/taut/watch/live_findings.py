@@ -52,7 +52,7 @@ class Open(Struct):
     series: Ints
     """What the panel suspected of its place; of what has no place, everything."""
     explains: Ints
-    """All that was suspected when it was named: as long as it is open nobody looks into that."""
+    """All that was suspected when it was named, and since: as long as it is open nobody looks into that."""
     shift: float
     missed: int = 0
     """Analyses of a minute in which it was not seen any more, of findings without series."""
@@ -283,23 +283,24 @@ class Live:
         everything = np.array([one.series for one in suspects])
         self._explained |= set(everything.tolist())
         self._tries, self.counts["tries"] = [], 0
-        begun = self.series.done - max((one.age for one in suspects), default=0) + 1
+        begun = max(self.series.done - max(one.age for one in suspects) + 1, 0)
         out = []
         for one in named:
             if one.place not in self.open and not self._known(one):
                 part, own = self._part(one), self._of(one, suspects) or suspects
                 since = min(begun, one.since_step) if one.older else one.since_step
-                told = self._tell.finding(one, self._recent.newest, self.series.done, since, found.cannot_see)
+                told, explains = self._tell.finding(one, self._recent.newest, self.series.done, since, found.cannot_see), NONE
                 if part is not None:  # the same thing, of more ranks than were seen first
-                    before = self.open.pop(part).told
-                    told = msgspec.structs.replace(told, id=before.id, delay_steps=before.delay_steps)
+                    before = self.open.pop(part)
+                    told = msgspec.structs.replace(told, id=before.told.id, delay_steps=before.told.delay_steps)
+                    explains = np.union1d(before.series, before.explains)
                 series, shift = np.array([s.series for s in own]), max(s.shift for s in own)
-                self.open[one.place] = Open(told, one, series, everything, max(shift, 1e-9))
+                self.open[one.place] = Open(told, one, series, explains, max(shift, 1e-9))
                 out.append(told)
         for known in self.open.values():
             if known.named is not None and len(known.series):
-                more = [s.series for s in self._of(known.named, suspects)]
-                known.series = np.union1d(known.series, np.array(more, np.int64))
+                more = np.array([s.series for s in self._of(known.named, suspects)], np.int64)
+                known.series, known.explains = np.union1d(known.series, more), np.union1d(known.explains, everything)
         return out
 
     def _of(self, named: Named, suspects: list[Suspected]) -> list[Suspected]:

@@ -53,19 +53,21 @@ def _verdict(window: Window, live: Live | None, findings: list[LiveFinding]) -> 
         return f"nothing is heard of {len(lost)} of {len(members)} ranks, rank {lost[0]} among them"
     if not seen and len(window.gates) >= GATES_WITHOUT_STEPS:
         return "calls are seen and no step: where no optimizer of torch ends it, call taut.watch.step()"
-    if not _known(live):
+    if not _known(live) and not _is_over(window):
         return f"too few steps yet: {FIRST + SKIPPED} are needed, of two ranks at least"
     return _open_question(window, live) or "nothing found"
 
 
 def _open_question(window: Window, live: Live | None) -> str:
     """Why it is not known whether a job without findings is healthy; empty where nothing speaks against it."""
-    heard = _heard(window)
-    if heard < window.world:
-        return f"nothing found, but only {heard} of {window.world} ranks are heard: start taut.watch in the others too"
+    if _is_over(window):
+        return "all ranks have ended"
+    heard, ranks = _heard(window), max(window.world, len(window.ranks))
+    if heard < ranks:
+        return f"nothing found, but only {heard} of {ranks} ranks are heard: start taut.watch in the others too"
     if live is not None and live.doubts:
-        ranks = sorted({rank for one in live.doubts for rank in one.ranks})
-        who = f" (rank {listed([str(rank) for rank in ranks])})" if ranks else ""
+        named = sorted({rank for one in live.doubts for rank in one.ranks})
+        who = f" (rank {listed([str(rank) for rank in named])})" if named else ""
         return f"nothing is sure yet: {live.doubts[0].mode}{who} was seen, and is told if the next looks see it too"
     if live is not None and live.suspects:
         return "nothing is sure yet: something takes longer than it did, and is being looked into"
@@ -83,6 +85,11 @@ def _core_waits(live: Live | None) -> tuple[float, int] | None:
         return None
     waits = np.array(live.waits)[-WAIT_STEPS:]
     return float(waits.max(axis=1).mean() / max(live.panel.step_s, 1e-9)), int(live.series.ranks[waits.sum(axis=0).argmax()])
+
+
+def _is_over(window: Window) -> bool:
+    """Whether all ranks said goodbye."""
+    return bool(window.ranks) and all(one.ended for one in window.ranks.values())
 
 
 def _heard(window: Window) -> int:
