@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import numpy as np
 
 from collecting import collecting, event
@@ -98,6 +99,25 @@ def test_ranks_that_wait_for_a_core_are_told_and_no_healthy_job() -> None:
     assert (found.kind, found.findings) == ("unknown", [])
     assert "wait for a core" in found.verdict
     assert "rank 3 on node most" in found.verdict
+
+
+def test_how_late_ranks_are_is_unknown_where_nobody_is_seen_to_wait() -> None:
+    job = LiveJob(8, 5, hiccups=0.0)
+    played = Played(job, 4)
+
+    def new(now: int) -> Seen:
+        seen = played.new(now)  # rank 0 leaves before the others have come
+        end = np.where(seen.gates.rank == 0, np.maximum(seen.gates.end - 10**8, seen.gates.begin), seen.gates.end)
+        return msgspec.structs.replace(seen, gates=msgspec.structs.replace(seen.gates, end=end))
+
+    live = Live(new, minute_s=float("inf"))
+    while job.step < 60:
+        live.look(played.now_ns)
+    window = Window("job", Room(1 << 20))
+    window.join(Hello(0, 1, "node", 0, "job", 1, "p"), 1)
+    (first,) = live.state(window).ranks
+    assert first.late_ns is None
+    assert first.busy_ns is not None
 
 
 def test_a_job_whose_steps_nobody_ends_is_told_to_end_them() -> None:

@@ -81,10 +81,10 @@ def _open_question(window: Window, live: Live | None) -> str:
 
 def _core_waits(live: Live | None) -> tuple[float, int] | None:
     """(share of a step that the rank waits for a core that waits longest, who does most) in the last steps; None if unknown."""
-    if live is None or live.series is None or live.panel is None or not live.waits:
+    if live is None or live.series is None or not live.waits or not live.step_times:
         return None
-    waits = np.array(live.waits)[-WAIT_STEPS:]
-    return float(waits.max(axis=1).mean() / max(live.panel.step_s, 1e-9)), int(live.series.ranks[waits.sum(axis=0).argmax()])
+    waits, steps = np.array(live.waits)[-WAIT_STEPS:], list(live.step_times)[-WAIT_STEPS:]
+    return float(waits.max(axis=1).mean() / max(np.mean(steps), 1e-9)), int(live.series.ranks[waits.sum(axis=0).argmax()])
 
 
 def _is_over(window: Window) -> bool:
