@@ -15,7 +15,7 @@ from taut.watch.event_rows import Room
 from taut.watch.kept import Kept, live_state
 from taut.watch.live_findings import Live
 from taut.watch.live_state import job_state
-from taut.watch.seen import Events, Meeting, Seen, joined
+from taut.watch.seen import Events, Meeting, Seen, joined, no_events
 from taut.watch.window import Hello, Names, Place, Window
 
 
@@ -70,6 +70,22 @@ def test_a_job_that_has_ended_is_neither_healthy_nor_short_of_steps() -> None:
     window.join(Hello(0, 1, "node", 0, "job", 1, "p"), 1)[0].ended = True
     found = job_state(window, None)
     assert (found.verdict, found.kind) == ("all ranks have ended", "unknown")
+
+
+def test_a_job_in_which_nothing_is_done_any_more_is_not_healthy_before_it_is_called_a_hang() -> None:
+    job = LiveJob(2, 3, hiccups=0.0)
+    played = Played(job, 4)
+    live = Live(lambda now: played.new(now) if job.step < 120 else nothing, minute_s=20.0)
+    nothing = msgspec.structs.replace(played.new(0), **dict.fromkeys(("gates", "stages", "steps"), no_events()))
+    while job.step < 120:
+        live.look(played.now_ns)
+    window = Window("job", Room(1 << 20))
+    for rank in range(2):
+        window.join(Hello(rank, 2, "node", rank, "job", 1, f"p{rank}"), 1)
+    assert live.state(window).kind == "healthy"
+    assert live.look(played.now_ns + 60 * 10**9) == []
+    found = live.state(window)
+    assert (found.kind, found.verdict[:24]) == ("unknown", "nothing was done for 60 ")
 
 
 def test_what_was_seen_once_and_is_not_told_yet_is_no_healthy_job() -> None:

@@ -82,18 +82,18 @@ class Live:
         self._recent = RecentSteps()
         self.waits: deque[Floats] = deque(maxlen=STEPS)
         """What every rank waited for a core in the last steps, s."""
-        self._last = LastCalls()
+        self.last = LastCalls()
         self._explained: set[int] = set()
         self._tries: list[int] = []
-        self._next_try, self._looked_ns, self._free_ns, self._minute_ns = 0, 0, 0, 0
+        self._next_try, self.looked_ns, self._free_ns, self._minute_ns = 0, 0, 0, 0
         self._repeated: Counter[tuple[object, ...]] = Counter()
 
     def look(self, now_ns: int) -> list[LiveFinding]:
         """Findings that have opened or closed since it last looked."""
-        self._looked_ns = now_ns
+        self.looked_ns = now_ns
         seen = self._new(now_ns)
         out = self._over(seen)
-        self._last.add(seen, now_ns)
+        self.last.add(seen, now_ns)
         self._recent.keep(seen, self.series.done if self.series is not None else 0)
         self._seat(seen)
         out += self._stopped(now_ns)
@@ -127,7 +127,7 @@ class Live:
         """Close what is open when the job has ended, or was started anew: steps then count from 0, and others may be slow."""
         if seen.restarted:
             self.series = self.panel = self.regime = None
-            self.doubts, self._recent, self._last = [], RecentSteps(), LastCalls()
+            self.doubts, self._recent, self.last = [], RecentSteps(), LastCalls()
             self.step_times.clear()
             self._repeated.clear()
             self._minute_ns = 0
@@ -205,7 +205,7 @@ class Live:
         took = time.process_time() - began
         self.analysis_s += took
         self.counts["analyses"] += 1
-        self._free_ns = self._looked_ns + int(min(took, MOST_TAKEN_S) / SHARE * 1e9)
+        self._free_ns = self.looked_ns + int(min(took, MOST_TAKEN_S) / SHARE * 1e9)
         self.regime = (found.regime if found is not None else None) or self.regime
         return found
 
@@ -388,7 +388,7 @@ class Live:
 
     def _stopped(self, now_ns: int) -> list[LiveFinding]:
         meets = self.series.meets if self.series is not None else {}
-        found = stopped(self._last, self._recent.newest, meets, self.panel.step_s if self.panel is not None else 1.0, now_ns)
+        found = stopped(self.last, self._recent.newest, meets, self.panel.step_s if self.panel is not None else 1.0, now_ns)
         place = (HANG,)
         if found is None:
             return [self._close(place)] if place in self.open else []

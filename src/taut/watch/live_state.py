@@ -12,6 +12,7 @@ from taut.core.reporting import LISTED_SHARE
 from taut.result.types import Estimate, LiveFinding, VerdictClass, WatchedJob, WatchedRank
 from taut.watch.sequential import FIRST, SKIPPED
 from taut.watch.step_series import BUSY, LATE, LOADER, STEP
+from taut.watch.stopped import PATIENCE_S, PATIENCE_STEPS
 
 if TYPE_CHECKING:
     from taut.watch.live_findings import Live
@@ -65,6 +66,9 @@ def _open_question(window: Window, live: Live | None) -> str:
     heard, ranks = _heard(window), max(window.world, len(window.ranks))
     if heard < ranks:
         return f"nothing found, but only {heard} of {ranks} ranks are heard: start taut.watch in the others too"
+    still_s = 0.0 if live is None else (live.looked_ns - max(live.last.done.values(), default=live.looked_ns)) / 1e9
+    if live is not None and live.panel is not None and still_s > max(PATIENCE_S, PATIENCE_STEPS * live.panel.step_s):
+        return f"nothing was done for {still_s:.0f} s, and nobody is known to have stopped: an evaluation, or a hang"
     if live is not None and live.doubts:
         named = sorted({rank for one in live.doubts for rank in one.ranks})
         who = f" (rank {listed([str(rank) for rank in named])})" if named else ""
