@@ -69,7 +69,7 @@ def test_a_job_that_has_ended_is_neither_healthy_nor_short_of_steps() -> None:
     window = Window("job", Room(1 << 20))
     window.join(Hello(0, 1, "node", 0, "job", 1, "p"), 1)[0].ended = True
     found = job_state(window, None)
-    assert (found.verdict, found.kind) == ("all ranks have ended", "unknown")
+    assert (found.verdict, found.kind) == ("the job has ended", "unknown")
 
 
 def test_a_job_in_which_nothing_is_done_any_more_is_not_healthy_before_it_is_called_a_hang() -> None:

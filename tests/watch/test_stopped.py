@@ -93,6 +93,20 @@ def test_a_hang_is_told_once_and_closes_when_the_job_goes_on() -> None:
     ]  # fmt: skip
 
 
+def test_of_a_job_that_nobody_hears_any_more_what_was_open_closes_and_no_hang_is_told() -> None:
+    rows = [(rank, 0, 7, 5.0, 0.0) for rank in (0, 1, 3)]
+    rest = seen()
+    empty = Seen(no_events(), no_events(), no_events(), rest.classes, rest.seats)
+    killed = msgspec.structs.replace(empty, lost=frozenset(range(4)))
+    feed = iter([seen(*rows, (2, 0, 6, 4.0, 0.0)), empty, killed, killed])
+    live = Live(lambda now: next(feed))
+    live.look(6 * S)
+    assert live.series is not None
+    live.series.meets[0] = True
+    told = [live.look(at * S) for at in (45, 61, 4000)]
+    assert [[(one.mode, one.state) for one in some] for some in told] == [[("hang", "open")], [("hang", "closed")], []]
+
+
 def with_waits(job: Seen, *rows: tuple[int, int, int, float, float]) -> Seen:
     return msgspec.structs.replace(job, waits=events(*rows))
 

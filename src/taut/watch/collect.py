@@ -36,7 +36,6 @@ PATIENCE_S = 0.2
 YOUNG_NS = 1_000_000_000
 """A connection that is not proved yet is not pushed out by others for this long."""
 BUFFER = 1 << 18
-LEAST_SECRET = 16
 CATCH_UP = 2.0
 """A rank that is over its limit of bytes by this many bursts is not read for a while."""
 REASONS = 32

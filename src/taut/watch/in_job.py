@@ -12,7 +12,7 @@ from taut.watch.observed import Observer
 from taut.watch.profile_on_request import Profiles
 from taut.watch.ring import Ring
 from taut.watch.sender import Sender
-from taut.watch.wire import Json
+from taut.watch.wire import LEAST_SECRET, Json
 
 ADDRESS, SECRET, PROFILE = "TAUT_WATCH", "TAUT_WATCH_SECRET", "TAUT_WATCH_PROFILE"
 _running: tuple[Observer, Sender] | None = None
@@ -33,8 +33,9 @@ def start(address: str | None = None, *, secret: str | None = None, profile: boo
         host, _, port = where.rpartition(":")
         if not host or not port.isdigit():
             return _off(f"give the collector's address as HOST:PORT in {ADDRESS}, not {where!r}")
-        if not key:
-            return _off(f"give the collector's secret in {SECRET}")
+        if len(key) < LEAST_SECRET:
+            lacks = f"has {len(key)} characters" if key else "is not set"
+            return _off(f"{SECRET} {lacks}: give the collector's, of at least {LEAST_SECRET}")
         observer = Observer(Ring())
         try:
             sees = observer.attach()
@@ -47,7 +48,7 @@ def start(address: str | None = None, *, secret: str | None = None, profile: boo
         sender = Sender(observer, (host, int(port)), key.encode(), hello, profiles)
         sender.start()
         _running = observer, sender
-        atexit.register(_at_exit)
+        atexit.register(_goodbye)
     except Exception as error:  # whatever it is, it is ours and not the job's
         return _off(f"{type(error).__name__}: {error}")
     return True
@@ -65,18 +66,17 @@ def step() -> None:
 def stop() -> None:
     """Watch no more: torch is left as it was, what is in the ring is sent."""
     global _running
-    atexit.unregister(_at_exit)
     if _running is not None:
         observer, sender = _running
         _running = None
+        atexit.unregister(_goodbye)
         observer.detach()
         sender.stop()
 
 
-def _at_exit() -> None:
-    """Say goodbye where a job ends as it should: without it the rank counts as lost, as one that failed does."""
-    failed = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
-    if _running is not None and failed is None and _running[1].connected:
+def _goodbye() -> None:
+    """When the process ends: a job that is done says so. After an error that nobody caught the rank is lost, not done."""
+    if getattr(sys, "last_value", None) is None:
         stop()
 
 
@@ -94,7 +94,8 @@ def _hello(sees: str, process: str, profiles: bool) -> Json:
     rank, world = _rank(), os.environ.get("WORLD_SIZE", "")
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         world = str(torch.distributed.get_world_size())
-    local = os.environ.get("LOCAL_RANK", "")
+    has_gpu = torch.version.cuda is not None or torch.version.hip is not None  # asking the driver may start it
+    local = os.environ.get("LOCAL_RANK", "") if has_gpu else ""
     return {
         "rank": rank, "world": int(world or -1), "host": socket.gethostname(), "gpu": int(local or -1), "job": _job(),
         "pid": os.getpid(), "torch": torch.__version__, "taut": __version__, "sees": sees, "boot": _boot(),

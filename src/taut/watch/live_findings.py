@@ -84,7 +84,8 @@ class Live:
         """What every rank waited for a core in the last steps, s."""
         self.last = LastCalls()
         self._explained: set[int] = set()
-        self._tries: list[int] = []
+        self.tries: list[int] = []
+        """Series that are suspected, and that no analysis has confirmed or refuted yet."""
         self._next_try, self.looked_ns, self._free_ns, self._minute_ns = 0, 0, 0, 0
         self._repeated: Counter[tuple[object, ...]] = Counter()
 
@@ -96,7 +97,7 @@ class Live:
         self.last.add(seen, now_ns)
         self._recent.keep(seen, self.series.done if self.series is not None else 0)
         self._seat(seen)
-        out += self._stopped(now_ns)
+        out += [] if seen.is_over else self._stopped(now_ns)
         if self.series is None or self.panel is None:
             return out
         rows = self.series.add(seen)
@@ -107,32 +108,29 @@ class Live:
         self.waits.extend(rows.rank_waits)
         crossed = self.panel.feed(rows.rows, rows.step_s, rows.waits)
         self.counts["suspicions"] += len(crossed)
-        out += self._closed()
-        out += self._suspected(now_ns, {series for _, series in crossed})
-        out += self._minutely(now_ns)
+        if not seen.is_over:
+            out += self._closed()
+            out += self._suspected(now_ns, {series for _, series in crossed})
+            out += self._minutely(now_ns)
         return out
 
     def state(self, window: Window) -> WatchedJob:
         """The job as it is now."""
         return job_state(window, self)
 
-    @property
-    def suspects(self) -> bool:
-        """Whether something is suspected that no analysis has confirmed or refuted yet."""
-        return bool(self._tries)
-
     # -- what is kept ---------------------------------------------------------------------------------------------------
 
     def _over(self, seen: Seen) -> list[LiveFinding]:
-        """Close what is open when the job has ended, or was started anew: steps then count from 0, and others may be slow."""
+        """Close what is open when nobody is heard any more, or the job was started anew: steps then count from 0."""
         if seen.restarted:
             self.series = self.panel = self.regime = None
             self.doubts, self._recent, self.last = [], RecentSteps(), LastCalls()
             self.step_times.clear()
             self._repeated.clear()
             self._minute_ns = 0
-        elif not seen.seats or seen.ended < seen.seats.keys():
+        elif not seen.is_over:
             return []
+        self._explained.clear()
         return [self._close(place) for place in list(self.open)]
 
     def _seat(self, seen: Seen) -> None:
@@ -144,7 +142,7 @@ class Live:
         self.panel = Panel(self.series.kind, self.rate)
         self._explained.clear()
         self.waits.clear()
-        self._tries = []
+        self.tries = []
         for one in self.open.values():  # series have other numbers now: the looks of every minute tell when it is gone
             one.series = one.explains = NONE
 
@@ -167,31 +165,32 @@ class Live:
         assert self.panel is not None
         suspects = [one for one in self.panel.suspects(crossed) if one.series not in self._explained]
         if not suspects:
-            self._tries = []
+            self.tries = []
             return []
-        new = any(one.series not in self._tries for one in suspects)
+        new = any(one.series not in self.tries for one in suspects)
         if now_ns < self._free_ns or not (new or self.series.done >= self._next_try):
             return []
         found = self._analysed(suspects)
         named = [one for one in found.named if self._fits(one, suspects) and not self._excused(one)] if found else []
         if named:
             assert found is not None
-            return self._opened([self._whole_host(one, suspects) for one in named], suspects, found)
+            named = [self._since(self._whole_host(one, suspects), suspects) for one in named]
+            return self._opened(named, suspects, found)
         return self._not_confirmed(suspects)
 
     def _not_confirmed(self, suspects: list[Suspected]) -> list[LiveFinding]:
         assert self.series is not None
         assert self.panel is not None
         series = [one.series for one in suspects]
-        before = sum(one in self._tries for one in series)
+        before = sum(one in self.tries for one in series)
         turn = self.counts["tries"] if before else 0
         self.counts["tries"] = turn + 1
         if turn >= len(AGAIN):
             self.counts["not confirmed"] += 1
             self.panel.accept(np.array(series))
-            self._tries, self.counts["tries"] = [], 0
+            self.tries, self.counts["tries"] = [], 0
         else:
-            self._tries, self._next_try = series, self.series.done + AGAIN[turn]
+            self.tries, self._next_try = series, self.series.done + AGAIN[turn]
         return []
 
     def _analysed(self, suspects: list[Suspected]) -> Look | None:
@@ -264,6 +263,12 @@ class Live:
                 return msgspec.structs.replace(named, ranks=tuple(ranks))
         return named
 
+    def _since(self, named: Named, suspects: list[Suspected]) -> Named:
+        """The same; of what the whole window has, from when it was suspected: it may have begun before the window."""
+        assert self.series is not None
+        began = self.series.done - max(one.age for one in suspects) + 1
+        return named if named.past else msgspec.structs.replace(named, since_step=max(min(named.since_step, began), 0))
+
     def _ranks(self, suspects: list[Suspected]) -> set[int]:
         assert self.series is not None
         out = set[int]()
@@ -282,7 +287,7 @@ class Live:
         assert self.series is not None
         everything = np.array([one.series for one in suspects])
         self._explained |= set(everything.tolist())
-        self._tries, self.counts["tries"] = [], 0
+        self.tries, self.counts["tries"] = [], 0
         begun = max(self.series.done - max(one.age for one in suspects) + 1, 0)
         out = []
         for one in named:

@@ -62,7 +62,7 @@ def _verdict(window: Window, live: Live | None, findings: list[LiveFinding]) -> 
 def _open_question(window: Window, live: Live | None) -> str:
     """Why it is not known whether a job without findings is healthy; empty where nothing speaks against it."""
     if _is_over(window):
-        return "all ranks have ended"
+        return "the job has ended"
     heard, ranks = _heard(window), max(window.world, len(window.ranks))
     if heard < ranks:
         return f"nothing found, but only {heard} of {ranks} ranks are heard: start taut.watch in the others too"
@@ -73,7 +73,7 @@ def _open_question(window: Window, live: Live | None) -> str:
         named = sorted({rank for one in live.doubts for rank in one.ranks})
         who = f" (rank {listed([str(rank) for rank in named])})" if named else ""
         return f"nothing is sure yet: {live.doubts[0].mode}{who} was seen, and is told if the next looks see it too"
-    if live is not None and live.suspects:
+    if live is not None and live.tries:
         return "nothing is sure yet: something takes longer than it did, and is being looked into"
     waited = _core_waits(live)
     if waited is not None and waited[0] >= LISTED_SHARE:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 from msgspec import Struct
 
@@ -25,6 +26,7 @@ from taut.replay.blame import blame
 from taut.replay.timeline import batch, replay
 from taut.result.types import Regime
 from taut.watch.seen import HOP, Seen
+from taut.watch.sequential import MATTERS
 from taut.watch.step_series import Turns, step_of
 from taut.watch.window_trace import Told, backend_of, trace_of
 
@@ -40,6 +42,8 @@ CLEAR = 4.0
 """Standard errors by which transfers, or the end of one member, must differ."""
 SAME = 8
 """Steps within which two findings began together."""
+LONGEST = 4.0
+"""Steps that are longer than the mean by this factor count as if they were not."""
 NAMED_MODES = ("straggler cascade", "silent degradation", "input stall", "checkpoint stall", "partial synchronisation loss")
 """Modes with a place, which may be told as soon as they are found; others after several looks."""
 
@@ -118,6 +122,10 @@ def look(
     if not told.exact:
         found = _with_transfers(seen, meets, found) if transfers else found
         found = [one for one in found if one.ranks or one.links or _ended_since(seen, meets, one.since_step)]
+    if any(seat.gpu >= 0 for seat in seen.seats.values()):
+        found = _felt(seen, found)
+        if told.exact and transfers and not found:
+            found = _behind_hosts(seen, meets)
     found = _on_their_account(found)
     return Look(tuple(found), tuple(_unseen(told, seen)), _regime(diagnosis) if whole else None, len(told.trace.ops))
 
@@ -206,6 +214,31 @@ def _with_transfers(seen: Seen, meets: dict[int, bool], found: list[Named]) -> l
     return [*slow, *(one for one in found if one.ranks or one.links)] if slow else found
 
 
+def _felt(seen: Seen, found: list[Named]) -> list[Named]:
+    """What was found, at what steps became longer by since: a host that is late behind its device holds nobody up."""
+    steps, out = seen.steps, []
+    took = (steps.end - steps.begin).astype(np.float64)
+    took = np.minimum(took, LONGEST * took.mean()) if len(took) else took  # an evaluation is not what a step takes
+    for one in found:
+        before, since = took[steps.number < one.since_step], took[steps.number >= one.since_step]
+        if one.past and len(before) and len(since):
+            one = msgspec.structs.replace(one, share=min(one.share, 1 - float(before.mean() / since.mean())))
+        if not one.past or one.share >= MATTERS:
+            out.append(one)
+    return out
+
+
+def _behind_hosts(seen: Seen, meets: dict[int, bool]) -> list[Named]:
+    """What all wait for where they meet takes longer, and no host is seen to be late: a device is, or a link."""
+    slow = [one for klass, gate in meets.items() if gate and (one := _slow_transfer(seen, klass)) is not None]
+    slow = [one for one in slow if one.share >= MATTERS and not one.links]
+    worst = max(slow, key=lambda one: one.share, default=None)
+    if worst is None:
+        return []
+    because = f"{worst.because}, and no host is late: a device is, or a link"
+    return [msgspec.structs.replace(worst, ranks=(), because=because)]
+
+
 def _ended_since(seen: Seen, meets: dict[int, bool], step: int) -> bool:
     """Whether enough transfers since a step have their end: before, what all do more slowly may be a link."""
     gates, begins = seen.gates, seen.steps.take(seen.steps.number == step).begin
@@ -290,8 +323,10 @@ def sentence(named: Named, hosts: list[str | None]) -> str:
         "checkpoint stall": "look at where it saves",
         "structural instability": "nobody is to blame: see taut whatif --advice for policies",
     }.get(named.mode, "test the link" if named.links else "let no new job start there, and test it")
-    if not named.ranks and not named.links and named.mode != "structural instability":
+    if not named.ranks and not named.links and named.mode == "silent degradation":
         todo = "if batches did not become longer, look at what all ranks share: storage, network, power, cooling"
+    if named.mode == "straggler cascade" and not named.ranks and not named.links:
+        todo = "profile it, taut watch capture shows its devices"
     return f"{named.because}; it costs {100 * named.share:.0f} % of the time{place}: {todo}"
 
 

@@ -86,9 +86,14 @@ class Seen(Struct, frozen=True):
     restarted: frozenset[int] = frozenset()
     """Ranks that are another process since it was last asked."""
     lost: frozenset[int] = frozenset()
-    """Ranks of whose process nothing was heard for too long."""
+    """Ranks of which nothing is heard any more, without a goodbye."""
     world: int = -1
     """Ranks that the job says it has; -1 where it does not."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nobody of the job is heard any more."""
+        return bool(self.seats) and self.seats.keys() <= self.ended | self.lost
 
 
 def joined(parts: Sequence[Events]) -> Events:
