@@ -16,7 +16,7 @@ from taut.core.array_types import Floats, Ints
 from taut.core.ids import numbered, weighed
 from taut.core.rank_words import listed
 from taut.core.reporting import LISTED_SHARE
-from taut.core.tables import Kind, Trace
+from taut.core.tables import Kind
 from taut.diagnose.detectors import diagnose, most_recoverable
 from taut.diagnose.finding import Evidence, Finding
 from taut.diagnose.instability import instability
@@ -60,11 +60,18 @@ class Named(Struct, frozen=True):
     because: str
     past: bool
     """Whether it was not there before, as the window itself shows."""
+    older: bool = False
+    """Whether it was there in the window's first steps already: it may have begun before."""
 
     @property
     def place(self) -> tuple[str, tuple[int, ...], tuple[str, ...]]:
         """The same as long as it is the same thing at the same place."""
         return self.mode, self.ranks, self.links
+
+    @property
+    def ends(self) -> set[int]:
+        """Ranks at the ends of its links."""
+        return {int(end) for link in self.links for end in link.split(":")}
 
 
 class Diagnosis(Struct, frozen=True):
@@ -107,7 +114,7 @@ def look(
     told = trace_of(seen, meets)
     if told is None or len(np.unique(told.trace.ops.step)) < LEAST_STEPS:
         return None
-    diagnosis = _diagnosed(told.trace, whole, waits)
+    diagnosis = _diagnosed(told, whole, waits)
     steps = diagnosis.evidence.graph.steps
     late = int(steps[-1]) - max(NOW, len(steps) // 10)
     found = [_named(diagnosis, one) for one in diagnosis.findings if one.steps[1] >= late]
@@ -123,9 +130,10 @@ def look(
     return Look(tuple(found), tuple(_unseen(told, seen)), _regime(diagnosis) if whole else None, len(told.trace.ops))
 
 
-def _diagnosed(trace: Trace, whole: bool, waits: Waits | None) -> Diagnosis:
+def _diagnosed(told: Told, whole: bool, waits: Waits | None) -> Diagnosis:
     """As ``taut.analyze`` does it, without what it computes beside the findings."""
-    graph = link(trace)
+    graph = link(told.trace)
+    graph = replace(graph, members=graph.members.replace(host=np.array(told.hosts)))
     wall = None
     if waits is not None and waits.by_rank.any():
         wall, graph = replay(graph).window_ns, _without_waits(graph, waits)
@@ -161,7 +169,7 @@ def _named(diagnosis: Diagnosis, finding: Finding) -> Named:
     past = finding.reference == "past" and first > 1
     return Named(
         finding.mode, finding.ranks, finding.links, finding.steps[0], float(min(max(saved / spent, 0.0), 1.0)),
-        finding.because, past,
+        finding.because, past, first <= 1,
     )  # fmt: skip
 
 
@@ -315,6 +323,8 @@ def sentence(named: Named, hosts: list[str | None]) -> str:
         "checkpoint stall": "look at where it saves",
         "structural instability": "nobody is to blame: see taut whatif --advice for policies",
     }.get(named.mode, "test the link" if named.links else "let no new job start there, and test it")
+    if not named.ranks and not named.links and named.mode == "silent degradation":
+        todo = "if batches did not become longer, look at what all ranks share: storage, network, power, cooling"
     if named.mode == "straggler cascade" and not named.ranks and not named.links:
         todo = "profile it, taut watch capture shows its devices"
     return f"{named.because}; it costs {100 * named.share:.0f} % of the time{place}: {todo}"
