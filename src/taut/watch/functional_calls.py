@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
+from taut.watch.observed_devices import around
+
 if TYPE_CHECKING:
     import torch
 
@@ -37,7 +39,7 @@ class FunctionalCalls:
         for name, (verb, at) in CALLS.items():
             if hasattr(functional, name):
                 self.observer.replace(functional, name, self._counted(getattr(functional, name), verb, at))
-        self.observer.replace(functional, "wait_tensor", self._waited(functional.wait_tensor))
+        self.observer.replace(functional, "wait_tensor", self._waited(around(self.observer.device, functional.wait_tensor)))
 
     def _counted(self, call: Callable[P, R], verb: str, at: int) -> Callable[P, R]:
         """The same function, each call of it a gate."""
@@ -51,6 +53,8 @@ class FunctionalCalls:
                 out = call(*args, **kwargs)
             finally:
                 self._inside = False
+            if self.observer.device.samples:
+                self.observer.device.recount()
             with self.observer.quietly():
                 self._ended(0)
                 group = kwargs.get("group", args[at] if len(args) > at else None)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from taut.watch.core_waits import LEAST_NS, QUEUED, CoreWaits
+from taut.watch.observed_devices import DeviceTimes
 from taut.watch.ring import Ring
 from taut.watch.wire import GATE, STAGE, STEP, WAIT
 
@@ -58,6 +59,7 @@ class Observer:
         self._undo: list[Callable[[], None]] = []
         self._step_began_ns = clock()
         self._core, self._queued = CoreWaits(), -1
+        self.device = DeviceTimes(self)
 
     # -- places and events ----------------------------------------------------------------------------------------------
 
@@ -94,6 +96,7 @@ class Observer:
         if waited >= LEAST_NS:
             self._queued = self.place(QUEUED) if self._queued < 0 else self._queued
             self.stage(self._queued, now - waited, now)
+        self.device.turn(self.step)
         self.ring.add(STEP, 0, 0, self.step, self._step_began_ns, now, 0)
         self.step, self._step_began_ns = self.step + 1, now
         if self.after_step is not None:

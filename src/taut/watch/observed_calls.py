@@ -10,10 +10,11 @@ import inspect
 import weakref
 from collections.abc import Callable
 from functools import partial, wraps
-from typing import TYPE_CHECKING, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from taut.watch.functional_calls import FunctionalCalls
 from taut.watch.observed import RECEIVE, SEND
+from taut.watch.observed_devices import calls_of
 from taut.watch.wire import COUNTED, GATE, WAIT
 
 if TYPE_CHECKING:
@@ -66,13 +67,16 @@ def called(observer: Observer, call: Callable[P, R], name: str) -> Callable[P, R
     spots = Spots(observer, name)
     at, role, known, world = list(inspect.signature(call).parameters).index("group"), spots.role, spots.known, spots.world
     clock, add, flags, waits = observer.clock, observer.ring.add, FLAGS.get(name, 0), name == "recv"
+    device = observer.device
 
     @wraps(call)
     def called(*args: P.args, **kwargs: P.kwargs) -> R:
         # Written out, not in functions of its own: between two calls of a job caches forget, and each function costs anew.
         if not observer.on:
             return call(*args, **kwargs)
-        begin, spot = 0, None
+        begin, spot, sampled = 0, None, device.samples
+        if sampled:
+            device.arrive()
         try:
             begin = clock()
             group = args[at] if len(args) > at else kwargs.get("group")
@@ -90,6 +94,10 @@ def called(observer: Observer, call: Callable[P, R], name: str) -> Callable[P, R
         finally:
             if spot is not None:
                 spot.since_ns = 0
+        if sampled:
+            device.leave()
+            if out is not None and not waits:
+                device.lack()
         if spot is not None:
             try:
                 number = spot.count
@@ -114,6 +122,8 @@ def batched(observer: Observer, call: Callable[[list[P2POp]], R]) -> Callable[[l
         except Exception:
             observer.fault()
         out = call(p2p_op_list)
+        if observer.device.samples:
+            observer.device.lack()
         if observer.on and begin:
             try:
                 for one in p2p_op_list:
@@ -163,7 +173,7 @@ class Counts:
     def tell(self, now: int) -> None:
         """Tell them once, when they have been the same for a while."""
         groups = {str(group.group_name): group for group in list(self._world.pg_map)}
-        counts: dict[str, int] = {name: found for name, group in groups.items() if (found := _count(group)) >= 0}
+        counts: dict[str, int] = {name: found for name, group in groups.items() if (found := calls_of(group)) >= 0}
         if counts != self._last:
             self._last, self._since, self._told = counts, now, False
         elif not self._told and now - self._since >= STILL_NS:
@@ -172,11 +182,3 @@ class Counts:
                 if name not in self._observer.hopped:
                     place = self._observer.place(COUNTED, name, ranks=list(self._world.pg_group_ranks[groups[name]]))
                     self._observer.ring.add(WAIT, 0, place, number, self._since, 0, 0)
-
-
-def _count(group: object) -> int:
-    """-1 where a backend does not count."""
-    try:
-        return int(cast("Callable[[], int]", getattr(group, "_get_sequence_number_for_group"))())  # noqa: B009
-    except Exception:
-        return -1

@@ -213,7 +213,7 @@ class DeviceTimes:
 
     def _has_uncounted(self) -> bool:
         """Whether groups count calls since the stream went on, in a sample in which that is looked at."""
-        if not self._checks or self._in_pass or self._depth > 1:
+        if not self._checks or self._in_pass:
             return False
         return self._counted < 0 or self._cuda.counted() != self._counted
 
@@ -225,10 +225,11 @@ class DeviceTimes:
 
 
 def around(device: DeviceTimes, call: Callable[P, R]) -> Callable[P, R]:
-    """The same function, in which the stream waits for others."""
+    """The same function, in which the stream waits for others; compilers get it as it was."""
+    import torch
 
     def waits(*args: P.args, **kwargs: P.kwargs) -> R:
-        sampled = device.samples
+        sampled = not torch.compiler.is_compiling() and device.samples
         if sampled:
             device.arrive()
         out = call(*args, **kwargs)

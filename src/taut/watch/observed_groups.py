@@ -115,6 +115,8 @@ class GroupCalls:
         observer = self._observer
         if not observer.on:
             return
+        if observer.device.samples:
+            observer.device.called()
         try:
             now, key = observer.clock(), (args.name.value, args.root)
             spot, flags, ends = self._spots.get(key) or self._spot(key, args.name.name, args.root)

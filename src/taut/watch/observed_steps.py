@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
+from taut.watch.observed_devices import around
 from taut.watch.wire import GATE, STAGE
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ TAKES_OVER = 16
 def watch_steps(observer: Observer) -> None:
     """Watch steps, loads, saves and backward passes of this process."""
     import torch
+    import torch.distributed as dist
     from torch.amp.grad_scaler import GradScaler
     from torch.optim import optimizer
     from torch.utils.data import dataloader
@@ -49,6 +51,8 @@ def watch_steps(observer: Observer) -> None:
     observer.replace(base, "__next__", staged(observer, base.__next__, "load"))
     observer.replace(torch, "save", staged(observer, torch.save, "save"))
     observer.replace(torch.autograd, "backward", passed(observer, torch.autograd.backward))
+    if hasattr(dist, "_broadcast_coalesced"):  # of DDP's buffers, before a forward pass
+        observer.replace(dist, "_broadcast_coalesced", around(observer.device, dist._broadcast_coalesced))
 
 
 class Steps:
@@ -141,7 +145,7 @@ def passed(observer: Observer, call: Callable[P, None]) -> Callable[P, None]:
     """
     import torch
 
-    spot, clock, add = observer.spot(BACKWARD), observer.clock, observer.ring.add
+    spot, clock, add, device = observer.spot(BACKWARD), observer.clock, observer.ring.add, observer.device
     later, until = torch.autograd.Variable._execution_engine.queue_callback, dict[int, int]()
     last_step, last_turn = -1, 0
 
@@ -150,20 +154,24 @@ def passed(observer: Observer, call: Callable[P, None]) -> Callable[P, None]:
         if not observer.on:
             call(*args, **kwargs)
             return
-        begin, step, turn, one = 0, 0, 0, None
+        begin, step, turn, one, sampled = 0, 0, 0, None, device.samples
         try:
             begin, step = clock(), observer.step
             last_turn = turn = min(last_turn + 1, MOST_PASSES) if step == last_step else 0
             last_step = step
-            if until.get(turn, 0) <= step:
+            if until.get(turn, 0) <= step or sampled:
                 one = Pass(observer, spot)
                 one.ask(args[0] if args else kwargs.get("tensors"), later)
         except Exception:
             observer.fault()
+        if sampled:
+            device.begin_pass()
         try:
             call(*args, **kwargs)
         finally:
             spot.since_ns = 0
+        if sampled:
+            device.end_pass(one is not None and one.worked_ns > 0)
         try:
             end = worked = observer.worked_ns = clock()
             if one is not None and one.worked_ns:
@@ -208,5 +216,7 @@ class Pass:
         try:
             self.worked_ns = observer.clock()
             spot.number, spot.since_ns = spot.count, self.worked_ns
+            if observer.device.samples:
+                observer.device.arrive()
         except Exception:
             observer.fault()

@@ -4,7 +4,7 @@ Every series has a level and a spread, learned from its first steps and then slo
 statistics run over what comes in, each a sum that is never below zero (CUSUM):
 
 - *Level*: w - k, where w is the standardised value with its memory taken out (AR(1), one coefficient for kindred series),
-  clipped at c so that a hiccup is no level. For independent w of mean 0, variance at most 1 and at most c, Bennett's bound of
+  clipped at c so that a hiccup is no level; a step in which a series has no value changes nothing. For independent w of mean 0, variance at most 1 and at most c, Bennett's bound of
   their exponential moment and Lundberg's inequality give P(sum ≥ h) ≤ exp(-θ h) at any step, with θ the root of
   log(1 + (exp(θc) - 1 - θc) / c²) = θk, whatever the tails. So h = log(series × steps an hour ÷ rate) ÷ θ keeps the false
   alarms of the whole panel below the rate. k is at least half of what would matter (a share of the step), and grows by what
@@ -167,8 +167,8 @@ class Panel:
         """(values less what their own past explains, the last value of every series)."""
         wide = self._clip * np.sqrt((1 + self.rho) / (1 - self.rho))
         clipped = np.where(valid, np.clip(unit, -wide, wide), 0.0)
-        past = np.concatenate([self._before[None], clipped[:-1]])
-        return (clipped - self.rho * past) / np.sqrt(1 - self.rho**2), clipped[-1]
+        past = _last_known(clipped, valid, self._before)
+        return (clipped - self.rho * past[:-1]) / np.sqrt(1 - self.rho**2), past[-1]
 
     # -- waits for a core -----------------------------------------------------------------------------------------------
 
@@ -240,9 +240,11 @@ class Panel:
         block, waits = np.array(self._block), np.array(self._block_waits)
         self._block, self._block_waits = [], []
         before, self._held = self._held, (block, waits)
-        new = (self.n == 0) & (np.isfinite(block).sum(axis=0) >= FIRST // 2)
+        # A series that is sampled has too few values in one block.
+        both = block if before is None else np.concatenate([before[0], block])
+        new = (self.n == 0) & (np.isfinite(both).sum(axis=0) >= FIRST // 2)
         if new.any():
-            self._begin_late(block, new)
+            self._begin_late(both, new)
         if before is None:
             return
         calm = (self.sum < self._limit / 2) & (self.spiking < self._limit_of_spikes / 3) & (self.n > 0)
@@ -276,9 +278,11 @@ class Panel:
 
     def _remember(self, clipped: Floats, seen: Floats | None = None) -> None:
         """How alike neighbouring steps are, over kindred series; how often outliers come."""
-        apart = np.where(np.isfinite(clipped), clipped - self.level, 0.0)
+        valid = np.isfinite(clipped)
+        apart = np.where(valid, clipped - self.level, 0.0)
+        past = _last_known(apart, valid, np.zeros(len(self.n)))[1:-1]
         fade = 1 - len(clipped) / MEMORY
-        self._products = fade * self._products + [(apart[1:] * apart[:-1]).sum(axis=0), (apart[1:] ** 2).sum(axis=0)]
+        self._products = fade * self._products + [(apart[1:] * past).sum(axis=0), (apart[1:] ** 2).sum(axis=0)]
         scale = np.maximum(self.variance, 1e-300)
         for kind in np.unique(self.kind):
             mine = np.flatnonzero((self.kind == kind) & (self.n > 0))
@@ -379,6 +383,13 @@ def _reflected(begin: Floats, more: Floats) -> Floats:
     """Running sums that are never below zero (rows × series)."""
     free = begin + np.cumsum(more, axis=0)
     return free - np.minimum(np.minimum.accumulate(free, axis=0), 0.0)
+
+
+def _last_known(values: Floats, valid: Mask, before: Floats) -> Floats:
+    """Of every row, and of the one after the last, the value that was known last before it (rows + 1 × series)."""
+    row = np.maximum.accumulate(np.where(valid, np.arange(1, len(values) + 1)[:, None], 0), axis=0)
+    all_rows = np.concatenate([before[None], values])
+    return np.concatenate([before[None], np.take_along_axis(all_rows, row, axis=0)])
 
 
 def _age(before: Ints, sums: Floats) -> Ints:

@@ -1,7 +1,8 @@
 """Events of a job → one row of series for every step that all ranks have done.
 
 Series: of every rank how late it came to its gates behind the middle member, what it was busy with outside of calls that wait,
-and its loader; of every host the mean lateness of its ranks; of every class of gates the time from opening to end, all
+its loader, and what its device takes in sampled steps (LAG steps later, when all have told it; else unknown); of every host
+the mean lateness of its ranks; of every class of gates the time from opening to end, all
 calls of a step together;
 and the step itself. All in seconds. What is common to all ranks is taken out of theirs.
 """
@@ -15,9 +16,11 @@ from taut.core.array_types import Floats, Ints, Mask
 from taut.core.ids import numbered
 from taut.read.verb_words import ALL_WAIT, verb_of
 from taut.watch.core_waits import QUEUED
+from taut.watch.observed_devices import LAG
+from taut.watch.observed_devices import DEVICE as DEVICE_VERB
 from taut.watch.seen import BACKWARD, HOP, LOAD, Events, Meeting, Seen, joined, no_events
 
-LATE, BUSY, LOADER, HOST, TRANSFER, STEP = range(6)
+LATE, BUSY, LOADER, HOST, TRANSFER, STEP, DEVICE = range(7)
 """Kinds of series."""
 TOGETHER, TIMER_NS = 0.9, 1_000_000
 """A place is a gate if in so many of its turns nobody left more than a timer before the last had come."""
@@ -68,8 +71,8 @@ class StepSeries:
         self._last = np.full(len(ranks), -1)
         count = len(ranks)
         self.kind = np.concatenate(
-            [np.full(count, LATE), np.full(count, BUSY), np.full(count, LOADER), np.full(len(self.hosts), HOST),
-             np.full(MOST_CLASSES, TRANSFER), [STEP]]
+            [np.full(count, LATE), np.full(count, BUSY), np.full(count, LOADER), np.full(count, DEVICE),
+             np.full(len(self.hosts), HOST), np.full(MOST_CLASSES, TRANSFER), [STEP]]
         )  # fmt: skip
 
     def place(self, series: int) -> tuple[int, int]:
@@ -119,18 +122,19 @@ class StepSeries:
         ready = (step <= upto)[gate] if total else np.zeros(0, np.bool_)
         late, wait, transfer = self._met(gates.take(ready), at[ready], gate[ready], first, n)
         load, waits = self._staged(LOAD, first, n), self._staged(QUEUED, first, n)
+        device, before = self._device(first - LAG, n), self._staged(QUEUED, first - LAG, n)
+        self._stages = self._stages.take(self._stages.number > upto - LAG)
         self._gates = gates.take(~ready)
-        self._stages = self._stages.take(self._stages.number > upto)
         # The last steps stay: gates that began before them are told by their ends.
         self._steps = self._steps.take(self._steps.number >= upto)
         busy = took - wait
         if not self._sees_late():
             late = np.full_like(late, np.nan)
         step_s = np.nanmedian(took, axis=1)
-        parts = [late, _centred(busy), _centred(load), self._by_host(late), transfer, step_s[:, None]]
+        parts = [late, _centred(busy), _centred(load), _centred(device), self._by_host(late), transfer, step_s[:, None]]
         longest = np.broadcast_to(waits.max(axis=1, keepdims=True), (n, MOST_CLASSES + 1))
         apart = _centred(waits)
-        waited = np.concatenate([apart, apart, apart, self._by_host(apart), longest], axis=1)
+        waited = np.concatenate([apart, apart, apart, _centred(before), self._by_host(apart), longest], axis=1)
         return StepRows(first, np.concatenate(parts, axis=1), waited, waits, float(np.nanmedian(step_s)))
 
     def _by_host(self, values: Floats) -> Floats:
@@ -146,6 +150,11 @@ class StepSeries:
             some = self._stages.take(self._is_verb(verb)[self._stages.klass] & (number >= first) & (number < first + n))
             np.add.at(out, (some.number - first, np.searchsorted(self.ranks, some.rank)), (some.end - some.begin) * S)
         return out
+
+    def _device(self, first: int, n: int) -> Floats:
+        """What the device of every rank took, by step, s; NaN where that is not told."""
+        took = self._staged(DEVICE_VERB, first, n)
+        return np.where(took > 0, took, np.nan)
 
     def _durations(self, first: int, n: int) -> Floats:
         took = np.full((n, len(self.ranks)), np.nan)
@@ -261,6 +270,7 @@ def _behind_receiver(gates: Events, turn: Turns, gate: Ints) -> Ints:
 
 def _centred(values: Floats) -> Floats:
     """Each rank's values less the middle one of its step."""
-    with np.errstate(all="ignore"):
-        middle = np.nanmedian(values, axis=1, keepdims=True)
-    return np.asarray(values - np.where(np.isfinite(middle), middle, 0.0))
+    middle = np.zeros((len(values), 1))
+    known = np.isfinite(values).any(axis=1)
+    middle[known] = np.nanmedian(values[known], axis=1, keepdims=True)
+    return np.asarray(values - middle)
