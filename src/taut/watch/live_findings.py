@@ -19,11 +19,12 @@ from msgspec import Struct
 from taut.core.array_types import Floats, Ints
 from taut.result.types import LiveFinding, Regime, WatchedJob
 from taut.watch.live_state import job_state
-from taut.watch.naming import NAMED_MODES, SAME, Look, Named, Waits, look, same_place
+from taut.watch.named import NAMED_MODES, SAME, Named, same_place
+from taut.watch.naming import Look, Waits, look
 from taut.watch.recent_steps import STEPS, RecentSteps, of_ranks, some_of
 from taut.watch.seen import Seen
 from taut.watch.sequential import RATE, RECENT, Panel, Suspected
-from taut.watch.step_series import BUSY, HOST, LATE, LOADER, STEP, TRANSFER, StepSeries
+from taut.watch.step_series import BUSY, DEVICE, HOST, LATE, LOADER, STEP, TRANSFER, StepSeries
 from taut.watch.stopped import LastCalls, stopped
 from taut.watch.telling import HANG, Teller
 from taut.watch.window import Window
@@ -154,7 +155,8 @@ class Live:
         window, most = self._recent.window(self.series.done, count, self.panel.step_s, age)
         if most >= count:
             return window
-        late = (self.panel.level + self.panel.shift())[self.panel.kind == LATE]
+        now = self.panel.level + self.panel.shift()
+        late = np.maximum(now[self.panel.kind == LATE], now[self.panel.kind == DEVICE])
         return of_ranks(window, self.series.ranks[some_of(late, self.series.host, max(most, 32))])
 
     # -- naming ---------------------------------------------------------------------------------------------------------
@@ -274,7 +276,7 @@ class Live:
         out = set[int]()
         for one in suspects:
             kind, index = self.series.place(one.series)
-            if kind in (LATE, BUSY, LOADER):
+            if kind in (LATE, BUSY, LOADER, DEVICE):
                 out.add(int(self.series.ranks[index]))
             elif kind == HOST:
                 out |= set(self.series.ranks[self.series.host == self.series.host_rows[index]].tolist())

@@ -14,7 +14,6 @@ from msgspec import Struct
 
 from taut.core.array_types import Floats, Ints
 from taut.core.ids import numbered, weighed
-from taut.core.rank_words import listed
 from taut.core.reporting import LISTED_SHARE
 from taut.core.tables import Kind
 from taut.diagnose.detectors import diagnose, most_recoverable
@@ -25,8 +24,11 @@ from taut.graph import Graph, link
 from taut.replay.blame import blame
 from taut.replay.timeline import batch, replay
 from taut.result.types import Regime
+from taut.watch.named import CLEAR, LEAST_GATES, Named, rise
+from taut.watch.observed_devices import DEVICE
 from taut.watch.seen import HOP, Seen
 from taut.watch.sequential import MATTERS
+from taut.watch.slow_devices import awaits_devices, slow_devices
 from taut.watch.step_series import Turns, step_of
 from taut.watch.window_trace import Told, backend_of, trace_of
 
@@ -34,44 +36,10 @@ NOW = 8
 """A finding is of now if it was seen in one of so many last steps; of a long window in its last tenth."""
 LEAST_STEPS = 12
 """Fewer steps are not analysed."""
-LEAST_GATES = 4
-"""Recorded ends before and after, from which a transfer is called longer."""
 MOST_LOST = 0.9
 """Of a rank's work in a step at most this part counts as waiting for a core."""
-CLEAR = 4.0
-"""Standard errors by which transfers, or the end of one member, must differ."""
-SAME = 8
-"""Steps within which two findings began together."""
 LONGEST = 4.0
 """Steps that are longer than the mean by this factor count as if they were not."""
-NAMED_MODES = ("straggler cascade", "silent degradation", "input stall", "checkpoint stall", "partial synchronisation loss")
-"""Modes with a place, which may be told as soon as they are found; others after several looks."""
-
-
-class Named(Struct, frozen=True):
-    """What is wrong, and where."""
-
-    mode: str
-    ranks: tuple[int, ...]
-    links: tuple[str, ...]
-    since_step: int
-    share: float
-    """Share of the wall that mending it gives back while it lasts."""
-    because: str
-    past: bool
-    """Whether it was not there before, as the window itself shows."""
-    older: bool = False
-    """Whether it was there in the window's first steps already: it may have begun before."""
-
-    @property
-    def place(self) -> tuple[str, tuple[int, ...], tuple[str, ...]]:
-        """The same as long as it is the same thing at the same place."""
-        return self.mode, self.ranks, self.links
-
-    @property
-    def ends(self) -> set[int]:
-        """Ranks at the ends of its links."""
-        return {int(end) for link in self.links for end in link.split(":")}
 
 
 class Diagnosis(Struct, frozen=True):
@@ -113,7 +81,8 @@ def look(
     """
     told = trace_of(seen, meets)
     if told is None or len(np.unique(told.trace.ops.step)) < LEAST_STEPS:
-        return None
+        found = _felt(seen, slow_devices(seen, meets, whole=whole))
+        return Look(tuple(found), tuple(_unseen(told, seen)), None, 0) if found else None
     diagnosis = _diagnosed(told, whole, waits)
     steps = diagnosis.evidence.graph.steps
     late = int(steps[-1]) - max(NOW, len(steps) // 10)
@@ -122,8 +91,10 @@ def look(
     if not told.exact:
         found = _with_transfers(seen, meets, found) if transfers else found
         found = [one for one in found if one.ranks or one.links or _ended_since(seen, meets, one.since_step)]
-    if any(seat.gpu >= 0 for seat in seen.seats.values()):
+    if _has_devices(seen):
         found = _felt(seen, found)
+        if not any(one.ranks or one.links for one in found):
+            found = _felt(seen, slow_devices(seen, meets, whole=whole)) or found
         if told.exact and transfers and not found:
             found = _behind_hosts(seen, meets)
     found = _on_their_account(found)
@@ -178,19 +149,31 @@ def _regime(diagnosis: Diagnosis) -> Regime | None:
     return found if found.kind is not None else None
 
 
-def _unseen(told: Told, seen: Seen) -> list[str]:
+def _tells_devices(seen: Seen) -> bool:
+    """Whether ranks tell what their devices take."""
+    return any(one.verb == DEVICE for one in seen.classes)
+
+
+def _has_devices(seen: Seen) -> bool:
+    """Whether ranks compute on accelerators."""
+    return _tells_devices(seen) or any(seat.gpu >= 0 for seat in seen.seats.values())
+
+
+def _unseen(told: Told | None, seen: Seen) -> list[str]:
     """What this window cannot show."""
     out = []
     ranks, known = len(np.unique(seen.steps.rank)), len(seen.seats)
     if ranks < known:
         out.append(f"{ranks} of {known} ranks were analysed, the latest among them: a link among the others is not seen")
-    if not told.exact:
+    if told is not None and not told.exact:
         out.append("most transfers have no recorded end: a slow link may show as work of all who meet there")
-    if told.inferred_sends:
+    if told is not None and told.inferred_sends:
         out.append("sends are not seen: they are taken to be made where their sender's work ends")
     if any(seat.sees == "calls" for seat in seen.seats.values()):
         out.append("compiled collectives are not seen: ranks that meet only there are named together")
-    if any(seat.gpu >= 0 for seat in seen.seats.values()):
+    if _tells_devices(seen):
+        out.append("times are those of hosts, and of devices in some steps, without what they do on other streams")
+    elif _has_devices(seen):
         out.append("times are those of hosts: a late device shows where its host waits for it")
     if not any(one.verb == "load" for one in seen.classes):
         out.append("no loader of torch is used: its time counts as forward")
@@ -233,9 +216,11 @@ def _behind_hosts(seen: Seen, meets: dict[int, bool]) -> list[Named]:
     slow = [one for klass, gate in meets.items() if gate and (one := _slow_transfer(seen, klass)) is not None]
     slow = [one for one in slow if one.share >= MATTERS and not one.links]
     worst = max(slow, key=lambda one: one.share, default=None)
-    if worst is None:
+    if worst is None or awaits_devices(seen, worst.since_step):
         return []
-    because = f"{worst.because}, and no host is late: a device is, or a link"
+    devices = "no host is late, and no device alone: a link is slow, or all devices are"
+    hosts = "no host is late: a device is, or a link"
+    because = f"{worst.because}, and {devices if _tells_devices(seen) else hosts}"
     return [msgspec.structs.replace(worst, ranks=(), because=because)]
 
 
@@ -271,7 +256,7 @@ def _slow_transfer(seen: Seen, klass: int) -> Named | None:
     step = at[gate[rows]].reshape(-1, members)[:, 0]
     order = np.argsort(step, kind="stable")
     took, step, who = took[order], step[order], mine.rank[rows].reshape(-1, members)[0]
-    cut = _rise(np.median(took, axis=1))
+    cut = rise(np.median(took, axis=1))
     if cut is None:
         return None
     grew = took[cut:].mean(axis=0) - took[:cut].mean(axis=0)
@@ -281,18 +266,6 @@ def _slow_transfer(seen: Seen, klass: int) -> Named | None:
         f"transfers of {one.verb} in group {one.group or 'all'} take {1e3 * grew.mean():.1f} ms longer since step {step[cut]}"
     )
     return Named("straggler cascade", tuple(who.tolist()) if not links else (), links, int(step[cut]), share, words, True)
-
-
-def _rise(series: Floats) -> int | None:
-    """Where a series steps up most clearly; None if nowhere."""
-    best, at = CLEAR, None
-    for cut in range(LEAST_GATES, len(series) - LEAST_GATES + 1):
-        low, high = series[:cut], series[cut:]
-        error = np.sqrt(low.var(ddof=1) / len(low) + high.var(ddof=1) / len(high)) + 1e-6
-        score = (high.mean() - low.mean()) / error
-        if score > best:
-            best, at = float(score), cut
-    return at
 
 
 def _link(took: Floats, cut: int, who: Ints, grew: Floats, backend: str) -> tuple[str, ...]:
@@ -312,30 +285,3 @@ def _share(seen: Seen, grew_s: float, rows: int, members: int, since: int) -> fl
     usual = float(np.median(steps.end - steps.begin)) / 1e9 if len(steps) else 1.0
     turns = rows / members / max(len(np.unique(seen.steps.number)), 1)
     return float(min(max(grew_s * turns / max(usual, 1e-9), 0.0), 0.9))
-
-
-def sentence(named: Named, hosts: list[str | None]) -> str:
-    """For people: who, where, what to do."""
-    at = sorted({host for host in hosts if host})
-    place = f" on {listed(at)}" if at and len(at) <= 8 else ""
-    todo = {
-        "input stall": "look at its input: disk, network file system, workers of the loader",
-        "checkpoint stall": "look at where it saves",
-        "structural instability": "nobody is to blame: see taut whatif --advice for policies",
-    }.get(named.mode, "test the link" if named.links else "let no new job start there, and test it")
-    if not named.ranks and not named.links and named.mode == "silent degradation":
-        todo = "if batches did not become longer, look at what all ranks share: storage, network, power, cooling"
-    if named.mode == "straggler cascade" and not named.ranks and not named.links:
-        todo = "profile it, taut watch capture shows its devices"
-    return f"{named.because}; it costs {100 * named.share:.0f} % of the time{place}: {todo}"
-
-
-def same_place(named: Named, known: Named) -> bool:
-    """Whether what is named is known already: nobody's, begun together; some of its ranks; its links, or links of its rank."""
-    if not named.ranks and not named.links:
-        return abs(named.since_step - known.since_step) <= SAME
-    if named.links:
-        ends = [set(link.split(":")) for link in named.links]
-        of_rank = not known.links and any(all(str(rank) in end for end in ends) for rank in known.ranks)
-        return named.links == known.links or of_rank
-    return set(named.ranks) <= set(known.ranks) and not known.links

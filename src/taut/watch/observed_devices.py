@@ -24,7 +24,7 @@ DEVICE = "device"
 EVERY, SELDOM = 2, 64
 """One step in so many is sampled; of steps with many events one in twice as many; where none can be told, one in SELDOM."""
 FEW_EVENTS, MOST_EVENTS = 8, 32
-"""Events of a sampled step from which the next ones are sampled half as often; and at most: what comes after is not measured."""
+"""Events of a sampled step beyond which the next ones are sampled half as often; and at most: what comes after is left out."""
 LAG = 8
 """The time of a step is told before so many later ones are over, or not at all."""
 MOST_PENDING = 4
@@ -49,7 +49,8 @@ class Cuda:
         """Whether a device is in use, and no graph is being captured."""
         import torch
 
-        return torch.cuda.is_initialized() and not torch.cuda.is_current_stream_capturing()
+        started = bool(torch.cuda.is_initialized())  # type: ignore[no-untyped-call]
+        return started and not torch.cuda.is_current_stream_capturing()
 
     def stream(self) -> tuple[int, int]:
         """The current device and stream of this thread."""

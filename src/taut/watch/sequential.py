@@ -4,11 +4,12 @@ Every series has a level and a spread, learned from its first steps and then slo
 statistics run over what comes in, each a sum that is never below zero (CUSUM):
 
 - *Level*: w - k, where w is the standardised value with its memory taken out (AR(1), one coefficient for kindred series),
-  clipped at c so that a hiccup is no level; a step in which a series has no value changes nothing. For independent w of mean 0, variance at most 1 and at most c, Bennett's bound of
+  clipped at c so that a hiccup is no level. For independent w of mean 0, variance at most 1 and at most c, Bennett's bound of
   their exponential moment and Lundberg's inequality give P(sum ≥ h) ≤ exp(-θ h) at any step, with θ the root of
   log(1 + (exp(θc) - 1 - θc) / c²) = θk, whatever the tails. So h = log(series × steps an hour ÷ rate) ÷ θ keeps the false
   alarms of the whole panel below the rate. k is at least half of what would matter (a share of the step), and grows by what
   is not known of the level.
+  A step in which a series has no value changes nothing.
 - *Spikes*: the log likelihood ratio of far more frequent outliers against as many as there were: a rank that stalls now and
   then has no level. Its θ is 1.
 

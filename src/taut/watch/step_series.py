@@ -16,8 +16,8 @@ from taut.core.array_types import Floats, Ints, Mask
 from taut.core.ids import numbered
 from taut.read.verb_words import ALL_WAIT, verb_of
 from taut.watch.core_waits import QUEUED
-from taut.watch.observed_devices import LAG
 from taut.watch.observed_devices import DEVICE as DEVICE_VERB
+from taut.watch.observed_devices import LAG
 from taut.watch.seen import BACKWARD, HOP, LOAD, Events, Meeting, Seen, joined, no_events
 
 LATE, BUSY, LOADER, HOST, TRANSFER, STEP, DEVICE = range(7)

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from taut.core.rank_words import listed
 from taut.result.types import LiveFinding
-from taut.watch.naming import Named, sentence
+from taut.watch.named import Named, sentence
 from taut.watch.seen import Seen
 from taut.watch.stopped import Stopped
 
