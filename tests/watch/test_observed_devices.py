@@ -7,7 +7,18 @@ from collections.abc import Callable
 import pytest
 
 from taut.watch.observed import Observer
-from taut.watch.observed_devices import CHECKED_EVERY, DEVICE, EVERY, FEW_EVENTS, GIVES_UP, LAG, MOST_EVENTS, Cuda, DeviceTimes
+from taut.watch.observed_devices import (
+    CHECKED_EVERY,
+    DEVICE,
+    EVERY,
+    FEW_EVENTS,
+    GIVES_UP,
+    LAG,
+    MOST_EVENTS,
+    MOST_SHARE,
+    Cuda,
+    DeviceTimes,
+)
 from taut.watch.ring import Ring
 from taut.watch.wire import EVENT
 
@@ -90,12 +101,16 @@ class Rank:
 
     def told(self) -> dict[int, float]:
         """Step → what its device took, ms."""
+        return {step: took_ms for step, took_ms, _ in self.samples()}
+
+    def samples(self) -> list[tuple[int, float, int]]:
+        """Step, what its device took, ms, and the part of it that may be the host's, of MOST_SHARE."""
         events = EVENT.iter_unpack(self.observer.ring.take(1 << 16))
         verbs = [str(one["verb"]) for one in self.observer.places]
-        return {
-            number: round((end - begin) / 1e6, 3)
-            for kind, _, place, number, begin, end, _ in events if kind == 1 and verbs[place] == DEVICE
-        }  # fmt: skip
+        return [
+            (number, round((end - begin) / 1e6, 3), flags)
+            for kind, flags, place, number, begin, end, _ in events if kind == 1 and verbs[place] == DEVICE
+        ]  # fmt: skip
 
 
 def test_what_a_device_takes_is_without_what_it_waits_for_others() -> None:
@@ -147,6 +162,28 @@ def test_a_sample_is_told_before_the_steps_of_its_lag_are_over() -> None:
         told |= dict.fromkeys(rank.told(), step)
     assert told
     assert all(at - number < LAG for number, at in told.items())
+
+
+def test_what_passes_while_a_device_waits_for_its_host_is_told_as_that() -> None:
+    rank = Rank()
+    rank.observer.clock = lambda: int(1e6 * rank.stream.now_ms)  # the device does everything at once
+    for _ in range(20):
+        rank.step()
+    samples = rank.samples()
+    assert samples
+    assert {hosts for *_, hosts in samples} == {MOST_SHARE}
+
+
+def test_a_device_far_behind_a_host_that_keeps_its_pace_is_not_taken_for_waiting() -> None:
+    rank = Rank()
+    rank.observer.clock = lambda: int(1e6 * rank.stream.now_ms)
+    told = list[int]()
+    for _ in range(40):
+        rank.stream.done_ms = rank.stream.now_ms - 200
+        rank.step()
+        told += [hosts for *_, hosts in rank.samples()]
+    assert told
+    assert set(told) == {0}
 
 
 def elsewhere(rank: Rank) -> None:

@@ -8,7 +8,7 @@ import pytest
 from taut.core.array_types import Floats
 from taut.result.types import LiveFinding
 from taut.watch.live_findings import Live
-from taut.watch.observed_devices import DEVICE, EVERY
+from taut.watch.observed_devices import DEVICE, EVERY, MOST_SHARE
 from taut.watch.seen import BACKWARD, Events, Meeting, Seat, Seen, no_events
 
 MS, RANKS, SINCE, STEPS, A_LOOK = 1_000_000, 4, 120, 200, 4
@@ -17,8 +17,8 @@ TOLD_LATER = 3
 Row = tuple[int, int, int, int, int, int]
 
 
-def rows(klass: int, number: int, begin: Floats, end: Floats) -> list[Row]:
-    return [(rank, klass, number, 0, int(begin[rank] * MS), int(end[rank] * MS)) for rank in range(RANKS)]
+def rows(klass: int, number: int, begin: Floats, end: Floats, flags: int = 0) -> list[Row]:
+    return [(rank, klass, number, flags, int(begin[rank] * MS), int(end[rank] * MS)) for rank in range(RANKS)]
 
 
 def events(some: list[Row]) -> Events:
@@ -28,8 +28,10 @@ def events(some: list[Row]) -> Events:
 class Job:
     """150 ms a step: hosts launch for 50 and wait for devices that work for 140; rank 2's device or rank 1's host is slower."""
 
-    def __init__(self, *, device_ms: float = 0, host_ms: float = 0, since: int = SINCE, waits: bool = True) -> None:
-        self.device_ms, self.host_ms, self.since, self.waits = device_ms, host_ms, since, waits
+    def __init__(
+        self, *, device_ms: float = 0, host_ms: float = 0, since: int = SINCE, waits: bool = True, hosts: int = 0
+    ) -> None:
+        self.device_ms, self.host_ms, self.since, self.waits, self.hosts = device_ms, host_ms, since, waits, hosts
         self.rng, self.at, self.first = np.random.default_rng(3), 1e6, 0
         self.seats = {rank: Seat("node", rank, "b", "calls") for rank in range(RANKS)}
         self.places = [Meeting(BACKWARD), Meeting(DEVICE)]
@@ -49,7 +51,7 @@ class Job:
             if tells and told >= 0 and told % EVERY == 0:
                 slow = told >= self.since
                 took = 140 + self.rng.normal(0, 1.0, RANKS) + np.where(who == 2, slow * self.device_ms, 0.0)
-                stages += rows(1, told, self.at - took, np.full(RANKS, self.at))
+                stages += rows(1, told, self.at - took, np.full(RANKS, self.at), self.hosts if slow else 0)
         self.first += A_LOOK
         return Seen(events(gates), events(stages), events(steps), self.places if tells else self.places[:1], self.seats)
 
@@ -82,6 +84,13 @@ def test_a_host_that_holds_its_device_up_is_named_as_a_host() -> None:
     [one] = told(Job(host_ms=160))
     assert one.ranks == [1]
     assert "device of rank" not in one.text
+
+
+def test_a_device_that_waits_for_its_host_where_no_gate_shows_it_is_told_as_that() -> None:
+    [one] = told(Job(device_ms=60, hosts=MOST_SHARE))
+    assert one.ranks == [2]
+    assert "waits for its host to give work" in one.text
+    assert "test that device" not in one.text
 
 
 def test_a_device_that_is_slow_from_the_start_is_named_by_the_looks_of_every_minute() -> None:

@@ -93,8 +93,7 @@ def look(
         found = [one for one in found if one.ranks or one.links or _ended_since(seen, meets, one.since_step)]
     if _has_devices(seen):
         found = _felt(seen, found)
-        if not any(one.ranks or one.links for one in found):
-            found = _felt(seen, slow_devices(seen, meets, whole=whole)) or found
+        found = _or_devices(found, _felt(seen, slow_devices(seen, meets, whole=whole)))
         if told.exact and transfers and not found:
             found = _behind_hosts(seen, meets)
     found = _on_their_account(found)
@@ -209,6 +208,16 @@ def _felt(seen: Seen, found: list[Named]) -> list[Named]:
         if not one.past or one.share >= MATTERS:
             out.append(one)
     return out
+
+
+def _or_devices(found: list[Named], slow: list[Named]) -> list[Named]:
+    """What was found of hosts; devices in the place of what was found of their own ranks, and where nobody is named."""
+    placed = [one for one in found if one.ranks or one.links]
+    if not slow or (placed and not any(one.device for one in slow)):
+        return found
+    own = {rank for one in slow for rank in one.ranks}
+    others = [one for one in placed if one.links or not set(one.ranks) <= own]
+    return [*slow, *others] if len(others) < len(placed) or not placed else found
 
 
 def _behind_hosts(seen: Seen, meets: dict[int, bool]) -> list[Named]:

@@ -4,6 +4,9 @@ Hosts run ahead of their devices, so times of hosts do not show a slow device. I
 stream comes to a wait for others (a synchronous call, or the end of a backward pass's own work) and one where it goes on; what
 lies between waits is the device's own. Events are asked at later steps whether they are over, never waited for. A step in which
 the stream may have waited elsewhere is left out: a call that somebody waits for later, on another stream, or that nobody saw.
+
+A stream that has nothing to do because its host is late looks busy to events. So what of a step passed while the device was not
+behind its host is told with it, as a share.
 """
 
 from __future__ import annotations
@@ -30,6 +33,10 @@ LAG = 8
 MOST_PENDING = 4
 CHECKED_EVERY = 16
 """In one sample of so many it is looked whether groups count calls that nobody saw."""
+SAME_NS, SAME_SHARE = 50_000, 0.02
+"""A stretch that takes a device no longer than its host, by this time and share, may be its host's."""
+MOST_SHARE = 255
+"""The flags of the stage: the part of it that may be the host's, of so many."""
 GIVES_UP = 8
 """So many samples in a row that cannot be told: the next ones come SELDOM."""
 
@@ -73,6 +80,27 @@ class Cuda:
         return -1 if min(counts, default=-1) < 0 else sum(counts)
 
 
+class Sample:
+    """Stretches of a step: events and times of the host at their ends; whether the device was seen to be behind its host."""
+
+    __slots__ = ("behind", "events", "host_ns", "step")
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+        self.events, self.host_ns, self.behind = list[Event](), list[int](), list[bool]()
+
+    def took(self) -> tuple[float, int]:
+        """(what the device took, ns; which part of it may be its host's, of MOST_SHARE); its events are over."""
+        total, hosts = 0.0, 0.0
+        for i, behind in enumerate(self.behind):
+            device_ns = 1e6 * self.events[2 * i].elapsed_time(self.events[2 * i + 1])
+            host_ns = self.host_ns[2 * i + 1] - self.host_ns[2 * i]
+            total += device_ns
+            if not behind and device_ns - host_ns <= max(SAME_NS, SAME_SHARE * host_ns):
+                hosts += device_ns
+        return total, round(MOST_SHARE * hosts / max(total, 1.0))
+
+
 class DeviceTimes:
     """Samples steps of one rank; ``samples`` says whether the present step is one of them, and the rest is called only then."""
 
@@ -81,9 +109,9 @@ class DeviceTimes:
         self.samples, self.late = False, 0
         """``late``: samples that were dropped because the device was not through with them in time."""
         self._off, self._place, self._every, self._turn = False, -1, EVERY, 0
-        self._pool, self._events = list[Event](), list[Event]()
-        self._pending: deque[tuple[int, list[Event]]] = deque()
-        self._step, self._stream = 0, (0, 0)
+        self._pool, self._now = list[Event](), Sample(0)
+        self._pending: deque[Sample] = deque()
+        self._stream = 0, 0
         self._depth, self._lacks, self._waited, self._in_pass = 0, False, False, False
         self._checks, self._counted, self._missed = False, 0, 0
 
@@ -109,7 +137,7 @@ class DeviceTimes:
                 self._waited = True
                 if self._is_elsewhere() or self._has_uncounted():
                     self._lacks = True
-                elif len(self._events) % 2:
+                elif len(self._now.events) % 2:
                     self._mark()
         except Exception:
             self._fail()
@@ -121,7 +149,10 @@ class DeviceTimes:
             if self._depth == 0 and not self._lacks:
                 if self._is_elsewhere():
                     self._lacks = True
-                elif len(self._events) < MOST_EVENTS:
+                elif len(self._now.events) < MOST_EVENTS:
+                    behind = self._now.behind
+                    # The host has not waited in the call if its device has not even come to it.
+                    behind[-1] = behind[-1] or not self._now.events[-1].query()
                     self._mark()
                 self.recount()
         except Exception:
@@ -162,7 +193,7 @@ class DeviceTimes:
     # -- samples --------------------------------------------------------------------------------------------------------
 
     def _begin(self, step: int) -> None:
-        self._step, self._stream, self._events = step, self._cuda.stream(), []
+        self._stream, self._now = self._cuda.stream(), Sample(step)
         self._depth, self._lacks, self._waited, self._in_pass = 0, False, False, False
         self._turn += 1
         self._checks = self._turn % CHECKED_EVERY == 1 or self._missed > 0
@@ -171,7 +202,7 @@ class DeviceTimes:
         self._mark()
 
     def _end(self) -> None:
-        self.samples, events = False, self._events
+        self.samples, events = False, self._now.events
         lacks = self._lacks or self._depth != 0 or not self._waited or self._has_uncounted() or self._is_elsewhere()
         if lacks:
             self._pool += events
@@ -179,25 +210,25 @@ class DeviceTimes:
             return
         if len(events) % 2:
             self._mark()
-        self._pending.append((self._step, events))
+        self._pending.append(self._now)
         self._missed, self._every = 0, EVERY if len(events) <= FEW_EVENTS else 2 * EVERY
 
     def _tell(self, step: int) -> None:
         """Tell samples whose events are over; drop the one that is not when it is too late for it."""
         while self._pending:
-            number, events = self._pending[0]
-            if not events[-1].query():
-                if step - number < LAG - 1:
+            first = self._pending[0]
+            if not first.events[-1].query():
+                if step - first.step < LAG - 1:
                     return
                 self.late += 1
                 self._miss()
             else:
-                took = sum(first.elapsed_time(last) for first, last in zip(events[::2], events[1::2], strict=True))
+                took_ns, hosts = first.took()
                 self._place = self._observer.place(DEVICE) if self._place < 0 else self._place
                 now = self._observer.clock()
-                self._observer.ring.add(STAGE, 0, self._place, number, now - max(int(1e6 * took), 0), now, 0)
+                self._observer.ring.add(STAGE, hosts, self._place, first.step, now - max(int(took_ns), 0), now, 0)
             self._pending.popleft()
-            self._pool += events
+            self._pool += first.events
 
     def _miss(self) -> None:
         self._missed += 1
@@ -205,9 +236,12 @@ class DeviceTimes:
             self._every = SELDOM
 
     def _mark(self) -> None:
-        event = self._pool.pop() if self._pool else self._cuda.event()
+        now, event = self._now, self._pool.pop() if self._pool else self._cuda.event()
+        if len(now.events) % 2:
+            now.behind.append(not now.events[-1].query())
+        now.host_ns.append(self._observer.clock())
         event.record()
-        self._events.append(event)
+        now.events.append(event)
 
     def _is_elsewhere(self) -> bool:
         return not self._cuda.ready() or self._cuda.stream() != self._stream

@@ -1,8 +1,8 @@
 """Devices that take longer than those of the others, by what ranks told of sampled steps: what no host shows.
 
 A device that became slower is told by where its time, less the middle one, steps up; one that is slow from the start by how far
-it is above all others. A rank whose host comes later by the same is left to the analysis of hosts: a device that waits for its
-host to give it work takes longer too.
+it is above all others. A rank whose host comes later by the same is left to the analysis of hosts. A device that waits for its
+host to give it work takes longer too, and says so (``observed_devices``): then its host is named, where no gate shows it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from msgspec import Struct
 from taut.core.array_types import Floats, Ints
 from taut.core.ids import numbered
 from taut.watch.named import CLEAR, LEAST_GATES, SAME, Named, rise
-from taut.watch.observed_devices import DEVICE
+from taut.watch.observed_devices import DEVICE, MOST_SHARE
 from taut.watch.seen import HOP, Seen
 from taut.watch.sequential import MATTERS
 from taut.watch.step_series import Turns, step_of
@@ -36,6 +36,8 @@ class DeviceRows(Struct, frozen=True):
     steps: Ints
     excess: Floats
     """Steps × ranks, s; NaN where one did not tell."""
+    own: Floats
+    """The same, without what may be the host's."""
     step_s: float
 
 
@@ -64,49 +66,72 @@ def device_rows(seen: Seen) -> DeviceRows | None:
     told = seen.stages.take(is_device[seen.stages.klass] & np.isin(seen.stages.rank, ranks))
     steps = np.unique(told.number)
     took = np.full((len(steps), len(ranks)), np.nan)
-    took[np.searchsorted(steps, told.number), np.searchsorted(ranks, told.rank)] = (told.end - told.begin) / 1e9
+    cell = np.searchsorted(steps, told.number), np.searchsorted(ranks, told.rank)
+    took[cell] = (told.end - told.begin) / 1e9
+    own = took.copy()
+    own[cell] *= 1 - told.flags / MOST_SHARE
     kept = np.isfinite(took).mean(axis=1) >= NEARLY_ALL
     if not kept.any():
         return None
-    took = took[kept]
+    middle = np.nanmedian(took[kept], axis=1, keepdims=True)
     usual = float(np.median(seen.steps.end - seen.steps.begin)) / 1e9
-    return DeviceRows(ranks, steps[kept], took - np.nanmedian(took, axis=1, keepdims=True), usual)
+    return DeviceRows(ranks, steps[kept], took[kept] - middle, own[kept] - middle, usual)
+
+
+class _Slower(Struct, frozen=True):
+    rank: int
+    since_step: int
+    grew_s: float
+    own: bool
+    """Whether it is the device itself, and not that its host gives it work later."""
 
 
 def _slower(rows: DeviceRows, seen: Seen, meets: dict[int, bool]) -> list[Named]:
     third = max(len(rows.steps) // 3, 1)
     filled = np.where(np.isfinite(rows.excess), rows.excess, 0.0)
     rose = filled[-third:].mean(axis=0) - filled[:third].mean(axis=0)
-    found = list[tuple[int, int, float]]()
-    for rank in np.argsort(-rose, kind="stable")[:MOST_LOOKED].tolist():
-        known = np.isfinite(rows.excess[:, rank])
-        values, steps = rows.excess[known, rank], rows.steps[known]
-        cut = rise(values)
-        if cut is None:
-            continue
-        grew, since = float(values[cut:].mean() - values[:cut].mean()), int(steps[cut])
-        matters = grew >= MATTERS * rows.step_s and float(values[cut:].mean()) >= MATTERS / 2 * rows.step_s
-        if matters and _host_grew(seen, meets, int(rows.ranks[rank]), since) < HOSTS_PART * grew:
-            found.append((rank, since, grew))
+    some = (_rose(rows, seen, meets, rank) for rank in np.argsort(-rose, kind="stable")[:MOST_LOOKED].tolist())
+    found = [one for one in some if one is not None]
     if not found:
         return []
-    worst = max(found, key=lambda one: one[2])
-    together = [one for one in found if abs(one[1] - worst[1]) <= SAME and one[2] >= worst[2] / 2]
-    ranks, grew = tuple(sorted(int(rows.ranks[one[0]]) for one in together)), worst[2]
-    because = (
-        f"{_whose(ranks)} {1e3 * grew:.1f} ms of a step longer than the others' since step {worst[1]}, and no host is late"
-    )
-    return [Named("straggler cascade", ranks, (), worst[1], min(grew / rows.step_s, 0.9), because, past=True, device=True)]
+    worst = max(found, key=lambda one: one.grew_s)
+    together = [
+        one for one in found
+        if one.own == worst.own and abs(one.since_step - worst.since_step) <= SAME and one.grew_s >= worst.grew_s / 2
+    ]  # fmt: skip
+    ranks = tuple(sorted(one.rank for one in together))
+    who, waits = ("its host", "waits") if len(ranks) == 1 else ("their hosts", "wait")
+    why = "no host is late" if worst.own else f"{waits} for {who} to give work"
+    longer = f"{1e3 * worst.grew_s:.1f} ms of a step longer than the others' since step {worst.since_step}"
+    because = f"{_whose(ranks)} {longer}, and {why}"
+    share = min(worst.grew_s / rows.step_s, 0.9)
+    return [Named("straggler cascade", ranks, (), worst.since_step, share, because, past=True, device=worst.own)]
+
+
+def _rose(rows: DeviceRows, seen: Seen, meets: dict[int, bool], index: int) -> _Slower | None:
+    """Whether, since when and by how much a rank's device takes longer."""
+    known = np.isfinite(rows.excess[:, index])
+    values, own, steps = rows.excess[known, index], rows.own[known, index], rows.steps[known]
+    cut = rise(values)
+    if cut is None:
+        return None
+    before, matters = float(values[:cut].mean()), MATTERS * rows.step_s
+    grew, since, rank = float(values[cut:].mean()) - before, int(steps[cut]), int(rows.ranks[index])
+    if grew < matters or values[cut:].mean() < matters / 2 or _host_grew(seen, meets, rank, since) >= HOSTS_PART * grew:
+        return None
+    grew_itself = float(own[cut:].mean()) - before
+    is_own = grew_itself >= max(matters, HOSTS_PART * grew)
+    return _Slower(rank, since, grew_itself if is_own else grew, is_own)
 
 
 def _always_slow(rows: DeviceRows, seen: Seen, meets: dict[int, bool]) -> list[Named]:
     if len(rows.ranks) < LEAST_RANKS or any(one.verb == HOP for one in seen.classes):
         return []  # stages of a pipeline have unequal work
-    usual = np.nanmedian(rows.excess, axis=0)
+    usual = np.nanmedian(rows.own, axis=0)
     order = np.argsort(usual, kind="stable")
     worst, others = int(order[-1]), usual[order[:-1]]
     apart = 1.4826 * float(np.median(np.abs(others - np.median(others))))
-    error = float(np.nanstd(rows.excess[:, worst])) / np.sqrt(len(rows.steps))
+    error = float(np.nanstd(rows.own[:, worst])) / np.sqrt(len(rows.steps))
     above = float(usual[worst] - others[-1])
     far = above >= FAR * rows.step_s and usual[worst] >= ALONE * apart and above >= CLEAR * error
     if not far or _host_late(seen, meets, int(rows.ranks[worst])) >= HOSTS_PART * usual[worst]:
