@@ -24,10 +24,13 @@ P = ParamSpec("P")
 R = TypeVar("R")
 DEVICE = "device"
 """Verb of the stage that holds it: as long as the device worked in a step."""
-EVERY, SELDOM = 2, 64
-"""One step in so many is sampled; of steps with many events one in twice as many; where none can be told, one in SELDOM."""
-FEW_EVENTS, MOST_EVENTS = 8, 32
-"""Events of a sampled step beyond which the next ones are sampled half as often; and at most: what comes after is left out."""
+EVERY, RARELY, SELDOM = 2, 8, 64
+"""One step in so many is sampled: the shorter steps are, the fewer; where none can be told, one in SELDOM."""
+MOST_EVENTS = 16
+"""Of a sampled step: what comes after is left out."""
+EVENT_NS, COST_SHARE = 40_000, 2e-4
+"""What an event may cost, with all that is done for it, and the part of a step that all may: together they tell how many steps
+are sampled."""
 LAG = 8
 """The time of a step is told before so many later ones are over, or not at all."""
 MOST_PENDING = 4
@@ -44,7 +47,7 @@ GIVES_UP = 8
 class Event(Protocol):
     """An event of a stream."""
 
-    def record(self) -> None: ...  # noqa: D102
+    def record(self, stream: object) -> None: ...  # noqa: D102
     def query(self) -> bool: ...  # noqa: D102
     def elapsed_time(self, end: Event) -> float: ...  # noqa: D102
 
@@ -52,19 +55,27 @@ class Event(Protocol):
 class Cuda:
     """What is asked of torch; it is never what starts a device."""
 
-    def ready(self) -> bool:
-        """Whether a device is in use, and no graph is being captured."""
+    def started(self) -> bool:
+        """Whether a device is in use."""
         import torch
 
-        started = bool(torch.cuda.is_initialized())  # type: ignore[no-untyped-call]
-        return started and not torch.cuda.is_current_stream_capturing()
+        return bool(torch.cuda.is_initialized())  # type: ignore[no-untyped-call]
 
-    def stream(self) -> tuple[int, int]:
-        """The current device and stream of this thread."""
+    def stream(self) -> tuple[int, int] | None:
+        """The current device and stream of this thread; None while a graph is captured. A device must be in use."""
         import torch
 
-        device = int(torch.cuda.current_device())
+        # Not by functions of torch.cuda: those look first whether to start a device, which takes longer than all the rest.
+        if torch._C._cuda_isCurrentStreamCapturing():
+            return None
+        device = int(torch._C._cuda_getDevice())
         return device, int(torch._C._cuda_getCurrentRawStream(device))
+
+    def handle(self) -> object:
+        """The current stream, to record events on."""
+        import torch
+
+        return torch.cuda.current_stream()
 
     def event(self) -> Event:
         """A new event, made when it is first recorded."""
@@ -111,7 +122,8 @@ class DeviceTimes:
         self._off, self._place, self._every, self._turn = False, -1, EVERY, 0
         self._pool, self._now = list[Event](), Sample(0)
         self._pending: deque[Sample] = deque()
-        self._stream = 0, 0
+        self._stream: tuple[int, int] | None = None
+        self._handle: object = None
         self._depth, self._lacks, self._waited, self._in_pass = 0, False, False, False
         self._checks, self._counted, self._missed = False, 0, 0
 
@@ -124,7 +136,7 @@ class DeviceTimes:
                 self._end()
             if self._pending:
                 self._tell(step)
-            if (step + 1) % self._every == 0 and len(self._pending) < MOST_PENDING and self._cuda.ready():
+            if (step + 1) % self._every == 0 and len(self._pending) < MOST_PENDING and self._cuda.started():
                 self._begin(step + 1)
         except Exception:
             self._fail()
@@ -149,11 +161,8 @@ class DeviceTimes:
             if self._depth == 0 and not self._lacks:
                 if self._is_elsewhere():
                     self._lacks = True
-                elif len(self._now.events) < MOST_EVENTS:
-                    behind = self._now.behind
-                    # The host has not waited in the call if its device has not even come to it.
-                    behind[-1] = behind[-1] or not self._now.events[-1].query()
-                    self._mark()
+                else:
+                    self._go_on()
                 self.recount()
         except Exception:
             self._fail()
@@ -193,7 +202,12 @@ class DeviceTimes:
     # -- samples --------------------------------------------------------------------------------------------------------
 
     def _begin(self, step: int) -> None:
-        self._stream, self._now = self._cuda.stream(), Sample(step)
+        stream = self._cuda.stream()
+        if stream is None:
+            return
+        if stream != self._stream:
+            self._stream, self._handle = stream, self._cuda.handle()
+        self._now = Sample(step)
         self._depth, self._lacks, self._waited, self._in_pass = 0, False, False, False
         self._turn += 1
         self._checks = self._turn % CHECKED_EVERY == 1 or self._missed > 0
@@ -209,9 +223,14 @@ class DeviceTimes:
             self._miss()
             return
         if len(events) % 2:
+            self._now.behind.append(self._now.behind[-1])
             self._mark()
         self._pending.append(self._now)
-        self._missed, self._every = 0, EVERY if len(events) <= FEW_EVENTS else 2 * EVERY
+        self._missed = 0
+        step_ns = self._observer.clock() - self._now.host_ns[0]
+        self._every = EVERY
+        while self._every < RARELY and len(events) * EVENT_NS > self._every * COST_SHARE * step_ns:
+            self._every *= 2  # those of one rank are among those of another, however they differ
 
     def _tell(self, step: int) -> None:
         """Tell samples whose events are over; drop the one that is not when it is too late for it."""
@@ -235,16 +254,23 @@ class DeviceTimes:
         if self._missed >= GIVES_UP:
             self._every = SELDOM
 
-    def _mark(self) -> None:
-        now, event = self._now, self._pool.pop() if self._pool else self._cuda.event()
-        if len(now.events) % 2:
+    def _go_on(self) -> None:
+        """A stretch of the stream's own work begins, if there may be one more; see how the last one ended."""
+        now = self._now
+        if len(now.behind) < len(now.events) // 2:
+            # A host whose device has not even come to the call did not wait there, and is ahead.
             now.behind.append(not now.events[-1].query())
-        now.host_ns.append(self._observer.clock())
-        event.record()
-        now.events.append(event)
+        if len(now.events) < MOST_EVENTS:
+            self._mark()
+
+    def _mark(self) -> None:
+        event = self._pool.pop() if self._pool else self._cuda.event()
+        self._now.host_ns.append(self._observer.clock())
+        event.record(self._handle)
+        self._now.events.append(event)
 
     def _is_elsewhere(self) -> bool:
-        return not self._cuda.ready() or self._cuda.stream() != self._stream
+        return self._cuda.stream() != self._stream
 
     def _has_uncounted(self) -> bool:
         """Whether groups count calls since the stream went on, in a sample in which that is looked at."""

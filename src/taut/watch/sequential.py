@@ -34,6 +34,8 @@ RATE = 0.02
 """False alarms an hour, of all series together."""
 SKIPPED, FIRST = 3, 24
 """Steps that are not learned from (a job warms up), and steps after which a series has a level."""
+LEAST_SAMPLED = 3
+"""Values in each of two blocks from which a series that has some steps only has a level."""
 BLOCK = 32
 """Steps after which levels are looked at again: what is newer does not count yet."""
 MEMORY = 512
@@ -221,10 +223,10 @@ class Panel:
 
     # -- levels ---------------------------------------------------------------------------------------------------------
 
-    def _begin(self, rows: Floats) -> None:
-        """Learn levels from the first steps."""
+    def _begin(self, rows: Floats, least: int = FIRST // 2) -> None:
+        """Learn levels from the first steps, of series that have so many values."""
         n = np.isfinite(rows).sum(axis=0)
-        usable = n >= FIRST // 2
+        usable = n >= least
         some = np.where(usable, rows, 0.0)
         middle = np.nanmedian(some, axis=0)
         apart = 1.4826 * np.nanmedian(np.abs(some - middle), axis=0)
@@ -241,11 +243,15 @@ class Panel:
         block, waits = np.array(self._block), np.array(self._block_waits)
         self._block, self._block_waits = [], []
         before, self._held = self._held, (block, waits)
-        # A series that is sampled has too few values in one block.
-        both = block if before is None else np.concatenate([before[0], block])
-        new = (self.n == 0) & (np.isfinite(both).sum(axis=0) >= FIRST // 2)
+        new = (self.n == 0) & (np.isfinite(block).sum(axis=0) >= FIRST // 2)
         if new.any():
-            self._begin_late(both, new)
+            self._begin_late(block, new)
+        if before is not None:
+            both = np.concatenate([before[0], block])
+            few = np.minimum(*(np.isfinite(one).sum(axis=0) for one in (before[0], block)))
+            sampled = (self.n == 0) & (few >= LEAST_SAMPLED)
+            if sampled.any():
+                self._begin_late(both, sampled, 2 * LEAST_SAMPLED)
         if before is None:
             return
         calm = (self.sum < self._limit / 2) & (self.spiking < self._limit_of_spikes / 3) & (self.n > 0)
@@ -268,10 +274,10 @@ class Panel:
         self._remember(np.where(m > 0, clipped, np.nan), seen)
         self._set_limits()
 
-    def _begin_late(self, block: Floats, new: Mask) -> None:
+    def _begin_late(self, block: Floats, new: Mask, least: int = FIRST // 2) -> None:
         """Series that came later than the others."""
         kept = self.level, self.variance, self.n
-        self._begin(block)
+        self._begin(block, least)
         self.level, self.variance, self.n = (
             np.where(new, now, before) for now, before in zip((self.level, self.variance, self.n), kept, strict=True)
         )

@@ -152,9 +152,10 @@ class StepSeries:
         return out
 
     def _device(self, first: int, n: int) -> Floats:
-        """What the device of every rank took, by step, s; NaN where that is not told."""
+        """What the device of every rank took, by step, s; NaN where that is not told, or by few."""
         took = self._staged(DEVICE_VERB, first, n)
-        return np.where(took > 0, took, np.nan)
+        most = 2 * (took > 0).sum(axis=1, keepdims=True) > len(self.ranks)
+        return np.where((took > 0) & most, took, np.nan)
 
     def _durations(self, first: int, n: int) -> Floats:
         took = np.full((n, len(self.ranks)), np.nan)
