@@ -96,7 +96,7 @@ class Panel:
         self._held: tuple[Floats, Floats] | None = None
         self._products = np.zeros((2, count))
         self._spikes = np.zeros((2, count))
-        self._before, self._was_spike = np.zeros(count), np.zeros(count, np.bool_)
+        self._before, self._was_spike = np.zeros(count), np.zeros(count)
         self._ages = np.zeros((2, count), np.int64)
         self.since_spike = np.full(count, MEMORY)
         """Steps since the last outlier that is not alone: one of a kind may come at any time."""
@@ -153,13 +153,14 @@ class Panel:
         more = np.where(valid, np.clip(plain, -self._clip, self._clip) - self._k, 0.0)
         sums = _reflected(self.sum, more)
         spike = unit > self._as_spike()
-        begins = spike & ~np.concatenate([self._was_spike[None], spike[:-1]])
+        was_spike = _last_known(spike.astype(np.float64), valid, self._was_spike)
+        begins = spike & (was_spike[:-1] == 0)
         ratios = _reflected(self.spiking, np.where(valid, np.where(begins, *self._ratios()), 0.0))
-        ready = self.n > 0
+        ready = self.n >= FIRST  # the first values of a series that has few may be alike
         over = ready & ((sums >= self._limit) | (ratios >= self._limit_of_spikes))
         was = np.concatenate([[(self.sum >= self._limit) | (self.spiking >= self._limit_of_spikes)], over[:-1]])
         self.sum, self.spiking = np.where(ready, sums[-1], 0.0), np.where(ready, ratios[-1], 0.0)
-        self._before, self._was_spike = before, spike[-1]
+        self._before, self._was_spike = before, was_spike[-1]
         again = begins & (ratios > 1.5 * self._ratios()[0])
         self.since_spike = _age(self.since_spike, np.where(again, 0.0, 1.0))
         self._ages = np.stack([_age(age, one) for age, one in zip(self._ages, (sums, ratios), strict=True)])
