@@ -15,7 +15,7 @@ from math import isqrt
 
 import numpy as np
 
-from taut.core.array_types import Floats, Ints, Mask
+from taut.core.array_types import Floats, Indices, Ints, Mask
 from taut.core.ids import greatest
 from taut.core.scratch import zeros
 from taut.graph import Graph
@@ -48,11 +48,11 @@ class Response:
     gate_shift_ns: Ints
     """Probes × gates passed: the greatest shift of any op."""
     absorbed_ns: Ints
-    """By class on a rank, as ``cell`` numbers them: shift that a lane had and lost when it came to such an op, all probes."""
+    """By class on a rank: shift that a lane had and lost when it came to such an op, all probes."""
     caught_ns: int
     """Shift that lanes caught from others, all probes: probes × delay + caught = absorbed + what the lanes still have."""
-    cell: Ints
-    """Of each op the number of its class on its rank."""
+    absorber: tuple[Indices, Ints]
+    """Rank and class of each number of ``absorbed_ns``."""
 
     @cached_property
     def felt(self) -> Mask:
@@ -106,12 +106,10 @@ class Response:
     def absorbers(self, most: int) -> list[types.Absorber]:
         """Where shift was lost, the largest first: rank, class and share of all that was absorbed."""
         total = int(self.absorbed_ns.sum())
-        lost, ops = self.absorbed_ns, self.graph.ops
+        lost, (rank, name) = self.absorbed_ns, self.absorber
         top = [int(i) for i in np.argsort(-lost, kind="stable")[:most] if lost[i] > 0]
-        where = [int(np.argmax(self.cell == i)) for i in top]
         return [
-            types.Absorber(rank=int(ops.rank[op]), op_class=self.graph.names[ops.name[op]], share=float(lost[i] / total))
-            for i, op in zip(top, where, strict=True)
+            types.Absorber(rank=int(rank[i]), op_class=self.graph.names[name[i]], share=float(lost[i] / total)) for i in top
         ]
 
     def entry(self, most: int) -> types.Response:
@@ -190,7 +188,10 @@ def delayed(graph: Graph, observed: Timeline, ops: Ints, delay_ns: int, steps: i
         np.full(g.slots + 1, NEVER),
         np.zeros(g.slots + 1, dtype=np.int32),
     )
-    return Response(g, int(g.ops.rank[ops[0]]), delay_ns, shift, left, absorbed, int(caught), cell)
+    place, name = np.divmod(np.arange(cells), len(g.names))
+    if cells != ranks * len(g.names):  # they are numbered without holes
+        place[cell], name[cell] = g.rank_index, g.ops.name
+    return Response(g, int(g.ops.rank[ops[0]]), delay_ns, shift, left, absorbed, int(caught), (g.ranks[place], name))
 
 
 def _plan(graph: Graph) -> tuple[int, Ints]:
