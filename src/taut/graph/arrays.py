@@ -159,10 +159,8 @@ class Graph:
     def part(self, rows: slice) -> Graph:
         """Some ops in a row, for what looks at each op by itself: edges, gates and launches stay those of all ops."""
         part: Graph = object.__new__(Graph)
-        columns = {name: column[rows] for name, column in self.ops.columns.items()}
         own = {name: getattr(self, name)[rows] for name in ("work_ns", "gap_ns", "join", "wait", "gate", "window", "roles")}
-        ops = Table(self.ops.row, columns, len(columns["rank"]), self.ops.words)
-        part.__dict__.update({f.name: getattr(self, f.name) for f in fields(self)} | own | {"ops": ops})
+        part.__dict__.update({f.name: getattr(self, f.name) for f in fields(self)} | own | {"ops": self.ops.sliced(rows)})
         return part
 
     def program(self, join: Indices, wait: Indices) -> tuple[Indices, Indices, Indices, Ints, Indices, Indices, Ints]:

@@ -97,7 +97,7 @@ def link(trace: Trace) -> Graph:
     lanes = _serial_lanes(ops, start, end, segment, trace.timer_ns)
     lane_names = _lane_names(trace.lanes, ops.lane, lanes.lane)
     trace = replace(trace, lanes=lane_names, groups=[*trace.groups, *names], ops=Table(Op, {}, 0))
-    ops = ops.replace(start_ns=start, end_ns=end, lane=lanes.lane)
+    ops = ops.replace(start_ns=start, end_ns=end, lane=lanes.lane).narrowed("seq", "group")  # few ask for these from now on
     del start, end, rows, inside
     graph = _assemble(trace, ops, lanes, Axis(windows, window, segment, origin), matching, clock, residual)
     return graph if on_devices is None else replace(graph, device=on_devices.device)

@@ -20,7 +20,7 @@ from taut.core.group_kernels import add_at
 from taut.core.ids import coded, numbered, sums, total, weighed
 from taut.core.prices import MONEY_UNIT, Prices, amount
 from taut.core.scratch import kept
-from taut.core.tables import NULL, Kind, Table, col
+from taut.core.tables import NULL, Kind, Table, col, narrowest
 from taut.diagnose.job_indices import StepEnergy
 from taut.graph import Graph
 from taut.ledger.fitted_watts import STATES
@@ -174,6 +174,8 @@ AVOIDABLE = ("slow compute", "fault wait", "jitter wait")
 
 PART = 1 << 16
 """Ops whose time is claimed at once."""
+CELLS = 1 << 20
+"""Cells that are looked at at once."""
 HOUR_NS = Decimal(3_600_000_000_000)
 """An hour in ns."""
 
@@ -201,10 +203,15 @@ class Ledger:
     @cached_property
     def by_fate(self) -> dict[str, int]:
         """Rank-ns per fate, every fate listed."""
-        fate, ns, fates = self.cells.fate, self.cells.rank_ns, [one.fate for one in self.categories]
-        if len(ns) * int(ns.max(initial=0)) < 1 << 63:  # then every sum fits
-            return dict(zip(fates, sums(fate, ns, len(fates)).tolist(), strict=True))
-        return {one: total(ns[fate == i]) for i, one in enumerate(fates)}
+        found = [0] * len(self.categories)
+        for some in self.cells.parts(CELLS):
+            fate, ns = some.fate, some.rank_ns
+            if len(ns) * int(ns.max(initial=0)) < 1 << 63:  # then every sum fits
+                part = sums(fate, ns, len(found)).tolist()
+            else:
+                part = [total(ns[fate == i]) for i in range(len(found))]
+            found = [one + more for one, more in zip(found, part, strict=True)]
+        return dict(zip([one.fate for one in self.categories], found, strict=True))
 
     @property
     def closes(self) -> bool:
@@ -451,10 +458,11 @@ def _cells(c: Context, shown: Exposed, categories: tuple[Category, ...]) -> Tabl
         return Table(Cell, {}, 0)
 
     def joined(i: int) -> Indices:
-        out = np.concatenate([row[i] for row in rows])
+        out = np.concatenate([narrowest(row[i]) for row in rows])
         for row in rows:  # the parts are let go one column after the other
             row[i] = row[i][:0].copy()
         return out
 
     columns = {"rank": joined(0), "step": joined(1), "fate": joined(2), "name": joined(3), "rank_ns": joined(4)}
-    return Table(Cell, columns | ({} if c.overhead is None else {"action": joined(5)}))
+    columns |= {} if c.overhead is None else {"action": joined(5)}
+    return Table(Cell, columns, narrow=columns)  # more cells than ops: they take less memory so
