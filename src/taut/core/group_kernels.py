@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from taut.core.array_types import Codes, Floats, Indices, Ints, Numbers
 from taut.core.jit import kernel, numpy_twin_of_kernel
@@ -50,6 +53,53 @@ def group_sort(cell: Indices, cells: int) -> tuple[Codes, Ints]:
         order[fill[cell[i]]] = i
         fill[cell[i]] += 1
     return order, begin
+
+
+@numpy_twin_of_kernel
+def take_rows_plain(values: NDArray[Any], rows: Indices) -> NDArray[Any]:
+    """``take_rows`` by numpy."""
+    return values[rows]
+
+
+@kernel(plain=take_rows_plain)
+def take_rows(values: NDArray[Any], rows: Indices) -> NDArray[Any]:
+    """The values of some rows, all from 0 on: numpy would first copy the rows into 64 bits."""
+    out = np.empty(len(rows), values.dtype)
+    for k in range(len(rows)):
+        out[k] = values[rows[k]]
+    return out
+
+
+@numpy_twin_of_kernel
+def extent_plain(values: Indices) -> tuple[int, int]:
+    """``extent`` by numpy."""
+    return int(values.min()), int(values.max())
+
+
+@kernel(plain=extent_plain)
+def extent(values: Indices) -> tuple[int, int]:
+    """The smallest and the largest value."""
+    low = high = np.int64(values[0])
+    for value in values:
+        low = min(low, np.int64(value))
+        high = max(high, np.int64(value))
+    return int(low), int(high)
+
+
+@numpy_twin_of_kernel
+def add_digit_plain(packed: Indices, digit: Indices, low: int, wide: int) -> int:
+    """``add_digit`` by numpy."""
+    packed *= packed.dtype.type(wide)
+    packed += np.subtract(digit, low, dtype=np.int64).astype(packed.dtype)
+    return len(packed)
+
+
+@kernel(plain=add_digit_plain)
+def add_digit(packed: Indices, digit: Indices, low: int, wide: int) -> int:
+    """Give every number one more digit, of ``wide`` values from ``low`` on; returns how many numbers these are."""
+    for i in range(len(packed)):
+        packed[i] = packed[i] * wide + (np.int64(digit[i]) - low)
+    return len(packed)
 
 
 @numpy_twin_of_kernel
@@ -143,6 +193,23 @@ def table_sums_plain(row: Indices, rows: int, column: Indices, columns: int, val
 def table_sums(row: Indices, rows: int, column: Indices, columns: int, values: Numbers) -> Floats:
     """The sum of the values of each cell of a table, in floating point, row after row."""
     out = np.zeros(rows * columns, np.float64)
+    for i in range(len(values)):
+        out[row[i] * columns + column[i]] += values[i]
+    return out
+
+
+@numpy_twin_of_kernel
+def table_totals_plain(row: Indices, rows: int, column: Indices, columns: int, values: Ints) -> Ints:
+    """``table_totals`` by numpy."""
+    out = np.zeros(rows * columns, np.int64)
+    np.add.at(out, row.astype(np.int64) * columns + column, values)
+    return out
+
+
+@kernel(plain=table_totals_plain)
+def table_totals(row: Indices, rows: int, column: Indices, columns: int, values: Ints) -> Ints:
+    """The exact sum of the values of each cell of a table, row after row."""
+    out = np.zeros(rows * columns, np.int64)
     for i in range(len(values)):
         out[row[i] * columns + column[i]] += values[i]
     return out

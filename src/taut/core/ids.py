@@ -2,44 +2,42 @@
 
 from __future__ import annotations
 
+import math
+from typing import TypeVar
+
 import numpy as np
+from numpy.typing import NDArray
 
 from taut.core.array_types import Codes, Floats, Indices, Ints, Mask, Numbers, Texts
 from taut.core.scratch import kept
 
+Scalar = TypeVar("Scalar", bound=np.generic)
 FEW_WORDS = 10_000
 """Rows up to which a dictionary takes less time than importing what is quicker for many."""
 
 
 def numbered(*keys: Indices | Mask) -> tuple[Ints, int]:
     """Dense ids of the distinct combinations of keys, in their lexicographic order, and how many there are."""
-    from taut.core.group_kernels import dense_ids
+    from taut.core.group_kernels import add_digit, dense_ids
 
     n = len(keys[0])
     if n == 0:
         return np.zeros(0, dtype=np.int64), 0
-    # Keys as digits of one number, each in its own range. ``below`` is the number of the smallest possible combination and is
-    # taken off once at the end; a key is made dense first where the number would not fit 62 bits.
-    packed, below, span = np.zeros(n, dtype=np.int64), 0, 1
+    # Keys as digits of one number, each in its own range; a key is made dense first where the number would not fit 62 bits.
+    packed, span = np.zeros(n, dtype=np.int64), 1
     for key in keys:
-        low, high = int(key.min()), int(key.max())
+        low, high = _extent(key)
         wide = high - low + 1
         if wide == 1:
             continue
-        if not -1 << 61 < low < 1 << 61:  # a sum with it would not fit
-            found, key = np.unique(key, return_inverse=True)
-            low, wide = 0, len(found)
         if span * wide > 1 << 62:
             found, packed = np.unique(packed, return_inverse=True)
-            below, span = 0, len(found)
+            span = len(found)
             if span * wide > 1 << 62:
                 found, key = np.unique(key, return_inverse=True)
                 low, wide = 0, len(found)
-        if span > 1:
-            packed *= wide
-        packed += key
-        below, span = below * wide + low, span * wide
-    packed -= np.int64((below + (1 << 63)) % (1 << 64) - (1 << 63))  # both may have gone round 64 bits; their difference fits
+        add_digit(packed, key, low, wide)
+        span *= wide
     if span <= 16 * n + 1024:  # a table of all numbers is quicker than sorting, if it is not much longer than the rows
         dense_id, count = dense_ids(packed, span)
         return (kept(packed), span) if count == span else (kept(dense_id.astype(np.int64)), count)
@@ -49,24 +47,41 @@ def numbered(*keys: Indices | Mask) -> tuple[Ints, int]:
 
 def coded(*keys: Indices | Mask) -> tuple[Codes, int]:
     """``numbered`` in 32 bits, for ids that only tell groups apart: half of the memory. Do not multiply them."""
-    from taut.core.group_kernels import dense_ids
+    from taut.core.group_kernels import add_digit, dense_ids
 
     n = len(keys[0])
-    span, digits = 1, []
-    for key in keys if n else ():
-        low, high = int(key.min()), int(key.max())
-        span *= high - low + 1
-        if high > low:
-            digits.append((key, low, high - low + 1))
+    ranges = [_extent(key) for key in keys] if n else []
+    span = math.prod(high - low + 1 for low, high in ranges)
     if not n or span > min(16 * n + 1024, 1 << 31):
         ids, count = numbered(*keys)
         return kept(ids.astype(np.int32)), count
     packed = np.zeros(n, dtype=np.int32)
-    for key, low, wide in digits:
-        packed *= wide
-        packed += np.subtract(key, low, dtype=np.int64 if key.dtype.itemsize > 4 else np.int32).astype(np.int32, copy=False)
+    for key, (low, high) in zip(keys, ranges, strict=True):
+        if high > low:
+            add_digit(packed, key, low, high - low + 1)
     dense_id, count = dense_ids(packed, span)
     return (kept(packed), span) if count == span else (kept(dense_id), count)
+
+
+def _extent(key: Indices | Mask) -> tuple[int, int]:
+    """The smallest and the largest value of a column with rows."""
+    from taut.core.group_kernels import extent
+
+    return (int(key[0]), int(key[0])) if key.strides == (0,) else extent(key)  # a repeated value is not written out
+
+
+def taken(values: NDArray[Scalar], rows: Indices) -> NDArray[Scalar]:
+    """``values[rows]`` of many rows, all from 0 on."""
+    from taut.core.group_kernels import take_rows
+
+    return take_rows(values, rows)
+
+
+def positions(found: Ints, values: Indices) -> Indices:
+    """Where each value stands among the distinct ones, ascending; without a search where these have no holes."""
+    if int(found[-1]) - int(found[0]) == len(found) - 1:
+        return values if found[0] == 0 else values - found[0]
+    return np.searchsorted(found, values)
 
 
 def distinct(values: Indices) -> Ints:

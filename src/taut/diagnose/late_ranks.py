@@ -9,7 +9,7 @@ ordinary variation, inside the prediction interval that the peers themselves giv
 
 from __future__ import annotations
 
-from math import exp, lgamma
+from math import lgamma
 
 import numpy as np
 
@@ -289,9 +289,12 @@ def _as_large_by_accident(late: Mask, excess: Floats) -> Floats:
 
 def _at_least(hits: int, tries: int, a: float, b: float) -> float:
     """Chance of so many hits or more of a beta-binomial variable."""
-    log = [lgamma(tries + 1) - lgamma(k + 1) - lgamma(tries - k + 1) + lgamma(a + k) + lgamma(b + tries - k)
-           - lgamma(a + b + tries) + lgamma(a + b) - lgamma(a) - lgamma(b) for k in range(hits, tries + 1)]  # fmt: skip
-    return min(1.0, sum(map(exp, log)))
+    first = (lgamma(tries + 1) - lgamma(hits + 1) - lgamma(tries - hits + 1) + lgamma(a + hits) + lgamma(b + tries - hits)
+             - lgamma(a + b + tries) + lgamma(a + b) - lgamma(a) - lgamma(b))  # fmt: skip
+    k = np.arange(hits, tries, dtype=np.float64)
+    ratio = (tries - k) / (k + 1) * (a + k) / (b + tries - k - 1)  # of one chance to the one before
+    log = first + np.concatenate([[0.0], np.cumsum(np.log(ratio))])
+    return min(1.0, float(np.exp(log).sum()))
 
 
 def _caused(e: Evidence) -> Floats:

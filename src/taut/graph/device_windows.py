@@ -16,7 +16,7 @@ from msgspec import Struct, structs
 
 from taut.core.array_types import Indices, Ints, Mask
 from taut.core.device_words import is_copy, on_device
-from taut.core.ids import coded, distinct, greatest, least
+from taut.core.ids import coded, distinct, greatest, least, positions
 from taut.core.jit import kernel
 from taut.core.scratch import kept
 from taut.core.tables import NULL, Kind, Trace, Verb
@@ -108,7 +108,7 @@ def device_windows(trace: Trace, windows: Windows) -> DeviceWindows | None:
     makes = device | (ops.verb != Verb.NONE) | ~accelerated[rank]
     kept = makes & windows.keep
     row = _rows(kept)
-    work = _Work(row, ops.start_ns[row], ops.end_ns[row], rank[row], _index(windows.labels, step[row]))
+    work = _Work(row, ops.start_ns[row], ops.end_ns[row], rank[row], positions(windows.labels, step[row]))
     spans = _spans(work, _before(trace, windows, device, rank), windows, ranks)
     present = np.flatnonzero(spans.opens_with >= 0)
     other = np.flatnonzero(device & ~windows.keep)
@@ -134,13 +134,6 @@ def device_windows(trace: Trace, windows: Windows) -> DeviceWindows | None:
 def _rows(chosen: Mask) -> Ints | slice:
     """The chosen rows; all of them without a copy."""
     return slice(None) if chosen.all() else np.flatnonzero(chosen)
-
-
-def _index(labels: Ints, label: Indices) -> Indices:
-    """The index of each label; without a search where they have no holes."""
-    if int(labels[-1]) - int(labels[0]) == len(labels) - 1:
-        return label if labels[0] == 0 else label - labels[0]
-    return np.searchsorted(labels, label)
 
 
 class _Spans(Struct, frozen=True):

@@ -16,8 +16,8 @@ import numpy as np
 from msgspec import Struct
 
 from taut.core.array_types import Codes, Indices, Ints, Mask
-from taut.core.group_kernels import add_at
-from taut.core.ids import coded, numbered, sums, total, weighed
+from taut.core.group_kernels import add_at, table_totals
+from taut.core.ids import coded, numbered, positions, sums, taken, total, weighed
 from taut.core.prices import MONEY_UNIT, Prices, amount
 from taut.core.scratch import kept
 from taut.core.tables import NULL, Kind, Table, col, narrowest
@@ -213,6 +213,12 @@ class Ledger:
             found = [one + more for one, more in zip(found, part, strict=True)]
         return dict(zip([one.fate for one in self.categories], found, strict=True))
 
+    def by_rank(self, ranks: Ints) -> Ints:
+        """Rank-ns by rank and fate."""
+        cells, fates = self.cells, len(self.categories)
+        found = table_totals(positions(ranks, cells.rank), len(ranks), cells.fate, fates, cells.rank_ns)
+        return found.reshape(len(ranks), fates)
+
     @property
     def closes(self) -> bool:
         """True when the cells sum to ranks × wall exactly."""
@@ -246,7 +252,7 @@ class Ledger:
         if not self.energy_known:
             return None
         stays = np.array([one.fate not in AVOIDABLE for one in self.categories])[self.cells.fate]
-        joules, at = self.cells.joules, np.searchsorted(steps, self.cells.step)
+        joules, at = self.cells.joules, positions(steps, self.cells.step)
         return StepEnergy(weighed(at, joules, len(steps)), weighed(at, joules * stays, len(steps)))
 
     def price(self, rank_ns: int) -> str | None:
@@ -423,6 +429,8 @@ def _claimed_rows(c: Context, categories: tuple[Category, ...], code: Mapping[st
     actions = {} if c.overhead is None else {"control overhead": c.overhead.action, "discarded": c.overhead.attempt}
     rows: list[list[Indices]] = []
     by_class = _grouped(graph.rank_index, graph.window, graph.ops.name)
+    steps = graph.steps.astype(np.int32)
+    ids = [taken(graph.ops.rank, by_class[1]), steps[taken(graph.window, by_class[1])], taken(graph.ops.name, by_class[1])]
     claims = _claims(c, categories)
     for fate, source in list(claims):
         cell, member = _grouped(by_class[0], actions[fate]) if fate in actions else by_class
@@ -430,11 +438,13 @@ def _claimed_rows(c: Context, categories: tuple[Category, ...], code: Mapping[st
         for some in claims.pop((fate, source)):
             add_at(summed, cell, some.ops, some.ns)
         used = np.flatnonzero(summed).astype(np.int32)
-        op = member[used]
-        fates = np.broadcast_to(np.int8(code[fate]), len(op))
-        action = actions[fate][op] if fate in actions else np.broadcast_to(np.int64(NULL), len(op))
-        step = graph.steps.astype(np.int32)[graph.window[op]]
-        rows.append([kept(graph.ops.rank[op]), kept(step), fates, kept(graph.ops.name[op]), kept(summed[used]), action])
+        ns, fates = kept(taken(summed, used)), np.broadcast_to(np.int8(code[fate]), len(used))
+        action = np.broadcast_to(np.int64(NULL), len(used))
+        if fate in actions:
+            member = member[used]
+            used, action = by_class[0][member], actions[fate][member]
+        rank, step, name = (kept(taken(one, used)) for one in ids)
+        rows.append([rank, step, fates, name, ns, action])
     return rows
 
 

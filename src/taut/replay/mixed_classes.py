@@ -11,7 +11,7 @@ import numpy as np
 
 from taut.core.array_types import Floats, Indices, Ints, Mask
 from taut.core.group_kernels import order_groups
-from taut.core.ids import coded, greatest, least
+from taut.core.ids import coded, greatest, least, taken
 from taut.core.scratch import kept
 from taut.core.tables import Kind
 from taut.graph import Graph
@@ -40,28 +40,39 @@ def kinds_and_mixed(graph: Graph, cls: Indices, classes: int) -> tuple[Indices, 
     kind, mixed = np.zeros(len(cls), dtype=np.int8), np.zeros(len(cls), dtype=np.bool_)
     rows = np.flatnonzero(((graph.ops.kind == Kind.COMPUTE) | copies(graph)) & (graph.gate < 0)).astype(np.int32)
     # Most classes are of one length all over, and asked no further.
-    own, work = kept(cls[rows]), kept(graph.work_ns[rows])
+    own, work = kept(taken(cls, rows)), kept(taken(graph.work_ns, rows))
     unlike = least(own, classes, work) * np.exp(LEAST_APART) <= greatest(own, classes, work)
-    rows = rows[unlike[own]]
-    del own, work
+    if not unlike.all():
+        chosen = unlike[own]
+        rows, own, work = rows[chosen], kept(own[chosen]), kept(work[chosen])
     if not len(rows):
         return kind, mixed
-    work = kept(np.maximum(graph.work_ns[rows], 1))
-    cell, cells = coded(cls[rows], graph.window[rows], graph.rank_index[rows])
-    order, begin = order_groups(cell, cells, work, work)
-    low, high = order[(begin[:-1] + begin[1:] - 1) // 2], order[(begin[:-1] + begin[1:]) // 2]
-    del order
-    middle = 0.5 * (np.log(work[low].astype(np.float64)) + np.log(work[high].astype(np.float64)))
-    loose = ~graph.aligned[rows]
-    if loose.any():
-        length = np.log(work.astype(np.float64)) - middle[cell]
-        mixed[rows] = _holes(cls[rows], classes, length, loose)[cls[rows]]
-        del length
-    del work
-    first = rows[low]  # one op of every cell
-    step_kind, odd = _kinds(cls[first], classes, graph.window[first], middle, len(graph.ranks))
-    kind[rows] = step_kind[cell]
-    mixed[rows] |= odd[cls[rows]]
+    np.maximum(work, 1, out=work)
+    window = taken(graph.window, rows)
+    cell, cells = coded(own, window, taken(graph.rank_index, rows))
+    step, steps = coded(own, window)
+    del window
+    # The quickest rank stands for a step: what is slow on some ranks only does not show in it.
+    if cells == len(rows):  # one op of a class in a step of a rank: it is the median of its cell, and at no distance from it
+        shared = np.log(least(step, steps, work).astype(np.float64))
+    else:
+        order, begin = order_groups(cell, cells, work, work)
+        low, high = order[(begin[:-1] + begin[1:] - 1) // 2], order[(begin[:-1] + begin[1:]) // 2]
+        del order
+        middle = 0.5 * (np.log(work[low].astype(np.float64)) + np.log(work[high].astype(np.float64)))
+        shared = np.full(steps, np.inf)
+        np.minimum.at(shared, step[low], middle)
+        loose = ~graph.aligned[rows]
+        if loose.any():
+            mixed[rows] = _holes(own, classes, np.log(work.astype(np.float64)) - middle[cell], loose)[own]
+    del work, cell
+    class_of_step = np.zeros(steps, dtype=np.int64)
+    class_of_step[step] = own
+    kind_of_step, odd = _kinds(class_of_step, classes, shared, len(graph.ranks))
+    if kind_of_step.any():
+        kind[rows] = kind_of_step[step]
+    if odd.any():
+        mixed[rows] |= odd[own]
     return kind, mixed
 
 
@@ -85,14 +96,12 @@ def _holes(cls: Indices, classes: int, length: Floats, chosen: Mask) -> Mask:
     return some & ((wide > WIDE) | ((hole > LEAST_APART) & (hole * count > APART * wide)))
 
 
-def _kinds(cls: Indices, classes: int, window: Indices, middle: Floats, ranks: int) -> tuple[Ints, Mask]:
-    """Kind of step (0 or 1) of every cell, and classes of which two steps alone cannot tell which is ordinary."""
-    step, steps = coded(cls, window)
-    # The quickest rank stands for a step: what is slow on some ranks only does not show in it.
-    shared = np.full(steps, np.inf)
-    np.minimum.at(shared, step, middle)
-    of = np.zeros(steps, dtype=np.int64)
-    of[step] = cls
+def _kinds(of: Ints, classes: int, shared: Floats, ranks: int) -> tuple[Ints, Mask]:
+    """Kind (0 or 1) of every step of a class, and classes of which two steps alone cannot tell which is ordinary.
+
+    Of every step, by class and then in the order of time: its class, and the logarithm of its length.
+    """
+    steps = len(of)
     # Steps of a class, from the shortest to the longest; the widest distance of neighbours makes two heaps.
     by_length = np.lexsort((shared, of))
     count = np.bincount(of, minlength=classes)
@@ -100,7 +109,7 @@ def _kinds(cls: Indices, classes: int, window: Indices, middle: Floats, ranks: i
     there = np.flatnonzero(count > 1)
     odd, kind = np.zeros(classes, dtype=np.bool_), np.zeros(steps, dtype=np.int64)
     if not len(there):
-        return kind[step], odd
+        return kind, odd
     value = shared[by_length]
     first, last = start[there], start[there] + count[there] - 1
     odd[there] = (count[there] == 2) & (ranks == 1) & (value[last] - value[first] > WIDE)
@@ -120,11 +129,11 @@ def _kinds(cls: Indices, classes: int, window: Indices, middle: Floats, ranks: i
     place = np.empty(steps, dtype=np.int64)
     place[by_length] = np.arange(steps)
     kind = (heaps[of] & (place > split[of])).astype(np.int64)
-    # In the order of time (``numbered`` keeps it): how often the kind changes, and whether the longer kind comes first.
+    # In the order of time: how often the kind changes, and whether the longer kind comes first.
     turns = np.concatenate([[0], (np.diff(kind) != 0) & (np.diff(of) == 0)])
     changes = np.bincount(of, weights=turns, minlength=classes)
     opens = np.zeros(classes, dtype=np.bool_)
     # A job may open with steps of another kind (a prefill, a warm-up), if they are far longer.
     opens[there] = (kind[start[there]] == 1) & (widest[there] >= WIDE) & (count[there] > 2)
     kind[~((changes >= LEAST_TURNS) | (opens & (changes == 1)))[of]] = 0
-    return kind[step], odd
+    return kind, odd

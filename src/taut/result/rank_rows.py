@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from taut.core.array_types import Floats, Ints
-from taut.core.ids import sums
 from taut.core.rank_words import rank_label
 from taut.graph import Graph
 from taut.result.analysis_verdict import BOUNDS
@@ -40,14 +39,12 @@ def rank_rows(a: Computed) -> list[RankRow]:
 
 def _spent(a: Computed) -> tuple[dict[Bound, Ints], int]:
     """Time of every rank by what it is bound by, ns, and the wall time; what nothing else claims is the host's."""
-    cells, ranks, whole = a.ledger.cells, len(a.graph.ranks), max(a.ledger.total_rank_ns // len(a.graph.ranks), 1)
-    row = np.searchsorted(a.graph.ranks, cells.rank)
+    ranks, held = a.graph.ranks, a.ledger.by_rank(a.graph.ranks)
+    whole = max(a.ledger.total_rank_ns // len(ranks), 1)
     fates = np.array([one.fate for one in a.ledger.categories])
-    spent: dict[Bound, Ints] = {}
-    for bound in ("compute", "communication", "copy", "synchronisation"):
-        mine = np.isin(fates, BOUNDS.get(bound, ()))[cells.fate]
-        spent[bound] = sums(row[mine], cells.rank_ns[mine], ranks)
-    spent["host"] = whole - sum(spent.values(), np.zeros(ranks, dtype=np.int64))
+    kinds: tuple[Bound, ...] = ("compute", "communication", "copy", "synchronisation")
+    spent: dict[Bound, Ints] = {one: held[:, np.isin(fates, BOUNDS.get(one, ()))].sum(axis=1) for one in kinds}
+    spent["host"] = whole - sum(spent.values(), np.zeros(len(ranks), dtype=np.int64))
     return spent, whole
 
 

@@ -90,10 +90,7 @@ def _ranks(a: Computed) -> pa.Table:
     """Who each rank is, the wait it caused, and where its own time went: a column for each fate."""
     import pyarrow as pa
 
-    members, cells = a.graph.members, a.ledger.cells
-    row = np.searchsorted(a.graph.ranks, cells.rank)
-    spent = np.zeros((len(a.graph.ranks), len(FATES)), dtype=np.int64)
-    np.add.at(spent, (row, cells.fate), cells.rank_ns)
+    members, spent = a.graph.members, a.ledger.by_rank(a.graph.ranks)
     known = {name: pa.array(getattr(members, name), mask=getattr(members, name) < 0) for name in ("stage", "dp_rank", "gpu")}
     return pa.table(
         {

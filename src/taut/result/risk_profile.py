@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from taut.core.array_types import Floats
 from taut.core.group_kernels import table_sums
+from taut.core.ids import positions
 from taut.core.rank_words import rank_labels
 from taut.core.reporting import LISTED_SHARE, spell
 from taut.core.tables import Table
@@ -306,7 +307,7 @@ def _productive(a: Computed) -> Floats:
     """Productive share of every step."""
     cells, steps = a.ledger.cells, a.graph.steps
     code, fates = [one.fate for one in a.ledger.categories].index("productive"), len(a.ledger.categories)
-    spent = table_sums(np.searchsorted(steps, cells.step), len(steps), cells.fate, fates, cells.rank_ns).reshape(-1, fates)
+    spent = table_sums(positions(steps, cells.step), len(steps), cells.fate, fates, cells.rank_ns).reshape(-1, fates)
     share: Floats = spent[:, code] / np.maximum(spent.sum(axis=1), 1.0)
     return share
 

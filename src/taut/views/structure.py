@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 
 from taut.core.array_types import Floats, Ints
-from taut.core.ids import weighed
+from taut.core.ids import positions, weighed
 from taut.core.rank_words import rank_label, short_host
 from taut.core.tables import Table
 from taut.graph import Graph
@@ -105,7 +105,7 @@ def _covered(start: Ints, end: Ints) -> int:
 def productive_shares(graph: Graph, cells: Table) -> Floats:
     """Of the rank time of each rank that was observed, what was productive."""
     count, fates = len(graph.ranks), len(FATES)
-    code = np.searchsorted(graph.ranks, cells.rank).astype(np.int64) * fates + cells.fate
+    code = positions(graph.ranks, cells.rank).astype(np.int64) * fates + cells.fate
     held = weighed(code, cells.rank_ns, count * fates).reshape(count, fates)
     seen = held.sum(axis=1) - held[:, FATES.index("unobserved")]
     return np.asarray(held[:, FATES.index("productive")] / np.maximum(seen, 1))
