@@ -215,9 +215,19 @@ class Ledger:
 
     def by_rank(self, ranks: Ints) -> Ints:
         """Rank-ns by rank and fate."""
-        cells, fates = self.cells, len(self.categories)
-        found = table_totals(positions(ranks, cells.rank), len(ranks), cells.fate, fates, cells.rank_ns)
-        return found.reshape(len(ranks), fates)
+        return self._by("rank", ranks)
+
+    def by_step(self, steps: Ints) -> Ints:
+        """Rank-ns by step and fate."""
+        return self._by("step", steps)
+
+    def _by(self, column: str, labels: Ints) -> Ints:
+        fates = len(self.categories)
+        found = np.zeros(len(labels) * fates, dtype=np.int64)
+        for some in self.cells.parts(CELLS):
+            at = positions(labels, some.columns[column])
+            found += table_totals(at, len(labels), some.fate, fates, some.rank_ns)
+        return found.reshape(len(labels), fates)
 
     @property
     def closes(self) -> bool:
@@ -430,7 +440,8 @@ def _claimed_rows(c: Context, categories: tuple[Category, ...], code: Mapping[st
     rows: list[list[Indices]] = []
     by_class = _grouped(graph.rank_index, graph.window, graph.ops.name)
     steps = graph.steps.astype(np.int32)
-    ids = [taken(graph.ops.rank, by_class[1]), steps[taken(graph.window, by_class[1])], taken(graph.ops.name, by_class[1])]
+    ids = [narrowest(taken(one, by_class[1])) for one in (graph.ops.rank, graph.window, graph.ops.name)]
+    ids[1] = narrowest(steps)[ids[1]]
     claims = _claims(c, categories)
     for fate, source in list(claims):
         cell, member = _grouped(by_class[0], actions[fate]) if fate in actions else by_class
@@ -438,7 +449,8 @@ def _claimed_rows(c: Context, categories: tuple[Category, ...], code: Mapping[st
         for some in claims.pop((fate, source)):
             add_at(summed, cell, some.ops, some.ns)
         used = np.flatnonzero(summed).astype(np.int32)
-        ns, fates = kept(taken(summed, used)), np.broadcast_to(np.int8(code[fate]), len(used))
+        ns, fates = kept(narrowest(taken(summed, used))), np.broadcast_to(np.int8(code[fate]), len(used))
+        del summed  # before that of the next fate is made
         action = np.broadcast_to(np.int64(NULL), len(used))
         if fate in actions:
             member = member[used]
