@@ -429,7 +429,8 @@ def _claims(c: Context, categories: tuple[Category, ...]) -> dict[tuple[str, str
             at = np.flatnonzero(ns.ns if isinstance(ns, AtSome) else ns)
             if len(at):
                 some = (ns.ops[at], ns.ns[at]) if isinstance(ns, AtSome) else (at, ns[at])
-                out.setdefault((fate, source), []).append(AtSome(kept((some[0] + first).astype(np.int32)), kept(some[1])))
+                ops, held = (some[0] + first).astype(np.int32), narrowest(some[1])
+                out.setdefault((fate, source), []).append(AtSome(kept(ops), kept(held)))
     return {key: some for key, some in out.items() if some}
 
 
@@ -447,7 +448,7 @@ def _claimed_rows(c: Context, categories: tuple[Category, ...], code: Mapping[st
         cell, member = _grouped(by_class[0], actions[fate]) if fate in actions else by_class
         summed = kept(np.zeros(len(member), dtype=np.int64))
         for some in claims.pop((fate, source)):
-            add_at(summed, cell, some.ops, some.ns)
+            add_at(summed, cell, some.ops, some.ns.astype(np.int64, copy=False))
         used = np.flatnonzero(summed).astype(np.int32)
         ns, fates = kept(narrowest(taken(summed, used))), np.broadcast_to(np.int8(code[fate]), len(used))
         del summed  # before that of the next fate is made
