@@ -228,22 +228,23 @@ def analyze_trace(
     placed = None if topology is None else topology.seated(trace.members)
     say("linking")
     box = [replace(trace, partial=[*trace.partial, *hang.notes(trace)])]
+    large = len(trace.ops) >= TWO_AT_ONCE
     del trace  # a large job's ops need not be held twice: link lets go of them, too
+    if large and not is_on_disk():
+        memory.use_again()
     graph = link(box.pop())
-    tidy = memory.give_back if len(graph) >= TWO_AT_ONCE else lambda: None
+    tidy = memory.give_back if large else lambda: None
     tidy()
     both = None if past is None else beside_baseline(past, graph)
     say("replaying")
     observed, prepared = replay(graph), batch(graph)
     gap_free = replay(graph, gaps=False) if graph.gap_ns.any() else observed
-    tidy()
 
     say("asking what if, blaming, closing the ledger")
     with ThreadPoolExecutor(max_workers=1) as pool:
-        beside = pool.submit if len(graph) >= TWO_AT_ONCE and not is_on_disk() else _at_once
+        beside = pool.submit if large and not is_on_disk() else _at_once
         asked = beside(lambda: decompose(graph, prepared, dimensions(graph)))
         blamed = blame(graph, observed, gap_free, both)
-        tidy()
         evidence = Evidence(graph, observed, blamed, prepared, both)
         findings, early = diagnose(evidence), evidence.early_warnings
         found, undecided = instability(evidence, findings, pays)
@@ -259,7 +260,6 @@ def analyze_trace(
         world = graph.trace.world_size or len(graph.ranks)
         tries = charge_attempts(graph.trace.attempts, prices, world, graph.trace.actions)
         whatif = asked.result()
-        tidy()
     told = (
         None if past is None else baseline_result(past.result, observed.window_ns, ledger.prices, str(past.folder), past.digest)
     )

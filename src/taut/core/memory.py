@@ -8,6 +8,7 @@ import os
 import re
 import resource
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib.machinery import ModuleSpec
@@ -21,6 +22,10 @@ GROUPS = (
 """Both versions of control groups: what lists them in /proc/self/cgroup, where they lie, limit and use."""
 LEAST_BYTES = 1_000_000 << 10
 """Address space that libraries and compiled kernels of a small job take, measured at 800 MB. Below it, C libraries abort."""
+M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
+"""Settings of glibc's allocator: free memory at its end that it keeps, and arrays that it maps one by one."""
+OWN = threading.Event()
+"""Set where this process is taut's own, whose allocator may be set up for it."""
 _SHORT = re.compile(
     r"failed to map segment|cannot (re)?allocate|can't start new thread|out of memory|bad_alloc|malloc of size|"
     r"failed to launch worker thread|resource temporarily unavailable|unable to allocate|memory allocation|"
@@ -48,6 +53,7 @@ def fit() -> None:
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     # Arrow imports pandas where it is installed, whatever it is asked: 50 MB and 0.4 s, and no verb makes a data frame.
     sys.meta_path.insert(0, _WithoutPandas())
+    OWN.set()
 
 
 @contextmanager
@@ -74,6 +80,21 @@ class _WithoutPandas:
         if name == "pandas":
             raise ModuleNotFoundError("not loaded in a process of taut")
         return None
+
+
+def use_again() -> None:
+    """Have arrays lie where others were freed, in a process of taut's own: before a large job.
+
+    The C library maps every large array anew, and the system clears its pages: of a job of 20 million ops that was a quarter of
+    all CPU time.
+    """
+    import ctypes
+
+    if OWN.is_set():
+        with suppress(OSError, AttributeError):  # another C library has other ways
+            library = ctypes.CDLL(None)
+            library.mallopt(M_MMAP_MAX, 0)
+            library.mallopt(M_TRIM_THRESHOLD, (1 << 31) - 1)
 
 
 def give_back() -> None:

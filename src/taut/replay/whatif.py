@@ -131,14 +131,13 @@ def link_ends(graph: Graph) -> tuple[Codes, Codes]:
     """
     from taut.core.group_kernels import order_groups
 
-    ops = graph.ops
+    ops, meets = graph.ops, np.flatnonzero(graph.gate >= 0)
     sender, receiver = np.full(len(ops), -1, dtype=np.int32), np.full(len(ops), -1, dtype=np.int32)
-    hop = ((ops.verb == Verb.SEND) | (ops.verb == Verb.RECV)) & (ops.peer != ops.rank)
-    p2p = np.flatnonzero((graph.gate >= 0) & (ops.peer >= 0) & hop)
-    sends, rank, peer = ops.verb[p2p] == Verb.SEND, ops.rank[p2p], ops.peer[p2p]
-    sender[p2p], receiver[p2p] = np.where(sends, rank, peer), np.where(sends, peer, rank)
-    ring = (graph.gate >= 0) & np.isin(ops.verb, (Verb.ALL_REDUCE, Verb.ALL_GATHER, Verb.REDUCE_SCATTER))
-    rows = np.flatnonzero(ring)
+    verb, rank, peer = ops.verb[meets], ops.rank[meets], ops.peer[meets]
+    p2p = ((verb == Verb.SEND) | (verb == Verb.RECV)) & (peer != rank) & (peer >= 0)
+    sends, rank, peer = verb[p2p] == Verb.SEND, rank[p2p], peer[p2p]
+    sender[meets[p2p]], receiver[meets[p2p]] = np.where(sends, rank, peer), np.where(sends, peer, rank)
+    rows = meets[np.isin(verb, (Verb.ALL_REDUCE, Verb.ALL_GATHER, Verb.REDUCE_SCATTER))]
     if len(rows):
         rows = rows[order_groups(graph.gate[rows], graph.slots, ops.rank[rows], ops.rank[rows])[0]]
         gate, rank = graph.gate[rows], ops.rank[rows]
