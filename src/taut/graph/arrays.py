@@ -197,8 +197,10 @@ class Graph:
         ranks = len(self.ranks)
         if ranks * count > MOST_HOLES + 16 * len(self):
             return numbered(self.rank_index, key)
-        found = self.rank_index.astype(np.int64) * count + key
-        return kept(found.astype(np.int32) if ranks * count < 1 << 31 else found), ranks * count
+        kind = np.int32 if ranks * count < 1 << 31 else np.int64
+        found: Indices = self.rank_index * kind(count)
+        found += key
+        return kept(found), ranks * count
 
     @cached_property
     def shape(self) -> Ints:

@@ -174,7 +174,7 @@ AVOIDABLE = ("slow compute", "fault wait", "jitter wait")
 
 PART = 1 << 16
 """Ops whose time is claimed at once."""
-CELLS = 1 << 20
+CELLS = 1 << 17
 """Cells that are looked at at once."""
 HOUR_NS = Decimal(3_600_000_000_000)
 """An hour in ns."""
@@ -444,14 +444,15 @@ def _claimed_rows(c: Context, categories: tuple[Category, ...], code: Mapping[st
     ids = [narrowest(taken(one, by_class[1])) for one in (graph.ops.rank, graph.window, graph.ops.name)]
     ids[1] = narrowest(steps)[ids[1]]
     claims = _claims(c, categories)
+    of_classes = kept(np.zeros(len(by_class[1]), dtype=np.int64))
     for fate, source in list(claims):
         cell, member = _grouped(by_class[0], actions[fate]) if fate in actions else by_class
-        summed = kept(np.zeros(len(member), dtype=np.int64))
+        summed = kept(np.zeros(len(member), dtype=np.int64)) if fate in actions else of_classes
         for some in claims.pop((fate, source)):
             add_at(summed, cell, some.ops, some.ns.astype(np.int64, copy=False))
         used = np.flatnonzero(summed).astype(np.int32)
         ns, fates = kept(narrowest(taken(summed, used))), np.broadcast_to(np.int8(code[fate]), len(used))
-        del summed  # before that of the next fate is made
+        summed[:] = 0  # of classes it serves the next fate
         action = np.broadcast_to(np.int64(NULL), len(used))
         if fate in actions:
             member = member[used]

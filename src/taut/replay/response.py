@@ -14,6 +14,7 @@ from functools import cached_property
 from math import isqrt
 
 import numpy as np
+from msgspec import Struct
 
 from taut.core.array_types import Floats, Indices, Ints, Mask
 from taut.core.ids import greatest
@@ -142,42 +143,64 @@ def respond(graph: Graph, observed: Timeline, ranks: Sequence[int]) -> list[Resp
     if len(windows) == 0:
         return []
     delay_ns = max(int(DELAY * np.median(observed.window_ns)), 1)
-    out = []
+    out, about = [], _about(graph, observed)
     for rank in ranks:
         mine = np.flatnonzero(graph.ops.rank == rank)
         begins, first = np.unique(graph.window[mine], return_index=True)
         ops = mine[first[np.isin(begins, windows)]]
         if len(ops):
-            out.append(delayed(graph, observed, np.sort(ops), delay_ns, follow))
+            out.append(delayed(graph, observed, np.sort(ops), delay_ns, follow, about))
     return out
 
 
-def delayed(graph: Graph, observed: Timeline, ops: Ints, delay_ns: int, steps: int) -> Response:
+class _About(Struct, frozen=True):
+    """What delays of all ranks have in common."""
+
+    last_ns: Ints
+    """Windows × ranks: when the last op ends."""
+    final: Ints
+    """Per window: its last op."""
+    opening_ns: Ints
+    lane: Indices
+    """Of each op its lane, and its class, on its rank; and how many there are."""
+    lanes: int
+    cell: Indices
+    cells: int
+
+
+def _about(graph: Graph, observed: Timeline) -> _About:
+    """What is asked of every op before a delay is followed."""
+    g, windows, ranks = graph, len(graph.steps), len(graph.ranks)
+    last = greatest(g.window.astype(np.int64) * ranks + g.rank_index, windows * ranks, observed.end_ns)
+    final = np.full(windows, -1, dtype=np.int64)
+    final[g.window] = np.arange(len(g), dtype=np.int32)  # of several ops the last stays
+    lane, cell = g.on_rank(g.ops.lane, int(g.ops.lane.max()) + 1), g.on_rank(g.ops.name, len(g.names))
+    return _About(last.reshape(windows, ranks), final, observed.opening_ns, *lane, *cell)
+
+
+def delayed(
+    graph: Graph, observed: Timeline, ops: Ints, delay_ns: int, steps: int, about: _About | None = None
+) -> Response:
     """Follow a delay of each of these ops of one rank (one at a time, ascending) for so many steps after its own."""
     from taut.replay.ripples import NEVER, ripple
 
-    g, t = graph, observed
-    windows, ranks = len(g.steps), len(g.ranks)
-    last = greatest(g.window.astype(np.int64) * ranks + g.rank_index, windows * ranks, t.end_ns).reshape(windows, ranks)
-    final = np.full(windows, -1, dtype=np.int64)
-    final[g.window] = np.arange(len(g))  # of several ops the last stays
-    until = final[np.minimum(g.window[ops] + steps, len(g.steps) - 1)]
-    lane, lanes = g.on_rank(g.ops.lane, int(g.ops.lane.max()) + 1)
-    cell, cells = g.on_rank(g.ops.name, len(g.names))
+    g, t, about = graph, observed, about or _about(graph, observed)
+    until = about.final[np.minimum(g.window[ops] + steps, len(g.steps) - 1)]
+    cell, cells = about.cell, about.cells
     shift, left, absorbed, caught = ripple(
         *g.program(t.join, t.wait),
         t.gap_ns,
         t.arrival_ns,
-        t.opening_ns,
+        about.opening_ns,
         t.end_ns,
-        lane,
-        lanes,
+        about.lane,
+        about.lanes,
         g.window,
         g.rank_index,
         len(g.ranks),
         cell,
         cells,
-        last,
+        about.last_ns,
         ops,
         until,
         delay_ns,
@@ -189,7 +212,7 @@ def delayed(graph: Graph, observed: Timeline, ops: Ints, delay_ns: int, steps: i
         np.zeros(g.slots + 1, dtype=np.int32),
     )
     place, name = np.divmod(np.arange(cells), len(g.names))
-    if cells != ranks * len(g.names):  # they are numbered without holes
+    if cells != len(g.ranks) * len(g.names):  # they are numbered without holes
         place[cell], name[cell] = g.rank_index, g.ops.name
     return Response(g, int(g.ops.rank[ops[0]]), delay_ns, shift, left, absorbed, int(caught), (g.ranks[place], name))
 

@@ -134,7 +134,7 @@ def replay(graph: Graph, changes: Sequence[Change] = (), *, gaps: bool = True) -
     from taut.replay.engine import sweep
 
     work, gap, join, wait = changed(graph, changes, gaps)
-    arrival, _, end, bound, opener = sweep(*graph.program(join, wait), graph.slots, work, gap)
+    arrival, end, bound, opener = sweep(*graph.program(join, wait), graph.slots, work, gap)
     if gaps and not changes:  # the replay law: what is the same is kept once
         arrival, end = _once(arrival, graph.ops.start_ns), _once(end, graph.ops.end_ns)
     return Timeline(graph, arrival, end, bound, opener, gap, work, join, wait)

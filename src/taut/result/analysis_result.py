@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 
 EXPLAINED_NS = 100_000
 """A start is explained if an edge accounts for it up to this much, or up to a tenth of the op."""
-PART = 1 << 20
+PART = 1 << 17
 """Ops that are looked at together where each is looked at by itself: temporaries are small."""
 TOP_CAUSES = 10
 MOST_GATES, MOST_CLASSES = 100, 20
