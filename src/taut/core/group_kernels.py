@@ -216,6 +216,24 @@ def table_totals(row: Indices, rows: int, column: Indices, columns: int, values:
 
 
 @numpy_twin_of_kernel
+def first_rows_plain(ids: Indices, low: int, count: int) -> Ints:
+    """``first_rows`` by numpy."""
+    first = np.full(count, -1, np.int64)
+    first[ids[::-1] - low] = np.arange(len(ids))[::-1]
+    return first
+
+
+@kernel(plain=first_rows_plain)
+def first_rows(ids: Indices, low: int, count: int) -> Ints:
+    """The first row of each of so many ids from ``low`` on, -1 where there is none."""
+    first = np.full(count, -1, np.int64)
+    for i in range(len(ids)):
+        if first[ids[i] - low] < 0:
+            first[ids[i] - low] = i
+    return first
+
+
+@numpy_twin_of_kernel
 def add_at_plain(out: Ints, ids: Indices, rows: Indices, values: Ints) -> int:
     """``add_at`` by numpy."""
     np.add.at(out, ids[rows], values)

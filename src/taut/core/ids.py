@@ -86,16 +86,16 @@ def positions(found: Ints, values: Indices) -> Indices:
 
 def distinct(values: Indices) -> Ints:
     """The distinct values of an integer column, ascending; without sorting where their range is small."""
+    from taut.core.group_kernels import first_rows
+
     if len(values) == 0:
         return np.zeros(0, dtype=np.int64)
-    low, high = int(values.min()), int(values.max())
+    low, high = _extent(values)
     if high - low > 16 * len(values) + 1024:
         ordered: Ints = np.sort(values).astype(np.int64, copy=False)
         begins: Mask = np.append(True, ordered[1:] != ordered[:-1])
         return ordered[begins]
-    present = np.zeros(high - low + 1, dtype=bool)
-    present[values - low] = True
-    return np.flatnonzero(present) + low
+    return np.flatnonzero(first_rows(values, low, high - low + 1) >= 0) + low
 
 
 def dense(values: Indices) -> tuple[Ints, Ints]:

@@ -353,10 +353,12 @@ class Table:
 
     def moved(self, order: Array) -> Table:
         """The rows in another order; this table is empty afterwards, so that a large one is not held twice."""
+        from taut.core.ids import taken
+
         columns = {}
         for name in list(self._held):
             column = self._held.pop(name)
-            columns[name] = column if constant(column) else kept(column[order])
+            columns[name] = column if constant(column) else kept(column[order] if column.dtype == object else taken(column, order))
         length, self._length = self._length, 0
         return Table(self.row, columns, length, self.words, self._narrow)
 

@@ -51,8 +51,8 @@ class DeviceWindows(Struct, frozen=True):
         A segment opens with the first of its ranks and closes with the last. What makes a window lies inside of it;
         host work and the work of other steps may reach beyond, and ends there.
         """
-        place = np.full(len(self.cuttable), NULL, dtype=np.int64)
-        place[row] = np.arange(len(row))
+        place = np.full(len(self.cuttable), NULL, dtype=np.int32)
+        place[row] = np.arange(len(row), dtype=np.int32)
         first, last = place[self.opens_with], place[self.closes_with]
         segments = int(segment.max()) + 1
         origin = least(self.segment, segments, np.where(self.opens_after, end[first], start[first]))

@@ -11,6 +11,7 @@ import numpy as np
 
 from taut.core.array_types import Codes, Ints, Mask, Numbers
 from taut.core.errors import InputRefused
+from taut.core.ids import taken
 from taut.core.tables import NULL
 from taut.read.dates import FAR as FAR
 
@@ -158,13 +159,13 @@ def _is_string(kind: pa.DataType) -> bool:
 
 def _used(texts: list[str], code: Codes, in_order: bool) -> tuple[list[str], Codes]:
     """Only texts that some row has: there are no more of them than rows."""
-    # Rows backwards, so that the first row of each text is written last and stays.
-    first = np.full(len(texts), len(code), dtype=np.int64)
-    first[code[::-1]] = np.arange(len(code))[::-1]
+    from taut.core.group_kernels import first_rows
+
+    first = first_rows(code, 0, len(texts))
     order = np.argsort(first, kind="stable") if in_order else np.arange(len(texts))
-    order = order[first[order] < len(code)]
+    order = order[first[order] >= 0]
     if len(order) == len(texts) and (order == np.arange(len(texts))).all():
         return texts, code
     new = np.zeros(len(texts), dtype=np.int32)
     new[order] = np.arange(len(order))
-    return [texts[i] for i in order.tolist()], new[code]
+    return [texts[i] for i in order.tolist()], taken(new, code)

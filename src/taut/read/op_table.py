@@ -50,8 +50,6 @@ TIMER_NS = 200_000
 REQUIRED = ("rank", "step", "name", "start", "duration")
 # Columns of numbers with 64 bits.
 WIDE = ("seq", "size")
-# Ops that are looked at at once for the first of each rank.
-PART = 1 << 18
 # Columns of whole numbers, by key.
 Whole = dict[str, Ints | Codes]
 WHOLE = ("rank", "step", "stage", "dp_rank", "chunk", "part", "peer", *WIDE)
@@ -246,15 +244,14 @@ def _relative(step: Ints | Codes, start: Ints) -> bool:
 
 def _members(ops: Table, ints: Whole, hosts: tuple[list[str], Ints | Codes] | None) -> Table:
     """One row a rank, from the first op of each."""
+    from taut.core.group_kernels import first_rows
+
     low, high = int(ops.rank.min()), int(ops.rank.max())
     if high - low > 16 * len(ops) + 1024:
         # Sparse rank numbers: sorted, because a table by number would be large.
         ranks, first = np.unique(ops.rank, return_index=True)
     else:
-        where = np.full(high - low + 1, NULL, dtype=np.int64)
-        for begin in reversed(range(0, len(ops), PART)):  # from the last to the first, which stays
-            some = ops.rank[begin : begin + PART][::-1]
-            where[some - low] = np.arange(begin, begin + len(some))[::-1]
+        where = first_rows(ops.rank, low, high - low + 1)
         ranks = np.flatnonzero(where >= 0)
         first, ranks = where[ranks], ranks + low
     columns: dict[str, Column] = {"rank": ranks}

@@ -43,8 +43,8 @@ def kinds_and_mixed(graph: Graph, cls: Indices, classes: int) -> tuple[Indices, 
     own, work = kept(taken(cls, rows)), kept(taken(graph.work_ns, rows))
     unlike = least(own, classes, work) * np.exp(LEAST_APART) <= greatest(own, classes, work)
     if not unlike.all():
-        chosen = unlike[own]
-        rows, own, work = rows[chosen], kept(own[chosen]), kept(work[chosen])
+        chosen = np.flatnonzero(taken(unlike, own))
+        rows, own, work = taken(rows, chosen), kept(taken(own, chosen)), kept(taken(work, chosen))
     if not len(rows):
         return kind, mixed
     np.maximum(work, 1, out=work)

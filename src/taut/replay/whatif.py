@@ -94,11 +94,12 @@ def _classes(graph: Graph) -> Dimension:
 
 def _gate_classes(graph: Graph) -> Dimension:
     """Gates by class and size."""
+    from taut.core.group_kernels import first_rows
+
     ops, meets = graph.ops, graph.gate >= 0
     rows = np.flatnonzero(meets)
     ids, count = coded(ops.name[rows], ops.size[rows])
-    first = np.zeros(count, dtype=np.int64)
-    first[ids[::-1]] = rows[::-1]
+    first = rows[first_rows(ids, 0, count)]
     sizes = [int(ops.size[i]) for i in first]
     labels = [graph.names[ops.name[i]] + (f" {size} B" if size >= 0 else "") for i, size in zip(first, sizes, strict=True)]
     keep = [i for i, label in enumerate(labels) if label]
