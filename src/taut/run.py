@@ -251,12 +251,11 @@ def analyze_trace(
         findings = most_recoverable(found)
         # Fault is what a finding mends; what else lies outside ordinary variation has no culprit.
         booked = blamed.mended_by([change for finding in findings for change in finding.changes])
-        shown, slowdowns = evidence.exposed, evidence.slowdowns
+        shown, slowdowns = [evidence.exposed], evidence.slowdowns
         slowdowns.let_go()
         del evidence  # what only findings needed is let go
         tidy()
-        ledger = charge(graph, observed, booked, prices, shown=shown)
-        del shown
+        ledger = charge(graph, observed, booked, prices, shown=shown.pop())  # which lets go of it
         world = graph.trace.world_size or len(graph.ranks)
         tries = charge_attempts(graph.trace.attempts, prices, world, graph.trace.actions)
         whatif = asked.result()

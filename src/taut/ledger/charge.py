@@ -13,7 +13,7 @@ from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from taut.core.array_types import Codes, Indices, Ints, Mask
 from taut.core.group_kernels import add_at, table_totals
@@ -172,6 +172,8 @@ AVOIDABLE = ("slow compute", "fault wait", "jitter wait")
 """Fates that a job with every op at its reference does not have."""
 
 
+Claims: TypeAlias = dict[tuple[str, str], list[AtSome]]
+"""What a fate got, by it and, of what nobody claimed, by its source."""
 PART = 1 << 16
 """Ops whose time is claimed at once."""
 CELLS = 1 << 17
@@ -298,12 +300,17 @@ def charge(
     """
     categories = categories or CATEGORIES
     shown = shown or exposed(graph, observed)
-    own, waits = {"work": shown.working, "idle": shown.idle}, _exposed_parts(blame, shown.waiting)
-    context = Context(graph, blame, Sources(own, waits, len(graph)))
+    waits, count = _exposed_parts(blame, shown.waiting), len(graph)
+    context = Context(graph, blame, Sources({"work": shown.working, "idle": shown.idle}, waits, count))
     if len(graph.trace.actions):
         context = _controlled(context, observed, shown)
-    cells = _cells(context, shown, categories)
+    claims = _claims(context, categories)
     hidden = blame.totals["wait_ns"] - total(shown.waiting)
+    # What claims hold of a large job is not held twice.
+    nothing = np.zeros(0, dtype=np.int32)
+    shown = structs.replace(shown, working=nothing, waiting=nothing, idle=nothing)
+    context = replace(context, time=Sources({}, context.time.waits, count))
+    cells = _cells(context, claims, shown, categories)
     whole = total(shown.stop) * len(graph.ranks)
     prices = prices or Prices()
     told = _energy(context, cells, categories, prices)
@@ -416,13 +423,13 @@ def _grouped(*keys: Indices) -> tuple[Codes, Codes]:
     return cell, kept(member)
 
 
-def _claims(c: Context, categories: tuple[Category, ...]) -> dict[tuple[str, str], list[AtSome]]:
+def _claims(c: Context, categories: tuple[Category, ...]) -> Claims:
     """What every fate gets, and what is left of a source, made for some ops at a time: temporaries are small.
 
     In the order in which fates claim.
     """
     count = c.time.count
-    out: dict[tuple[str, str], list[AtSome]] = {(one.fate, ""): [] for one in categories}
+    out: Claims = {(one.fate, ""): [] for one in categories}
     for first in range(0, count, PART):
         part = c.part(slice(first, min(first + PART, count)))
         for fate, source, ns in _claimed(part, categories):
@@ -434,8 +441,8 @@ def _claims(c: Context, categories: tuple[Category, ...]) -> dict[tuple[str, str
     return {key: some for key, some in out.items() if some}
 
 
-def _claimed_rows(c: Context, categories: tuple[Category, ...], code: Mapping[str, int]) -> list[list[Indices]]:
-    """Columns of the cells of every fate that claims any time: rank, step, fate, class, ns, action."""
+def _claimed_rows(c: Context, claims: Claims, code: Mapping[str, int]) -> list[list[Indices]]:
+    """Columns of the cells of every fate that claims any time: rank, step, fate, class, ns, action; claims are emptied."""
     graph = c.graph
     actions = {} if c.overhead is None else {"control overhead": c.overhead.action, "discarded": c.overhead.attempt}
     rows: list[list[Indices]] = []
@@ -443,7 +450,6 @@ def _claimed_rows(c: Context, categories: tuple[Category, ...], code: Mapping[st
     steps = graph.steps.astype(np.int32)
     ids = [narrowest(taken(one, by_class[1])) for one in (graph.ops.rank, graph.window, graph.ops.name)]
     ids[1] = narrowest(steps)[ids[1]]
-    claims = _claims(c, categories)
     of_classes = kept(np.zeros(len(by_class[1]), dtype=np.int64))
     for fate, source in list(claims):
         cell, member = _grouped(by_class[0], actions[fate]) if fate in actions else by_class
@@ -462,11 +468,11 @@ def _claimed_rows(c: Context, categories: tuple[Category, ...], code: Mapping[st
     return rows
 
 
-def _cells(c: Context, shown: Exposed, categories: tuple[Category, ...]) -> Table:
+def _cells(c: Context, claims: Claims, shown: Exposed, categories: tuple[Category, ...]) -> Table:
     """One row per rank, step, fate and class of op (and action, where a controller took the time)."""
     graph, ranks = c.graph, len(c.graph.ranks)
     code = {one.fate: i for i, one in enumerate(categories)}
-    rows = _claimed_rows(c, categories, code)
+    rows = _claimed_rows(c, claims, code)
     over = np.flatnonzero(shown.tail)
     if len(over):
         last_window = np.zeros(len(shown.stop), dtype=np.int64)
