@@ -259,6 +259,7 @@ def analyze_trace(
         world = graph.trace.world_size or len(graph.ranks)
         tries = charge_attempts(graph.trace.attempts, prices, world, graph.trace.actions)
         whatif = asked.result()
+        tidy()
     told = (
         None if past is None else baseline_result(past.result, observed.window_ns, ledger.prices, str(past.folder), past.digest)
     )
