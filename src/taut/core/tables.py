@@ -329,7 +329,8 @@ class Table:
         columns = {}
         for name in list(self.columns):
             column = self.columns.pop(name)
-            columns[name] = column if constant(column) else kept(column[order] if column.dtype == object else taken(column, order))
+            numbers = column.dtype != object
+            columns[name] = column if constant(column) else kept(taken(column, order) if numbers else column[order])
         length, self._length = self._length, 0
         return Table(self.row, columns, length, self.words)
 
