@@ -23,6 +23,7 @@ def test_a_job_with_a_slow_rank() -> None:
     assert (steps[20], steps[-1], len(steps)) == ("▁", "▅", 80)
     assert "regime stable, reserve 2.50 (2.00 to 3.25): jitter may grow by this factor" in found
     assert " degraded component  rank 3, node0       1,180  07:58:30 UTC  14.20 EUR" in found
+    assert any(line.startswith(" " + job().findings[0].text[:40]) for line in found)
     first = found[found.index("Ranks, the latest first") + 2]
     assert first.split() == ["3", "node0", "3", "92.0", "ms", "90.0", "ms", "0", "ns", "heard", "0"]
 
@@ -45,8 +46,8 @@ def test_it_fits_the_terminal() -> None:
     assert len(found) <= 24
     assert max(map(cell_len, found)) <= 80
     assert " and 34 findings more" in found
-    assert len(lines(job(), lines=14)) == 14
-    assert "2 of 8 ranks, the latest first" in lines(job(), lines=14)
+    assert len(lines(job(), lines=16)) == 16
+    assert "2 of 8 ranks, the latest first" in lines(job(), lines=16)
 
 
 def test_other_jobs_are_listed() -> None:

@@ -12,8 +12,9 @@ from msgspec.structs import replace
 
 from served_app import App, run_folder
 from taut.result.types import SCHEMA, LiveFinding, LiveState, WatchedJob
-from taut.result.view_types import LiveFolder, LiveView
+from taut.result.view_types import LiveFolder, LiveView, RunCard
 from taut.serve import catalogue, live_folders
+from taut.views.live import live_folder
 
 FOUND = LiveFinding(
     at_ns=0, id="w-1", job="job-1", mode="straggler cascade", state="open", ranks=[1], hosts=["node0"], links=[], since_step=90,
@@ -100,6 +101,15 @@ def test_jobs_with_findings_come_first_and_have_their_runs_beside_them(served: t
     write(root / "watch", calm, replace(JOB, job=card["name"]))
     (folder,) = view(app)
     assert [(one.watched.job, [run.id for run in one.runs]) for one in folder.jobs] == [(card["name"], [card["id"]]), ("a", [])]
+
+
+def test_captures_are_runs_of_their_job(served: tuple[App, Path]) -> None:
+    app, root = served
+    run_folder(root / "captured")
+    card = msgspec.convert(app.get("/api/runs").json()["runs"][0], RunCard)
+    captures = [replace(card, name=f"{name}-step-476") for name in (JOB.job, f"{JOB.job}2")]
+    state = LiveState(schema=SCHEMA, at_ns=1, since_ns=0, jobs=[JOB], counts={})
+    assert live_folder(root, state, [], captures, 1).jobs[0].runs == captures[:1]
 
 
 def test_findings_that_closed_in_the_last_day_the_newest_first(served: tuple[App, Path]) -> None:

@@ -60,7 +60,7 @@ def test_from_start_to_end(runs: Path, number: signal.Signals, says: str) -> Non
         ([".", "--host", "::"], "--host ::: others could reach it; give --token"),
         (
             [".", "--host", "example.invalid", "--token", "0123456789abcdef"],
-            "--host example.invalid: no address of this machine",
+            "--host example.invalid: no address of this machine; give one that `hostname -I` lists",
         ),
         ([".", "--token", "short"], "--token: give at least 16 characters"),
         ([".", "--port", "70000"], "Invalid value for '--port'"),

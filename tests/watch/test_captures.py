@@ -68,6 +68,19 @@ def state_of(running: Running, path: Path, state: str) -> Capture:
     return found
 
 
+def test_a_host_that_runs_ahead_of_its_device_is_asked_for_a_step_that_comes_soon(tmp_path: Path) -> None:
+    with watching(tmp_path) as running:
+        rank, now = Rank(running, 0, last=0), time.monotonic_ns()
+        ends = [now - (19 - i // 10) * STEP_NS + i % 10 for i in range(200)]  # nine of ten take no time
+        begins = [ends[0] - STEP_NS, *ends]
+        rank.events(*(event(STEP, number=1 + i, begin=begins[i], end=ends[i]) for i in range(200)))
+        running.until(lambda: len(running.collector.windows["job"].steps.last(1000)) == 201)
+        ask_in(tmp_path, "", 2.0)
+        step, steps, _ = rank.asked()
+        assert 200 + 2 + 70 <= step <= 200 + 2 + 90  # four seconds of steps of 50 ms
+        assert 36 <= steps <= 44
+
+
 def test_all_ranks_are_asked_for_the_same_steps(tmp_path: Path) -> None:
     with watching(tmp_path) as running:
         ranks = [Rank(running, number, last=20 + number) for number in range(16)]
@@ -83,7 +96,7 @@ def test_all_ranks_are_asked_for_the_same_steps(tmp_path: Path) -> None:
         during, later = (running.collector.captures.marked(finding("job", "open", since)) for since in (step + 1, step + 50))
     assert done.ranks == dict.fromkeys(range(16), "written")
     assert (during.cannot_see, later.cannot_see) == ([f"what a capture slowed from step {step} on"], [])
-    assert running.said[-1] == "job: a profile of 16 of 16 ranks was written"
+    assert running.said[-1] == "job: 16 of 16 profiles were written"
 
 
 def test_who_does_not_allow_it_is_not_asked(tmp_path: Path) -> None:

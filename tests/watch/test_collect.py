@@ -9,6 +9,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from collecting import ALLREDUCE, HELLO, SECRET, Line, collecting, event, mutated
@@ -16,6 +17,7 @@ from taut.result.types import LiveFinding, WatchedJob
 from taut.serve.listening import bound
 from taut.watch.collect import Limits
 from taut.watch.kept import Kept
+from taut.watch.live_state import job_state
 from taut.watch.observed import Observer
 from taut.watch.ring import Ring
 from taut.watch.sender import Sender
@@ -419,3 +421,26 @@ def test_what_is_seen_is_told_while_a_look_takes_long() -> None:
         before = running.collector.latest.at_ns
         running.until(lambda: running.collector.latest.at_ns > before)
         going_on.set()
+
+
+class StaysOpen(Looks):
+    """Opens a finding that nobody closes."""
+
+    def look(self, now_ns: int) -> list[LiveFinding]:
+        return [finding(self.states.pop(0), time.time_ns())] if len(self.window.gates) and len(self.states) > 1 else []
+
+    def state(self, window: Window) -> WatchedJob:
+        return msgspec.structs.replace(job_state(window, None), findings=[finding("open", 1)])
+
+
+def test_what_is_open_when_a_job_is_forgotten_is_closed(tmp_path: Path) -> None:
+    told: list[LiveFinding] = []
+    kept = Kept(tmp_path)
+    with collecting(Limits(forget_job_s=1.5), watcher=StaysOpen, tell=told.append, kept=kept) as running:
+        line = running.line()
+        line.name()
+        line.events(event())
+        running.until(lambda: any("forgotten" in one for one in running.said))
+    kept.close()
+    assert [one.state for one in told] == ["open", "closed"]
+    assert (tmp_path / "open.json").read_text() == "[]"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -116,6 +117,8 @@ def test_what_is_there_from_the_first_step_on_is_told_by_the_looks_of_every_minu
     while job.step < 260:
         told += live.look(played.now_ns)
     assert [(one.mode, tuple(one.ranks)) for one in told] == [("straggler cascade", job.place)]
+    assert (told[0].since_step, told[0].delay_steps) == (None, None)
+    assert "may have begun before" in told[0].cannot_see[-1]
     assert live.regime is not None
     assert live.regime.reserve is not None
 
@@ -150,3 +153,83 @@ def test_hiccups_that_nobody_carries_are_told_as_structural_instability_with_the
     assert [(one.mode, one.ranks, one.links) for one in told] == [("structural instability", [], [])]
     assert live.regime is not None
     assert live.regime.reserve is not None
+
+
+def test_ranks_of_containers_on_one_machine_are_named_with_their_own_host() -> None:
+    job = LiveJob(8, 3, hiccups=0.0, fault="slow", since=SINCE, strength=0.4, a_host=4)
+    played = Played(job, 4)
+
+    def new(now: int) -> Seen:
+        seen = played.new(now)
+        return msgspec.structs.replace(
+            seen, seats={rank: msgspec.structs.replace(seat, boot="one machine") for rank, seat in seen.seats.items()}
+        )
+
+    live = Live(new, minute_s=float("inf"))
+    job.rank = 6
+    told: list[LiveFinding] = []
+    while job.step < 150:
+        told += live.look(played.now_ns)
+    assert told[0].hosts == ["node1"]
+    assert "rank 6 (node1, GPU 2)" in told[0].text
+
+
+def test_a_fault_that_moves_closes_where_it_was() -> None:
+    job = LiveJob(8, 5, hiccups=0.0, fault="slow", since=SINCE, strength=0.3)
+    played = Played(job, 4)
+    live = Live(played.new, minute_s=float("inf"))
+    job.rank = 1
+    told: list[LiveFinding] = []
+    while job.step < 220:
+        if job.step >= 150:
+            job.rank = 6
+        told += live.look(played.now_ns)
+    assert sorted((one.ranks[0], one.state) for one in told) == [(1, "closed"), (1, "open"), (6, "open")]
+    assert [one.told.ranks for one in live.open.values()] == [[6]]
+
+
+def test_a_job_that_is_started_anew_is_learned_anew() -> None:
+    turns = [LiveJob(8, 5, hiccups=0.0, fault="slow", since=SINCE, strength=0.4) for _ in range(2)]
+    for rank, job in enumerate(turns, 1):
+        job.rank = rank
+    told: list[LiveFinding] = []
+    restarted = frozenset[int]()
+    played = Played(turns[0], 4)
+    live = Live(lambda now: msgspec.structs.replace(played.new(now), restarted=restarted), minute_s=float("inf"))
+    while turns[0].step < 150:
+        told += live.look(played.now_ns)
+    turns[1].time = played.now_ns + 30e9
+    played, restarted = Played(turns[1], 4), frozenset(range(8))
+    while turns[1].step < 150:
+        told += live.look(played.now_ns)
+        restarted = frozenset()
+    assert [(one.ranks, one.state) for one in told] == [([1], "open"), ([1], "closed"), ([2], "open")]
+    assert abs((told[2].since_step or 0) - SINCE) <= 2
+
+
+def test_what_is_open_when_a_job_ends_is_closed() -> None:
+    job = LiveJob(8, 7, hiccups=0.0, fault="slow", since=SINCE, strength=0.4)
+    played, ended = Played(job, 4), set[int]()
+    live = Live(lambda now: msgspec.structs.replace(played.new(now), ended=frozenset(ended)), minute_s=float("inf"))
+    while job.step < 150:
+        live.look(played.now_ns)
+    ended.update(range(8))
+    assert [one.state for one in live.look(played.now_ns)] == ["closed"]
+    assert live.look(played.now_ns) == []
+
+
+def test_what_all_ranks_do_more_slowly_has_no_place_to_keep_jobs_from() -> None:
+    job = LiveJob(8, 5, hiccups=0.0, fault="all", since=SINCE, strength=0.4)
+    _, told = watched(job)
+    assert told[0].ranks == told[0].links == []
+    assert "if batches did not become longer" in told[0].text
+
+
+def test_where_some_ranks_are_not_heard_a_finding_says_so() -> None:
+    job = LiveJob(8, 7, hiccups=0.0, fault="slow", since=SINCE, strength=0.4)
+    played = Played(job, 4)
+    live = Live(lambda now: msgspec.structs.replace(played.new(now), world=16), minute_s=float("inf"))
+    told: list[LiveFinding] = []
+    while job.step < 150:
+        told += live.look(played.now_ns)
+    assert told[0].cannot_see[-1].startswith("8 of 16 ranks are heard")

@@ -131,6 +131,20 @@ def test_a_call_that_lasts_is_told_before_it_ends_once(alone: Any) -> None:
         assert told(observer) == [("wait", "barrier", 0), ("gate", "barrier", 0)]
 
 
+def test_a_checkpoint_that_lasts_is_told_before_it_is_saved(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+
+    def save() -> None:
+        clock.now += LASTING_NS + 1
+        observer.beat()
+
+    monkeypatch.setattr(torch, "save", save)
+    with watching(watch_steps, clock) as observer:
+        torch.save()  # type: ignore[call-arg]
+        observer.beat()
+        assert told(observer) == [("wait", "save", 0), ("stage", "save", 0)]
+
+
 def test_a_call_that_fails_lasts_no_longer_and_is_not_counted(alone: Any) -> None:
     def barrier(group: object = None) -> None:
         raise RuntimeError("of the job")

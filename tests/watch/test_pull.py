@@ -49,8 +49,28 @@ def test_who_does_not_answer_is_missing_and_its_old_dump_is_not_taken_for_a_new_
         done = puller.round()
     assert (done.read, done.missing) == ([0], {1: "answers 500"})
     assert written(tmp_path) == {BEFORE: ["fr_rank0.json"], NOW: ["fr_rank0.json"]}
-    assert "1 ranks read" in describe(done)
+    assert "1 of 2 ranks read" in describe(done)
     assert describe(done).endswith("rank 1 missing: answers 500")
+
+
+def test_of_a_job_that_is_gone_the_last_dumps_stay(tmp_path: Path) -> None:
+    with serving(FakeWorker({FR: dump(5)})) as places:
+        puller = Puller(workers(places), tmp_path)
+        puller.round()
+        puller.round()
+    assert puller.round().read == []
+    assert written(tmp_path) == {BEFORE: ["fr_rank0.json"], NOW: ["fr_rank0.json"]}
+
+
+@pytest.mark.parametrize("verb", ["pull", "capture"])
+def test_where_nobody_answers_it_is_said_what_to_do(verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with serving(FakeWorker({})) as places:
+        pass
+    done = CliRunner().invoke(main, ["watch", verb, *places])
+    assert done.exit_code == 1
+    assert "debug server" in done.stderr
+    assert done.stderr.count("\n") == 1
 
 
 def test_dumps_of_another_job_are_not_compared_with(tmp_path: Path) -> None:
@@ -69,7 +89,7 @@ def test_what_is_no_dump_is_said_and_not_written(tmp_path: Path, body: bytes, wh
     with serving(FakeWorker({FR: body})) as places:
         done = Puller(workers(places), tmp_path).round()
     assert done.missing[0].startswith(why)
-    assert written(tmp_path)[NOW] == []
+    assert not list(tmp_path.rglob("*.json"))
 
 
 def test_calls_of_nccl_come_first_and_older_servers_give_a_pickle(tmp_path: Path) -> None:

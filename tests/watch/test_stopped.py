@@ -93,6 +93,20 @@ def test_a_hang_is_told_once_and_closes_when_the_job_goes_on() -> None:
     ]  # fmt: skip
 
 
+def test_of_a_job_that_nobody_hears_any_more_what_was_open_closes_and_no_hang_is_told() -> None:
+    rows = [(rank, 0, 7, 5.0, 0.0) for rank in (0, 1, 3)]
+    rest = seen()
+    empty = Seen(no_events(), no_events(), no_events(), rest.classes, rest.seats)
+    killed = msgspec.structs.replace(empty, lost=frozenset(range(4)))
+    feed = iter([seen(*rows, (2, 0, 6, 4.0, 0.0)), empty, killed, killed])
+    live = Live(lambda now: next(feed))
+    live.look(6 * S)
+    assert live.series is not None
+    live.series.meets[0] = True
+    told = [live.look(at * S) for at in (45, 61, 4000)]
+    assert [[(one.mode, one.state) for one in some] for some in told] == [[("hang", "open")], [("hang", "closed")], []]
+
+
 def with_waits(job: Seen, *rows: tuple[int, int, int, float, float]) -> Seen:
     return msgspec.structs.replace(job, waits=events(*rows))
 
@@ -162,5 +176,33 @@ def test_a_rank_that_was_started_anew_counts_anew() -> None:
     job = msgspec.structs.replace(job, restarted=frozenset(range(4)))
     calls.add(job, 6 * S)
     found = stopped(calls, job, {0: True}, 1.0, 40 * S)
+    assert found is not None
+    assert found.ranks == (2,)
+
+
+def test_a_job_that_ended_without_goodbye_has_not_stopped() -> None:
+    over = msgspec.structs.replace(seen(), lost=frozenset(range(4)))
+    assert stopped(last(over), over, {}, 1.0, 4000 * S) is None
+
+
+def test_who_said_goodbye_while_the_others_wait_for_it_has_stopped() -> None:
+    rows = [(rank, 0, 7, 5.0, 0.0) for rank in (0, 1, 3)]
+    job = msgspec.structs.replace(seen(*rows, (2, 0, 6, 4.0, 0.0)), ended=frozenset({2}))
+    found = stopped(last(job), job, {0: True}, 1.0, 60 * S)
+    assert found is not None
+    assert (found.ranks, found.waiting) == ((2,), (0, 1, 3))
+
+
+def test_whoever_ends_later_than_the_others_has_not_stopped() -> None:
+    job = msgspec.structs.replace(seen(*((rank, 0, 7, 5.0, 0.0) for rank in range(4))), ended=frozenset({1, 2, 3}))
+    assert stopped(last(job), job, {0: True}, 1.0, 4000 * S) is None
+
+
+def test_who_saves_a_checkpoint_while_the_others_wait_has_time_for_it() -> None:
+    rows = [(rank, 0, 7, 5.0, 0.0) for rank in (0, 1, 3)]
+    job = seen(*rows, (2, 0, 6, 4.0, 0.0), classes=(DP, Meeting("save"), Meeting(COUNTED, "dp")))
+    job = with_waits(job, (2, 1, 5, 5.0, 0.0), (2, 2, 7, 9.0, 0.0), *((rank, 2, 8, 9.0, 0.0) for rank in (0, 1, 3)))
+    assert stopped(last(job), job, {0: True}, 1.0, 200 * S) is None
+    found = stopped(last(job), job, {0: True}, 1.0, 310 * S)
     assert found is not None
     assert found.ranks == (2,)

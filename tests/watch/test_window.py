@@ -203,3 +203,15 @@ def test_names_take_a_quarter_of_the_memory_at_most() -> None:
     assert (member.unnamed, len(found.gates)) == (1, 1)
     found.close()
     assert (found.room.held_bytes, found.room.used_bytes) == (0, 0)
+
+
+def test_a_job_that_goes_on_with_fewer_ranks_forgets_the_others_once_they_are_silent() -> None:
+    found = Window("job", Room(1 << 20))
+    for rank in range(4):
+        joined(found, rank, world=4)
+    for rank in range(2):
+        joined(found, rank, world=2, process=f"new{rank}").heard_ns = 20 * 10**9
+    assert sorted(found.ranks) == [0, 1, 2, 3]
+    assert [one.rank for one in found.miss(21 * 10**9)] == [2, 3]
+    assert (sorted(found.ranks), found.world) == ([0, 1], 2)
+    assert found.miss(22 * 10**9) == []

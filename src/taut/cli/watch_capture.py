@@ -32,7 +32,12 @@ SAVING = "the analysis is shown above; free some space, or give another folder w
 @worker_options
 @click.option("--job", metavar="J", default="", help="Job that the collector hears  [default: the only one]")
 @click.option(
-    "--seconds", metavar="S", type=Real(0.1, 10), default=2.0, show_default=True, help="How long the profile is, about."
+    "--seconds",
+    metavar="S",
+    type=Real(0.1, 10),
+    default=5.0,
+    show_default=True,
+    help="How long the profile is, about; of fewer than 20 steps who is slow is often not sure.",
 )
 @click.option(
     "--keep", metavar="FOLDER", type=Target(file_okay=False), default=str(FOLDER), show_default=True,
@@ -47,7 +52,7 @@ def capture(
     places: tuple[str, ...], slurm: str | None, ports: str, job: str, seconds: float, keep: str, traces: str | None,
     folder: str | None,
 ) -> None:  # fmt: skip
-    """Dump the flight recorders of a running job, profile all ranks for two seconds, and analyze it.
+    """Dump the flight recorders of a running job, profile a few seconds of all ranks, and analyze it.
 
     Without HOST:PORT the collector of this folder asks the ranks that allow it (TAUT_WATCH_PROFILE=1 in the job): all profile
     the same steps. With HOST:PORT, torch's debug servers are asked (docs/watch.md#from-outside): at the same time, not at the
@@ -70,10 +75,13 @@ def capture(
 
 
 def _from_workers(some: Sequence[Worker], folder: Path, seconds: float) -> list[Path]:
-    from taut.watch.pull import Puller, describe, missing_ranks, profile
+    from taut.watch.pull import Puller, describe, missing_ranks, nobody_read, profile
 
     puller = Puller(some, folder / "dumps")
-    say(describe(puller.round()))
+    first = puller.round()
+    if not first.read and not first.held_s:  # nobody answered anything
+        raise nobody_read(first)
+    say(describe(first))
     say(f"a profile of {seconds:g} s: the job is slower meanwhile")
     missing = profile(some, folder, seconds)
     for line in missing_ranks(missing):
@@ -103,6 +111,7 @@ def _from_collector(keep: Path, job: str, seconds: float, traces: Path) -> list[
 
 def _waited(path: Path) -> Capture:
     """The capture when it is done, or refused."""
+    from taut.render.text import count
     from taut.watch.captures import MOST_S, standing, withdraw
 
     began, said = time.monotonic(), False
@@ -115,8 +124,8 @@ def _waited(path: Path) -> Capture:
                 return found
             if found is not None and not said:
                 said = True
-                say(f"{found.job}: {len(found.ranks)} ranks profile steps {found.step} to {found.step + found.steps - 1}; "
-                    "the job is slower meanwhile")  # fmt: skip
+                steps = f"steps {found.step} to {found.step + found.steps - 1}"
+                say(f"{found.job}: {steps} are profiled, of {count(len(found.ranks), 'rank')}; the job is slower meanwhile")
             if (found is None and took_s > TAKEN_S) or took_s > MOST_S + TAKEN_S:
                 raise RunError(
                     f"{path.parent}: no collector answers there; start taut watch collect, or name its folder with --keep"

@@ -67,18 +67,24 @@ def pull(places: tuple[str, ...], slurm: str | None, ports: str, keep: str, ever
       taut watch pull node1:25950-25957 node2:25950-25957
       taut watch pull --slurm 4711 --times 2
     """
-    from taut.watch.pull import Puller, describe, verdict
+    from taut.watch.pull import Puller, describe, nobody_read, verdict
 
     folder = Path(keep)
     puller = Puller(given_workers(places, slurm, ports), folder, every_s=every)
-    for number in range(times or 1 << 62):
+    readings = 0
+    for _ in range(times or 1 << 62):
         wait_until(puller.due_s, puller.every_s)
         done = puller.round()
+        if not done.read and not readings:
+            raise nobody_read(done)
         say(describe(done))
-        if done.read and number:
+        readings += bool(done.read)
+        if done.read and readings > 1:
             write_out(verdict(folder) + "\n")
         elif done.read:
             say("a verdict needs a second reading: one alone does not show who moves")
+        else:
+            say(f"nobody answers any more: the job has ended, or its debug servers; its last dumps stay in {folder}")
     say(f"next: taut analyze {folder}")
 
 

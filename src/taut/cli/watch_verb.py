@@ -86,6 +86,7 @@ def collect(
     from taut.serve.listening import bound, is_loopback
     from taut.watch.collect import Collector, Limits
     from taut.watch.collector_process import open_files, run
+    from taut.watch.compiled_ahead import compile_ahead
     from taut.watch.kept import Kept
 
     files = open_files(Limits().connections)
@@ -100,6 +101,7 @@ def collect(
     say(f"watching at {at}, for {who} (Ctrl-C ends it)")
     if files < limits.ranks:
         say(f"at most {files:,} ranks: this process may open no more files (ulimit -n)")
+    compile_ahead()  # now, and not when the first job comes, which may share these cores
     try:
         run(collector, listening, metrics)
     finally:
@@ -118,7 +120,7 @@ def _metrics_socket(host: str, port: int | None) -> socket.socket | None:
 
 
 def _secret() -> bytes:
-    from taut.watch.collect import LEAST_SECRET
+    from taut.watch.wire import LEAST_SECRET
 
     given = os.environ.get(SECRET, "")
     if len(given) < LEAST_SECRET:
@@ -133,14 +135,12 @@ def _watcher(price: tuple[str, str] | None) -> Callable[[Window], Watcher]:
     """What looks at the window of each job, with the price of an hour of a rank."""
     from decimal import Decimal
 
-    from taut.watch.compiled_ahead import compile_ahead
     from taut.watch.live_findings import Live
     from taut.watch.seen import Feed
 
     amount, currency = (Decimal(price[0]), price[1]) if price else (None, None)
 
     def made(window: Window) -> Live:
-        compile_ahead()
         return Live(Feed(window).new, window.job, gpu_hour=amount, currency=currency)
 
     return made
@@ -152,8 +152,9 @@ def _teller(as_json: bool, escalates: CaptureOnFinding | None = None) -> Callabl
     def tell(finding: LiveFinding) -> None:
         if as_json:
             write_out(json_line(finding))
-        ranks = ", ".join(map(str, finding.ranks[:8])) or ", ".join(finding.links[:8]) or "all"
-        say(f"{finding.job}: {finding.state}: {finding.mode}, rank {ranks}: {finding.text}")
+        ranks = ", ".join(map(str, finding.ranks[:8])) or ", ".join(finding.links[:8])
+        where = f"rank {ranks}" if ranks else "all ranks"
+        say(f"{finding.job}: {finding.state}: {finding.mode}, {where}: {finding.text}")
         if escalates is not None:
             escalates.told(finding)
 

@@ -347,7 +347,7 @@ class Table:
         return (self.sliced(slice(first, first + rows)) for first in range(0, self._length, rows))
 
     def narrowed(self, *names: str) -> Table:
-        """The same table, whole numbers of these columns in as few bytes as they need: for columns that are seldom asked for."""
+        """The same table, whole numbers of these columns in as few bytes as they need: for what is seldom asked for."""
         columns = {name: narrowest(self._held[name]) for name in names}
         return Table(self.row, {**self._held, **columns}, self._length, self.words, {*self._narrow, *names})
 
@@ -358,7 +358,8 @@ class Table:
         columns = {}
         for name in list(self._held):
             column = self._held.pop(name)
-            columns[name] = column if constant(column) else kept(column[order] if column.dtype == object else taken(column, order))
+            numbers = column.dtype != object
+            columns[name] = column if constant(column) else kept(taken(column, order) if numbers else column[order])
         length, self._length = self._length, 0
         return Table(self.row, columns, length, self.words, self._narrow)
 

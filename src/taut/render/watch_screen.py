@@ -16,6 +16,8 @@ from taut.result.types import LiveFinding, LiveState, WatchedJob, WatchedRank
 
 VERDICT, FINDINGS = 5, 6
 """Lines of each at most."""
+EXPLAINED = 2
+"""Findings of which is said why, and what to do."""
 LONGEST_JOB = 32
 """Characters of a job's name."""
 HOST_WIDTH = 24
@@ -118,9 +120,10 @@ def _findings(job: WatchedJob) -> list[ConsoleRenderable]:
         since = f"{one.since_step:,}" if one.since_step is not None else UNKNOWN
         cost = money(one.money_per_hour, one.currency)
         table.add_row(_in(safe(one.mode), "bold"), _in(_place(one)), since, _clock(one.at_ns), cost)
+    why = [Padding(Text(safe(one.text), style="dim"), (0, 0, 0, 1)) for one in job.findings[:EXPLAINED]]
     more = len(job.findings) - FINDINGS
     rest = [_in(f" and {count(more, 'finding')} more", "dim")] if more > 0 else []
-    return [_heading("Open findings"), Padding(table, (0, 0, 0, 1)), *rest, Text()]
+    return [_heading("Open findings"), Padding(table, (0, 0, 0, 1)), *rest, *why, Text()]
 
 
 def _place(one: LiveFinding) -> str:

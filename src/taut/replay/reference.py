@@ -55,11 +55,17 @@ class Reference(Struct, frozen=True):
 
 
 def whatever_role(graph: Graph) -> tuple[Codes, int]:
-    """Class of every op whatever its role and micro-batch, and how many there are."""
+    """Class of every op whatever its role and micro-batch, and how many there are.
+
+    Where ranks do not agree on how many ops there are of a kind, their places are not known, and ops of one name may be of
+    several lengths. What ranks have in common is then not told by their mean: a class is that of one rank.
+    """
     ops = graph.ops
     named = ops.part >= 0
     place = np.broadcast_to(np.int32(0), len(ops)) if named.all() else graph.place
-    return coded(ops.name, ops.size, np.where(named, 0, place) if named.any() else place)
+    keys = [ops.name, ops.size, np.where(named, 0, place) if named.any() else place]
+    loose = ~graph.aligned & (graph.gate < 0)
+    return coded(*keys, np.where(loose, graph.rank_index, -1)) if loose.any() else coded(*keys)
 
 
 def across(graph: Graph) -> Ints:

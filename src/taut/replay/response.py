@@ -178,9 +178,7 @@ def _about(graph: Graph, observed: Timeline) -> _About:
     return _About(last.reshape(windows, ranks), final, observed.opening_ns, *lane, *cell)
 
 
-def delayed(
-    graph: Graph, observed: Timeline, ops: Ints, delay_ns: int, steps: int, about: _About | None = None
-) -> Response:
+def delayed(graph: Graph, observed: Timeline, ops: Ints, delay_ns: int, steps: int, about: _About | None = None) -> Response:
     """Follow a delay of each of these ops of one rank (one at a time, ascending) for so many steps after its own."""
     from taut.replay.ripples import NEVER, ripple
 

@@ -278,9 +278,10 @@ def split_work(
     Of the fault of a wait only what ``counted`` ops caused is told. Spreads are those of the ``cell`` of an op.
 
     ``waited`` lists the waiting ops, ``wait`` how long each waits without gaps, ``least`` how much of that is to be split,
-    ``ordinary`` the wait that remains with every op at its reference: that is structural. The rest is excess of the last arriver: first on its branch below
-    the meeting point, then, as far as that does not cover it, above (a delay both share, but which the waiting op's slack
-    had absorbed). It is fault if it lies outside the prediction interval, else jitter; the score says by how much.
+    ``ordinary`` the wait that remains with every op at its reference: that is structural. The rest is excess of the last
+    arriver: first on its branch below the meeting point, then, as far as that does not cover it, above (a delay both share,
+    but which the waiting op's slack had absorbed). It is fault if it lies outside the prediction interval, else jitter; the
+    score says by how much.
     """
     n = len(work)
     fault = np.zeros(len(waited), np.int64)

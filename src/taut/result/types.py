@@ -2729,7 +2729,7 @@ class LiveFinding(Part, frozen=True, kw_only=True):
     links: list[Link]
     """``sender:receiver``."""
     since_step: Small | None
-    """Step in which it began; null where steps are not seen."""
+    """Step in which it began; null where steps are not seen, or it was there before the first that was analysed."""
     delay_steps: Small | None
     """Steps from then to when it was first told."""
     money_per_hour: Amount | None

@@ -26,7 +26,7 @@ def bound(host: str, port: int, other: bool = False, waiting: int = 256, option:
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except (socket.gaierror, UnicodeError):
-        raise UsageError(f"{option}host {host}: no address of this machine") from None
+        raise UsageError(f"{option}host {host}: no address of this machine; give one that `hostname -I` lists") from None
     made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # named, else asyncio leaves small packets waiting
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:

@@ -32,4 +32,6 @@ def live_folder(
 
 
 def _job(job: WatchedJob, runs: Sequence[RunCard]) -> LiveJob:
-    return LiveJob(watched=job, runs=list(islice((run for run in runs if run.name == job.job), MOST_RUNS)))
+    """The job and its runs, captures among them."""
+    mine = (run for run in runs if run.name == job.job or run.name.startswith(f"{job.job}-step-"))
+    return LiveJob(watched=job, runs=list(islice(mine, MOST_RUNS)))

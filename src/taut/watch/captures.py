@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Annotated, Literal, Protocol
 
 import msgspec
-import numpy as np
 from msgspec import Meta
 
 from taut.core.folder import read_file
+from taut.core.rank_words import listed
 from taut.core.whole_file import whole_file
 from taut.result.types import LiveFinding
 from taut.watch.profile_on_request import BEFORE, MOST_MS, MOST_STEPS, WRITTEN, capture_name
@@ -45,6 +45,8 @@ UNASKED = NOT_ALLOWED, NOT_CONNECTED, SILENT = "does not allow it", "not connect
 """What is said of ranks that wrote nothing."""
 RECENT = 4096
 """Rows of steps from which their time is told."""
+RATE_S, RATE_STEPS = 10.0, 8
+"""How often a rank makes a step is told from its steps of so long, and from so many at the least."""
 
 
 class Told(msgspec.Struct, frozen=True):
@@ -60,7 +62,7 @@ class Asked(msgspec.Struct, frozen=True):
 
     job: Annotated[str, Meta(max_length=256)] = ""
     """Empty: the only one that is heard."""
-    seconds: Annotated[float, Meta(gt=0, le=MOST_MS / 1e3)] = 2.0
+    seconds: Annotated[float, Meta(gt=0, le=MOST_MS / 1e3)] = 5.0
 
 
 class Capture(msgspec.Struct):
@@ -148,7 +150,8 @@ class Captures:
         if capture.state == "asked":
             self._open[capture.job] = target, capture, self._clock() + within_s
             self._slowed[capture.job] = capture.step, 1 << 62
-            self._say(f"{capture.job}: a profile of step {capture.step} on is asked of {len(capture.ranks)} ranks")
+            ranks = listed([str(rank) for rank in capture.ranks])
+            self._say(f"{capture.job}: a profile of step {capture.step} on is asked of rank {ranks}")
         _tell(target, capture)
 
     def _begin(self, asked: Asked) -> tuple[Capture, float]:
@@ -167,7 +170,9 @@ class Captures:
             return _refused(f"no rank of {job} allows profiles: start it with TAUT_WATCH_PROFILE=1")
         last, step_s = _steps(window)
         if step_s <= 0:
-            return _refused(f"no steps of {job} are seen: it needs an optimizer of torch, or taut.watch.step()")
+            return _refused(
+                f"no steps of {job} are seen yet: wait for its first; without an optimizer of torch it needs taut.watch.step()"
+            )
         step = last + 2 + math.ceil(AHEAD_S / step_s)
         steps = min(max(math.ceil(asked.seconds / step_s), LEAST_STEPS), MOST_STEPS)
         body = REQUEST.pack(step, steps, min(int(2 * asked.seconds * 1e3), MOST_MS))
@@ -185,7 +190,7 @@ class Captures:
             last = max(_steps(self._house.windows[job])[0], capture.step + capture.steps)
             self._slowed[job] = capture.step, last + SLOWED_STEPS
         count = sum(state == WRITTEN for state in capture.ranks.values())
-        self._say(f"{job}: a profile of {count} of {len(capture.ranks)} ranks was written")
+        self._say(f"{job}: {count} of {len(capture.ranks)} profiles were written")
         _tell(path, capture)
 
 
@@ -199,11 +204,17 @@ def _refused(why: str) -> tuple[Capture, float]:
 
 
 def _steps(window: Window) -> tuple[int, float]:
-    """The last step of any rank, and the usual time of a step, s."""
+    """The last step of any rank, and the time from step to step, s.
+
+    Not the median of their times: a host that waits for its device in every tenth step makes nine steps in no time.
+    """
     rows = window.steps.last(RECENT)
     if not len(rows):
         return -1, 0.0
-    return int(rows["number"].max()), float(np.median(rows["end_ns"] - rows["begin_ns"])) / 1e9
+    mine = rows[rows["rank"] == rows["rank"][-1]]
+    count = max(int((mine["end_ns"] > mine["end_ns"][-1] - int(RATE_S * 1e9)).sum()), RATE_STEPS)
+    some = mine[-count:]
+    return int(rows["number"].max()), float(some["end_ns"].max() - some["begin_ns"].min()) / 1e9 / len(some)
 
 
 def _tell(path: Path, capture: Capture) -> None:

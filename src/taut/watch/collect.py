@@ -36,7 +36,6 @@ PATIENCE_S = 0.2
 YOUNG_NS = 1_000_000_000
 """A connection that is not proved yet is not pushed out by others for this long."""
 BUFFER = 1 << 18
-LEAST_SECRET = 16
 CATCH_UP = 2.0
 """A rank that is over its limit of bytes by this many bursts is not read for a while."""
 REASONS = 32
@@ -258,9 +257,7 @@ class Collector:
     def _miss(self, now: int) -> None:
         """Say which ranks are lost, or are heard again."""
         for window in self.windows.values():
-            lost = [one for one in window.quiet(now, self.limits.lost_s) if not one.lost]
-            for member in lost:
-                member.lost = True
+            lost = window.miss(now, self.limits.lost_s)
             if lost:
                 ranks = listed([str(one.rank) for one in lost])
                 self._say(f"{window.job}: nothing was heard of rank {ranks} for {self.limits.lost_s:g} s")
@@ -271,6 +268,8 @@ class Collector:
             window.forget(now)
             if now - window.heard_ns > self.limits.forget_job_s * 1e9:
                 window.close()
+                for finding in self._states[job].findings if job in self._states else ():
+                    self._tell_finding(msgspec.structs.replace(finding, state="closed", at_ns=time.time_ns()))
                 for held in (self._watchers, self._locks, self._states):
                     held.pop(job, None)
                 del self.windows[job]
@@ -297,9 +296,12 @@ class Collector:
                     self._say(f"{job}: could not be looked at: {type(error).__name__}: {error}")
                 continue
             for finding in found if self.captures is None else map(self.captures.marked, found):
-                self._tell(finding)
-                if self.kept is not None:
-                    self.kept.add_finding(finding)
+                self._tell_finding(finding)
+
+    def _tell_finding(self, finding: LiveFinding) -> None:
+        self._tell(finding)
+        if self.kept is not None:
+            self.kept.add_finding(finding)
 
     async def _tell_state(self) -> None:
         """Have what is seen written to disk, in a thread."""

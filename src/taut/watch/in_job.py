@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import socket
 import sys
@@ -11,7 +12,7 @@ from taut.watch.observed import Observer
 from taut.watch.profile_on_request import Profiles
 from taut.watch.ring import Ring
 from taut.watch.sender import Sender
-from taut.watch.wire import Json
+from taut.watch.wire import LEAST_SECRET, Json
 
 ADDRESS, SECRET, PROFILE = "TAUT_WATCH", "TAUT_WATCH_SECRET", "TAUT_WATCH_PROFILE"
 _running: tuple[Observer, Sender] | None = None
@@ -32,8 +33,9 @@ def start(address: str | None = None, *, secret: str | None = None, profile: boo
         host, _, port = where.rpartition(":")
         if not host or not port.isdigit():
             return _off(f"give the collector's address as HOST:PORT in {ADDRESS}, not {where!r}")
-        if not key:
-            return _off(f"give the collector's secret in {SECRET}")
+        if len(key) < LEAST_SECRET:
+            lacks = f"has {len(key)} characters" if key else "is not set"
+            return _off(f"{SECRET} {lacks}: give the collector's, of at least {LEAST_SECRET}")
         observer = Observer(Ring())
         try:
             sees = observer.attach()
@@ -46,6 +48,7 @@ def start(address: str | None = None, *, secret: str | None = None, profile: boo
         sender = Sender(observer, (host, int(port)), key.encode(), hello, profiles)
         sender.start()
         _running = observer, sender
+        atexit.register(_goodbye)
     except Exception as error:  # whatever it is, it is ours and not the job's
         return _off(f"{type(error).__name__}: {error}")
     return True
@@ -66,8 +69,15 @@ def stop() -> None:
     if _running is not None:
         observer, sender = _running
         _running = None
+        atexit.unregister(_goodbye)
         observer.detach()
         sender.stop()
+
+
+def _goodbye() -> None:
+    """When the process ends: a job that is done says so. After an error that nobody caught the rank is lost, not done."""
+    if getattr(sys, "last_value", None) is None:
+        stop()
 
 
 def _off(why: str) -> bool:
@@ -84,7 +94,8 @@ def _hello(sees: str, process: str, profiles: bool) -> Json:
     rank, world = _rank(), os.environ.get("WORLD_SIZE", "")
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         world = str(torch.distributed.get_world_size())
-    local = os.environ.get("LOCAL_RANK", "")
+    has_gpu = torch.version.cuda is not None or torch.version.hip is not None  # asking the driver may start it
+    local = os.environ.get("LOCAL_RANK", "") if has_gpu else ""
     return {
         "rank": rank, "world": int(world or -1), "host": socket.gethostname(), "gpu": int(local or -1), "job": _job(),
         "pid": os.getpid(), "torch": torch.__version__, "taut": __version__, "sees": sees, "boot": _boot(),

@@ -7,10 +7,9 @@ suspect, because it was there from the beginning or has no place, is told when a
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from decimal import Decimal
 
 import msgspec
@@ -18,15 +17,15 @@ import numpy as np
 from msgspec import Struct
 
 from taut.core.array_types import Floats, Ints
-from taut.core.rank_words import listed
 from taut.result.types import LiveFinding, Regime, WatchedJob
 from taut.watch.live_state import job_state
-from taut.watch.naming import NAMED_MODES, SAME, Look, Named, Waits, look, same_place, sentence
+from taut.watch.naming import NAMED_MODES, SAME, Look, Named, Waits, look, same_place
 from taut.watch.recent_steps import STEPS, RecentSteps, of_ranks, some_of
 from taut.watch.seen import Seen
 from taut.watch.sequential import RATE, RECENT, Panel, Suspected
 from taut.watch.step_series import BUSY, HOST, LATE, LOADER, STEP, TRANSFER, StepSeries
-from taut.watch.stopped import LastCalls, Stopped, stopped
+from taut.watch.stopped import LastCalls, stopped
+from taut.watch.telling import HANG, Teller
 from taut.watch.window import Window
 
 SHARE, MOST_TAKEN_S = 0.1, 5.0
@@ -40,7 +39,9 @@ CALM = 48
 """Steps without an outlier after which a series is calm."""
 EXCUSED = 0.5
 """Who waits for a core by this part of what a finding costs, more than usually, is not named: its host is busy."""
-HANG = "hang"
+
+
+NONE: Ints = np.zeros(0, np.int64)
 
 
 class Open(Struct):
@@ -49,7 +50,9 @@ class Open(Struct):
     told: LiveFinding
     named: Named | None
     series: Ints
-    """What the panel suspected."""
+    """What the panel suspected of its place; of what has no place, everything."""
+    explains: Ints
+    """All that was suspected when it was named, and since: as long as it is open nobody looks into that."""
     shift: float
     missed: int = 0
     """Analyses of a minute in which it was not seen any more, of findings without series."""
@@ -63,34 +66,38 @@ class Live:
         rate: float = RATE, minute_s: float = MINUTE_S, clock: Callable[[], int] = time.time_ns,
     ) -> None:  # fmt: skip
         self.job, self.rate, self.minute_s = job, rate, minute_s
-        self._new, self._price, self._currency, self._clock = new, gpu_hour, currency, clock
+        self._new, self._tell = new, Teller(job, rate, gpu_hour, currency, clock)
         self.series: StepSeries | None = None
         self.panel: Panel | None = None
         self.open: dict[tuple[object, ...], Open] = {}
         self.regime: Regime | None = None
         """Of the last analysis: regime and reserve."""
+        self.doubts: list[Named] = []
+        """What the last look of every minute named, and is not told before it is named THRICE."""
         self.counts: Counter[str] = Counter()
         """Steps, suspicions, analyses, and suspicions that no analysis confirmed."""
         self.analysis_s = 0.0
         self.step_times: deque[float] = deque(maxlen=STEPS)
         """Times of the last steps, s."""
         self._recent = RecentSteps()
-        self._waits: deque[Floats] = deque(maxlen=STEPS)
+        self.waits: deque[Floats] = deque(maxlen=STEPS)
         """What every rank waited for a core in the last steps, s."""
-        self._last = LastCalls()
+        self.last = LastCalls()
         self._explained: set[int] = set()
-        self._tries: list[int] = []
-        self._next_try, self._looked_ns, self._free_ns, self._minute_ns = 0, 0, 0, 0
+        self.tries: list[int] = []
+        """Series that are suspected, and that no analysis has confirmed or refuted yet."""
+        self._next_try, self.looked_ns, self._free_ns, self._minute_ns = 0, 0, 0, 0
         self._repeated: Counter[tuple[object, ...]] = Counter()
 
     def look(self, now_ns: int) -> list[LiveFinding]:
         """Findings that have opened or closed since it last looked."""
-        self._looked_ns = now_ns
+        self.looked_ns = now_ns
         seen = self._new(now_ns)
-        self._last.add(seen, now_ns)
+        out = self._over(seen)
+        self.last.add(seen, now_ns)
         self._recent.keep(seen, self.series.done if self.series is not None else 0)
         self._seat(seen)
-        out = self._stopped(now_ns)
+        out += [] if seen.is_over else self._stopped(now_ns)
         if self.series is None or self.panel is None:
             return out
         rows = self.series.add(seen)
@@ -98,12 +105,13 @@ class Live:
             return out
         self.counts["steps"] += len(rows.rows)
         self.step_times.extend(rows.rows[:, -1].tolist())
-        self._waits.extend(rows.rank_waits)
+        self.waits.extend(rows.rank_waits)
         crossed = self.panel.feed(rows.rows, rows.step_s, rows.waits)
         self.counts["suspicions"] += len(crossed)
-        out += self._closed()
-        out += self._suspected(now_ns, {series for _, series in crossed})
-        out += self._minutely(now_ns)
+        if not seen.is_over:
+            out += self._closed()
+            out += self._suspected(now_ns, {series for _, series in crossed})
+            out += self._minutely(now_ns)
         return out
 
     def state(self, window: Window) -> WatchedJob:
@@ -111,6 +119,19 @@ class Live:
         return job_state(window, self)
 
     # -- what is kept ---------------------------------------------------------------------------------------------------
+
+    def _over(self, seen: Seen) -> list[LiveFinding]:
+        """Close what is open when nobody is heard any more, or the job was started anew: steps then count from 0."""
+        if seen.restarted:
+            self.series = self.panel = self.regime = None
+            self.doubts, self._recent, self.last = [], RecentSteps(), LastCalls()
+            self.step_times.clear()
+            self._repeated.clear()
+            self._minute_ns = 0
+        elif not seen.is_over:
+            return []
+        self._explained.clear()
+        return [self._close(place) for place in list(self.open)]
 
     def _seat(self, seen: Seen) -> None:
         """Begin anew where the ranks of the job have changed."""
@@ -120,8 +141,10 @@ class Live:
         self.series = StepSeries(ranks, [seen.seats[rank].host for rank in ranks])
         self.panel = Panel(self.series.kind, self.rate)
         self._explained.clear()
-        self._waits.clear()
-        self._tries = []
+        self.waits.clear()
+        self.tries = []
+        for one in self.open.values():  # series have other numbers now: the looks of every minute tell when it is gone
+            one.series = one.explains = NONE
 
     def _window(self, age: int) -> Seen:
         """The steps that an analysis is given, of which the last ones, so many, are suspected."""
@@ -142,31 +165,32 @@ class Live:
         assert self.panel is not None
         suspects = [one for one in self.panel.suspects(crossed) if one.series not in self._explained]
         if not suspects:
-            self._tries = []
+            self.tries = []
             return []
-        new = any(one.series not in self._tries for one in suspects)
+        new = any(one.series not in self.tries for one in suspects)
         if now_ns < self._free_ns or not (new or self.series.done >= self._next_try):
             return []
         found = self._analysed(suspects)
         named = [one for one in found.named if self._fits(one, suspects) and not self._excused(one)] if found else []
         if named:
             assert found is not None
-            return self._opened([self._whole_host(one, suspects) for one in named], suspects, found)
+            named = [self._since(self._whole_host(one, suspects), suspects) for one in named]
+            return self._opened(named, suspects, found)
         return self._not_confirmed(suspects)
 
     def _not_confirmed(self, suspects: list[Suspected]) -> list[LiveFinding]:
         assert self.series is not None
         assert self.panel is not None
         series = [one.series for one in suspects]
-        before = sum(one in self._tries for one in series)
+        before = sum(one in self.tries for one in series)
         turn = self.counts["tries"] if before else 0
         self.counts["tries"] = turn + 1
         if turn >= len(AGAIN):
             self.counts["not confirmed"] += 1
             self.panel.accept(np.array(series))
-            self._tries, self.counts["tries"] = [], 0
+            self.tries, self.counts["tries"] = [], 0
         else:
-            self._tries, self._next_try = series, self.series.done + AGAIN[turn]
+            self.tries, self._next_try = series, self.series.done + AGAIN[turn]
         return []
 
     def _analysed(self, suspects: list[Suspected]) -> Look | None:
@@ -180,7 +204,7 @@ class Live:
         took = time.process_time() - began
         self.analysis_s += took
         self.counts["analyses"] += 1
-        self._free_ns = self._looked_ns + int(min(took, MOST_TAKEN_S) / SHARE * 1e9)
+        self._free_ns = self.looked_ns + int(min(took, MOST_TAKEN_S) / SHARE * 1e9)
         self.regime = (found.regime if found is not None else None) or self.regime
         return found
 
@@ -188,11 +212,11 @@ class Live:
         """What the ranks of a window waited for a core."""
         assert self.series is not None
         assert self.panel is not None
-        if not self._waits:
+        if not self.waits:
             return None
         in_transfers = float(self.panel.slope[self.panel.kind == TRANSFER][0])
         ranks = np.searchsorted(self.series.ranks, np.unique(window.steps.rank))
-        by_rank = np.array(self._waits)[:, ranks]
+        by_rank = np.array(self.waits)[:, ranks]
         return Waits(self.series.done - len(by_rank) + 1, by_rank, self._in_work, in_transfers)
 
     def _fits(self, named: Named, suspects: list[Suspected]) -> bool:
@@ -200,8 +224,7 @@ class Live:
         assert self.series is not None
         if named.mode not in NAMED_MODES:
             return False
-        ends = {int(end) for link in named.links for end in link.split(":")}
-        if (set(named.ranks) | ends) & self._ranks(suspects):
+        if (set(named.ranks) | named.ends) & self._ranks(suspects):
             return True
         return named.past and named.since_step >= self.series.done - max(one.age for one in suspects) - SAME
 
@@ -212,10 +235,10 @@ class Live:
         """
         assert self.series is not None
         assert self.panel is not None
-        if not self._waits:
+        if not self.waits:
             return False
-        waits, age = np.array(self._waits), max(self.series.done - named.since_step + 1, 1)
-        where = named.ranks or tuple({int(end) for link in named.links for end in link.split(":")})
+        waits, age = np.array(self.waits), max(self.series.done - named.since_step + 1, 1)
+        where = named.ranks or tuple(named.ends)
         last = waits[-age:].mean(axis=0)
         usual = waits[:-age].mean(axis=0) if named.past and len(waits) > age else np.full(len(last), last.min())
         more = (last - usual)[np.searchsorted(self.series.ranks, where)] if where else np.zeros(1)
@@ -240,6 +263,12 @@ class Live:
                 return msgspec.structs.replace(named, ranks=tuple(ranks))
         return named
 
+    def _since(self, named: Named, suspects: list[Suspected]) -> Named:
+        """The same; of what the whole window has, from when it was suspected: it may have begun before the window."""
+        assert self.series is not None
+        began = self.series.done - max(one.age for one in suspects) + 1
+        return named if named.past else msgspec.structs.replace(named, since_step=max(min(named.since_step, began), 0))
+
     def _ranks(self, suspects: list[Suspected]) -> set[int]:
         assert self.series is not None
         out = set[int]()
@@ -255,23 +284,35 @@ class Live:
 
     def _opened(self, named: list[Named], suspects: list[Suspected], found: Look) -> list[LiveFinding]:
         """Tell what is new; what was open already explains the suspicion."""
-        series = np.array([one.series for one in suspects])
-        self._explained |= set(series.tolist())
-        self._tries, self.counts["tries"] = [], 0
+        assert self.series is not None
+        everything = np.array([one.series for one in suspects])
+        self._explained |= set(everything.tolist())
+        self.tries, self.counts["tries"] = [], 0
+        begun = max(self.series.done - max(one.age for one in suspects) + 1, 0)
         out = []
         for one in named:
             if one.place not in self.open and not self._known(one):
-                part = self._part(one)
-                told = self._told(one, found.cannot_see)
+                part, own = self._part(one), self._of(one, suspects) or suspects
+                since = min(begun, one.since_step) if one.older else one.since_step
+                told, explains = self._tell.finding(one, self._recent.newest, self.series.done, since, found.cannot_see), NONE
                 if part is not None:  # the same thing, of more ranks than were seen first
-                    before = self.open.pop(part).told
-                    told = msgspec.structs.replace(told, id=before.id, delay_steps=before.delay_steps)
-                self.open[one.place] = Open(told, one, series, max(max(s.shift for s in suspects), 1e-9))
+                    before = self.open.pop(part)
+                    told = msgspec.structs.replace(told, id=before.told.id, delay_steps=before.told.delay_steps)
+                    explains = np.union1d(before.series, before.explains)
+                series, shift = np.array([s.series for s in own]), max(s.shift for s in own)
+                self.open[one.place] = Open(told, one, series, explains, max(shift, 1e-9))
                 out.append(told)
         for known in self.open.values():
-            if len(known.series):
-                known.series = np.unique(np.concatenate([known.series, series]))
+            if known.named is not None and len(known.series):
+                more = np.array([s.series for s in self._of(known.named, suspects)], np.int64)
+                known.series, known.explains = np.union1d(known.series, more), np.union1d(known.explains, everything)
         return out
+
+    def _of(self, named: Named, suspects: list[Suspected]) -> list[Suspected]:
+        """What is suspected of the place that is named: its ranks, their hosts, transfers of its links."""
+        assert self.series is not None
+        ranks, kind = set(named.ranks) | named.ends, self.series.kind
+        return [one for one in suspects if (named.links and kind[one.series] == TRANSFER) or self._ranks([one]) & ranks]
 
     def _part(self, named: Named) -> tuple[object, ...] | None:
         """The open finding of the same mode about some of the same ranks."""
@@ -288,28 +329,6 @@ class Live:
         """Whether something open is about the same place in other words, or began when something without a place did."""
         return any(known.named is not None and same_place(named, known.named) for known in self.open.values())
 
-    def _told(self, named: Named, cannot_see: tuple[str, ...]) -> LiveFinding:
-        assert self.series is not None
-        ranks = named.ranks or tuple(sorted({int(link.split(":")[1]) for link in named.links}))
-        money = None
-        if self._price is not None:
-            money = str((Decimal(repr(round(named.share, 6))) * len(self.series.ranks) * self._price).quantize(Decimal("0.01")))
-        return LiveFinding(
-            at_ns=self._clock(), id=self._id(named), job=self.job, mode=named.mode, state="open", ranks=list(ranks),
-            hosts=self._hosts(ranks),
-            links=list(named.links), since_step=named.since_step, delay_steps=max(self.series.done - named.since_step + 1, 0),
-            money_per_hour=money, currency=self._currency if money is not None else None,
-            false_alarms_per_hour=self.rate, cannot_see=list(cannot_see), text=sentence(named, self._hosts(ranks)),
-        )  # fmt: skip
-
-    def _hosts(self, ranks: Sequence[int]) -> list[str | None]:
-        seats = self._recent.newest.seats
-        return [seats[rank].host or None if rank in seats else None for rank in ranks]
-
-    def _id(self, named: Named) -> str:
-        text = f"{self.job}|{named.mode}|{named.ranks}|{named.links}|{named.since_step}"
-        return "w-" + hashlib.sha256(text.encode()).hexdigest()[:10]
-
     def _closed(self) -> list[LiveFinding]:
         """Findings whose series are back where they were."""
         assert self.panel is not None
@@ -322,8 +341,9 @@ class Live:
             long_enough = self.series.done - opened - (one.told.delay_steps or 0) >= RECENT
             if len(one.series) and long_enough and shift[one.series].max() < GONE * one.shift and not self._still(one.series):
                 out.append(self._close(place))
-                self.panel.calm(one.series)
-                self._explained -= set(one.series.tolist())
+                back = np.union1d(one.series, one.explains)
+                self.panel.calm(back)
+                self._explained -= set(back.tolist())
         return out
 
     def _still(self, series: Ints) -> bool:
@@ -333,7 +353,7 @@ class Live:
 
     def _close(self, place: tuple[object, ...]) -> LiveFinding:
         told = self.open.pop(place).told
-        return msgspec.structs.replace(told, state="closed", at_ns=self._clock())
+        return msgspec.structs.replace(told, state="closed", at_ns=self._tell.clock())
 
     # -- once a minute --------------------------------------------------------------------------------------------------
 
@@ -348,15 +368,19 @@ class Live:
         self._minute_ns = now_ns
         found = self._analysed([])
         if found is None:
+            self.regime, self.doubts = None, []
             return []
         places = {one.place: one for one in found.named}
         self._repeated = Counter({place: self._repeated[place] + 1 for place in places})
-        out = []
+        out, self.doubts = [], []
         for place, named in places.items():
             new = place not in self.open and not self._known(named) and not self._excused(named)
-            if self._repeated[place] >= THRICE and new:
-                told = self._told(named, found.cannot_see)
-                self.open[place] = Open(told, named, np.zeros(0, np.int64), 0.0)
+            if new and self._repeated[place] < THRICE:
+                self.doubts.append(named)
+            elif new:
+                since = None if named.older else named.since_step
+                told = self._tell.finding(named, self._recent.newest, self.series.done, since, found.cannot_see)
+                self.open[place] = Open(told, named, NONE, NONE, 0.0)
                 out.append(told)
         for known, one in list(self.open.items()):
             if one.named is not None and not len(one.series):
@@ -369,27 +393,12 @@ class Live:
 
     def _stopped(self, now_ns: int) -> list[LiveFinding]:
         meets = self.series.meets if self.series is not None else {}
-        found = stopped(self._last, self._recent.newest, meets, self.panel.step_s if self.panel is not None else 1.0, now_ns)
+        found = stopped(self.last, self._recent.newest, meets, self.panel.step_s if self.panel is not None else 1.0, now_ns)
         place = (HANG,)
         if found is None:
             return [self._close(place)] if place in self.open else []
         if place in self.open:
             return []
-        told = self._hang(found, now_ns)
-        self.open[place] = Open(told, None, np.zeros(0, np.int64), 0.0)
+        told = self._tell.hang(found, self._recent.newest, self.series.done if self.series is not None else None, now_ns)
+        self.open[place] = Open(told, None, NONE, NONE, 0.0)
         return [told]
-
-    def _hang(self, found: Stopped, now_ns: int) -> LiveFinding:
-        ranks = list(found.ranks)
-        unseen = [] if ranks else ["nobody is seen to have made fewer calls than the others: dump the flight recorders"]
-        done = self.series.done if self.series is not None else None
-        money = None if self._price is None else str((self._price * len(self._recent.newest.seats)).quantize(Decimal("0.01")))
-        who = f"rank {listed([str(rank) for rank in ranks])} stopped" if ranks else "nothing is done any more"
-        waiting = f"; {len(found.waiting)} ranks wait at {found.at}" if found.waiting else ""
-        return LiveFinding(
-            at_ns=self._clock(), id="w-" + hashlib.sha256(f"{self.job}|{HANG}|{ranks}|{done}".encode()).hexdigest()[:10],
-            job=self.job, mode=HANG, state="open", ranks=ranks, hosts=self._hosts(ranks),
-            links=[], since_step=done, delay_steps=None, money_per_hour=money,
-            currency=self._currency if money is not None else None, false_alarms_per_hour=0.0, cannot_see=unseen,
-            text=f"{who} {(now_ns - found.since_ns) / 1e9:.0f} s ago{waiting}; take the stacks of its processes (py-spy dump)",
-        )  # fmt: skip

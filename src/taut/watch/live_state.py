@@ -8,9 +8,11 @@ import numpy as np
 
 from taut.core.array_types import Floats
 from taut.core.rank_words import listed
+from taut.core.reporting import LISTED_SHARE
 from taut.result.types import Estimate, LiveFinding, VerdictClass, WatchedJob, WatchedRank
 from taut.watch.sequential import FIRST, SKIPPED
 from taut.watch.step_series import BUSY, LATE, LOADER, STEP
+from taut.watch.stopped import PATIENCE_S, PATIENCE_STEPS
 
 if TYPE_CHECKING:
     from taut.watch.live_findings import Live
@@ -18,6 +20,10 @@ if TYPE_CHECKING:
 
 MOST_RANKS = 64
 """Ranks of a job that are told, the latest first."""
+WAIT_STEPS = 48
+"""Last steps of which waits for a core are told."""
+GATES_WITHOUT_STEPS = 64
+"""Calls after which a job that made no step is said to need ``taut.watch.step()``."""
 
 
 def job_state(window: Window, live: Live | None) -> WatchedJob:
@@ -27,8 +33,8 @@ def job_state(window: Window, live: Live | None) -> WatchedJob:
     regime, steps = live.regime if live is not None else None, _recent(live, STEP)[:, -1:].ravel()
     lost, ended = sum(one.lost for one in members), sum(one.ended for one in members)
     return WatchedJob(
-        job=window.job, verdict=_verdict(window, live, findings), kind=_class(live, findings), findings=findings,
-        world=max((one.hello.world for one in members if one.hello.world >= 0), default=None),
+        job=window.job, verdict=_verdict(window, live, findings), kind=_class(window, live, findings), findings=findings,
+        world=window.world if window.world >= 0 else None,
         heard=len(members) - lost - ended, lost=lost, ended=ended, ranks=_ranks(members, live),
         last_step=live.series.done if live is not None and live.series is not None and live.series.done >= 0 else None,
         step_ns=_ns(float(np.median(steps))) if len(steps) else None, steps_ns=_step_times(live),
@@ -41,18 +47,63 @@ def job_state(window: Window, live: Live | None) -> WatchedJob:
 def _verdict(window: Window, live: Live | None, findings: list[LiveFinding]) -> str:
     if findings:
         more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
-        return f"{_headline(findings[0])}{more}"
-    if not _known(live):
-        return f"too few steps yet: {FIRST + SKIPPED} are needed, of two ranks at least"
-    lost = sorted(one.rank for one in window.ranks.values() if one.lost)
+        return f"{_headline(findings[0], _heard(window) < window.world)}{more}"
+    members, seen = window.ranks.values(), len(window.steps)
+    lost = sorted(one.rank for one in members if one.lost)
     if lost:
-        return f"nothing is heard of {len(lost)} of {len(window.ranks)} ranks, rank {lost[0]} among them"
-    return "nothing found"
+        return f"nothing is heard of {len(lost)} of {len(members)} ranks, rank {lost[0]} among them"
+    if not seen and len(window.gates) >= GATES_WITHOUT_STEPS:
+        return "calls are seen and no step: where no optimizer of torch ends it, call taut.watch.step()"
+    if not _known(live) and not _is_over(window):
+        return f"too few steps yet: {FIRST + SKIPPED} are needed, of two ranks at least"
+    return _open_question(window, live) or "nothing found"
 
 
-def _headline(finding: LiveFinding) -> str:
-    """Who, what, since when and what it costs; why and what to do are in the finding's own text."""
-    who = f"link {listed(finding.links)}" if finding.links else "all ranks"
+def _open_question(window: Window, live: Live | None) -> str:
+    """Why it is not known whether a job without findings is healthy; empty where nothing speaks against it."""
+    if _is_over(window):
+        return "the job has ended"
+    heard, ranks = _heard(window), max(window.world, len(window.ranks))
+    if heard < ranks:
+        return f"nothing found, but only {heard} of {ranks} ranks are heard: start taut.watch in the others too"
+    still_s = 0.0 if live is None else (live.looked_ns - max(live.last.done.values(), default=live.looked_ns)) / 1e9
+    if live is not None and live.panel is not None and still_s > max(PATIENCE_S, PATIENCE_STEPS * live.panel.step_s):
+        return f"nothing was done for {still_s:.0f} s, and nobody is known to have stopped: an evaluation, or a hang"
+    if live is not None and live.doubts:
+        named = sorted({rank for one in live.doubts for rank in one.ranks})
+        who = f" (rank {listed([str(rank) for rank in named])})" if named else ""
+        return f"nothing is sure yet: {live.doubts[0].mode}{who} was seen, and is told if the next looks see it too"
+    if live is not None and live.tries:
+        return "nothing is sure yet: something takes longer than it did, and is being looked into"
+    waited = _core_waits(live)
+    if waited is not None and waited[0] >= LISTED_SHARE:
+        host = window.ranks[waited[1]].hello.host if waited[1] in window.ranks else ""
+        at = f" on {host}" if host else ""
+        return f"nothing found, but ranks wait for a core by up to {100 * waited[0]:.0f} % of a step, rank {waited[1]}{at} most"
+    return "nothing found yet: the first analysis comes within minutes" if live is not None and live.regime is None else ""
+
+
+def _core_waits(live: Live | None) -> tuple[float, int] | None:
+    """(share of a step that the rank waits for a core that waits longest, who does most) in the last steps; None if unknown."""
+    if live is None or live.series is None or not live.waits or not live.step_times:
+        return None
+    waits, steps = np.array(live.waits)[-WAIT_STEPS:], list(live.step_times)[-WAIT_STEPS:]
+    return float(waits.max(axis=1).mean() / max(np.mean(steps), 1e-9)), int(live.series.ranks[waits.sum(axis=0).argmax()])
+
+
+def _is_over(window: Window) -> bool:
+    """Whether all ranks said goodbye."""
+    return bool(window.ranks) and all(one.ended for one in window.ranks.values())
+
+
+def _heard(window: Window) -> int:
+    """Ranks that are not lost; those that said goodbye are among them."""
+    return sum(not one.lost for one in window.ranks.values())
+
+
+def _headline(finding: LiveFinding, some: bool) -> str:
+    """Who, of all ranks or of those that are heard, what, since when and what it costs; the rest is in the finding's text."""
+    who = f"link {listed(finding.links)}" if finding.links else "all ranks that are heard" if some else "all ranks"
     if finding.ranks and not finding.links:
         who = f"rank {listed([str(rank) for rank in finding.ranks])}"
     hosts = sorted({host for host in finding.hosts if host})
@@ -62,12 +113,13 @@ def _headline(finding: LiveFinding) -> str:
     return f"{who}{at}: {finding.mode}{since}{cost}"
 
 
-def _class(live: Live | None, findings: list[LiveFinding]) -> VerdictClass:
+def _class(window: Window, live: Live | None, findings: list[LiveFinding]) -> VerdictClass:
     """As a recorded run's; without a finding healthy only where an analysis of the last steps says so."""
     if findings:
         return "structural" if findings[0].mode == "structural instability" else "component"
     regime = live.regime if live is not None else None
-    return "healthy" if _known(live) and regime is not None and regime.kind == "stable" else "unknown"
+    sure = _known(live) and regime is not None and regime.kind == "stable" and not _open_question(window, live)
+    return "healthy" if sure else "unknown"
 
 
 def _known(live: Live | None) -> bool:

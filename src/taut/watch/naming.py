@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 from msgspec import Struct
 
@@ -15,7 +16,7 @@ from taut.core.array_types import Floats, Ints
 from taut.core.ids import numbered, weighed
 from taut.core.rank_words import listed
 from taut.core.reporting import LISTED_SHARE
-from taut.core.tables import Kind, Trace
+from taut.core.tables import Kind
 from taut.diagnose.detectors import diagnose, most_recoverable
 from taut.diagnose.finding import Evidence, Finding
 from taut.diagnose.instability import instability
@@ -25,6 +26,7 @@ from taut.replay.blame import blame
 from taut.replay.timeline import batch, replay
 from taut.result.types import Regime
 from taut.watch.seen import HOP, Seen
+from taut.watch.sequential import MATTERS
 from taut.watch.step_series import Turns, step_of
 from taut.watch.window_trace import Told, backend_of, trace_of
 
@@ -40,6 +42,8 @@ CLEAR = 4.0
 """Standard errors by which transfers, or the end of one member, must differ."""
 SAME = 8
 """Steps within which two findings began together."""
+LONGEST = 4.0
+"""Steps that are longer than the mean by this factor count as if they were not."""
 NAMED_MODES = ("straggler cascade", "silent degradation", "input stall", "checkpoint stall", "partial synchronisation loss")
 """Modes with a place, which may be told as soon as they are found; others after several looks."""
 
@@ -56,11 +60,18 @@ class Named(Struct, frozen=True):
     because: str
     past: bool
     """Whether it was not there before, as the window itself shows."""
+    older: bool = False
+    """Whether it was there in the window's first steps already: it may have begun before."""
 
     @property
     def place(self) -> tuple[str, tuple[int, ...], tuple[str, ...]]:
         """The same as long as it is the same thing at the same place."""
         return self.mode, self.ranks, self.links
+
+    @property
+    def ends(self) -> set[int]:
+        """Ranks at the ends of its links."""
+        return {int(end) for link in self.links for end in link.split(":")}
 
 
 class Diagnosis(Struct, frozen=True):
@@ -103,7 +114,7 @@ def look(
     told = trace_of(seen, meets)
     if told is None or len(np.unique(told.trace.ops.step)) < LEAST_STEPS:
         return None
-    diagnosis = _diagnosed(told.trace, whole, waits)
+    diagnosis = _diagnosed(told, whole, waits)
     steps = diagnosis.evidence.graph.steps
     late = int(steps[-1]) - max(NOW, len(steps) // 10)
     found = [_named(diagnosis, one) for one in diagnosis.findings if one.steps[1] >= late]
@@ -111,13 +122,18 @@ def look(
     if not told.exact:
         found = _with_transfers(seen, meets, found) if transfers else found
         found = [one for one in found if one.ranks or one.links or _ended_since(seen, meets, one.since_step)]
+    if any(seat.gpu >= 0 for seat in seen.seats.values()):
+        found = _felt(seen, found)
+        if told.exact and transfers and not found:
+            found = _behind_hosts(seen, meets)
     found = _on_their_account(found)
     return Look(tuple(found), tuple(_unseen(told, seen)), _regime(diagnosis) if whole else None, len(told.trace.ops))
 
 
-def _diagnosed(trace: Trace, whole: bool, waits: Waits | None) -> Diagnosis:
+def _diagnosed(told: Told, whole: bool, waits: Waits | None) -> Diagnosis:
     """As ``taut.analyze`` does it, without what it computes beside the findings."""
-    graph = link(trace)
+    graph = link(told.trace)
+    graph = replace(graph, members=graph.members.replace(host=np.array(told.hosts)))
     wall = None
     if waits is not None and waits.by_rank.any():
         wall, graph = replay(graph).window_ns, _without_waits(graph, waits)
@@ -153,7 +169,7 @@ def _named(diagnosis: Diagnosis, finding: Finding) -> Named:
     past = finding.reference == "past" and first > 1
     return Named(
         finding.mode, finding.ranks, finding.links, finding.steps[0], float(min(max(saved / spent, 0.0), 1.0)),
-        finding.because, past,
+        finding.because, past, first <= 1,
     )  # fmt: skip
 
 
@@ -196,6 +212,31 @@ def _with_transfers(seen: Seen, meets: dict[int, bool], found: list[Named]) -> l
     slow = [one for klass, gate in meets.items() if gate and (one := _slow_transfer(seen, klass)) is not None]
     slow.sort(key=lambda one: -one.share)
     return [*slow, *(one for one in found if one.ranks or one.links)] if slow else found
+
+
+def _felt(seen: Seen, found: list[Named]) -> list[Named]:
+    """What was found, at what steps became longer by since: a host that is late behind its device holds nobody up."""
+    steps, out = seen.steps, []
+    took = (steps.end - steps.begin).astype(np.float64)
+    took = np.minimum(took, LONGEST * took.mean()) if len(took) else took  # an evaluation is not what a step takes
+    for one in found:
+        before, since = took[steps.number < one.since_step], took[steps.number >= one.since_step]
+        if one.past and len(before) and len(since):
+            one = msgspec.structs.replace(one, share=min(one.share, 1 - float(before.mean() / since.mean())))
+        if not one.past or one.share >= MATTERS:
+            out.append(one)
+    return out
+
+
+def _behind_hosts(seen: Seen, meets: dict[int, bool]) -> list[Named]:
+    """What all wait for where they meet takes longer, and no host is seen to be late: a device is, or a link."""
+    slow = [one for klass, gate in meets.items() if gate and (one := _slow_transfer(seen, klass)) is not None]
+    slow = [one for one in slow if one.share >= MATTERS and not one.links]
+    worst = max(slow, key=lambda one: one.share, default=None)
+    if worst is None:
+        return []
+    because = f"{worst.because}, and no host is late: a device is, or a link"
+    return [msgspec.structs.replace(worst, ranks=(), because=because)]
 
 
 def _ended_since(seen: Seen, meets: dict[int, bool], step: int) -> bool:
@@ -282,6 +323,10 @@ def sentence(named: Named, hosts: list[str | None]) -> str:
         "checkpoint stall": "look at where it saves",
         "structural instability": "nobody is to blame: see taut whatif --advice for policies",
     }.get(named.mode, "test the link" if named.links else "let no new job start there, and test it")
+    if not named.ranks and not named.links and named.mode == "silent degradation":
+        todo = "if batches did not become longer, look at what all ranks share: storage, network, power, cooling"
+    if named.mode == "straggler cascade" and not named.ranks and not named.links:
+        todo = "profile it, taut watch capture shows its devices"
     return f"{named.because}; it costs {100 * named.share:.0f} % of the time{place}: {todo}"
 
 

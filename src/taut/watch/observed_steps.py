@@ -109,20 +109,24 @@ class Steps:
 
 
 def staged(observer: Observer, call: Callable[P, R], verb: str) -> Callable[P, R]:
-    """The same function, its time kept as a stage."""
-    place = observer.place(verb)
+    """The same function, its time kept as a stage; while it lasts long, that is told."""
+    spot = observer.spot(verb)
 
     @wraps(call)
     def staged(*args: P.args, **kwargs: P.kwargs) -> R:
         begin = 0
         try:
             begin = observer.clock()
+            spot.number, spot.since_ns = observer.step, begin
         except Exception:
             observer.fault()
-        out = call(*args, **kwargs)
+        try:
+            out = call(*args, **kwargs)
+        finally:
+            spot.since_ns = 0
         if observer.on and begin:
             try:
-                observer.stage(place, begin, observer.clock())
+                observer.stage(spot.code, begin, observer.clock())
             except Exception:
                 observer.fault()
         return out

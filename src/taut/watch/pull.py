@@ -15,7 +15,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from taut.core.errors import InputRefused, TautError
+from taut.core.errors import InputRefused, RunError, TautError
 from taut.core.rank_words import listed
 from taut.core.whole_file import whole_file
 from taut.read.flight import reader
@@ -64,7 +64,7 @@ class Puller:
         self._path: dict[Worker, str] = {}
         """What a worker was found to have."""
         self._not_before: dict[Worker, float] = {}
-        self._long = False
+        self._long = self._written = False
 
     @property
     def due_s(self) -> float:
@@ -83,7 +83,8 @@ class Puller:
         for one, answer in got.items():
             if not answer.status and answer.took_s:  # asked, and no whole answer: it may still be at it
                 self._not_before[one] = now + answer.took_s / SHARE
-        self._write(dumps)
+        if dumps:  # of a job that is gone the last dumps stay
+            self._write(dumps)
         self.last = Round(now, sorted(dumps), dict(sorted(why.items())), held_s, self._long)
         self._long = self._long or (held_s > LONG_S and any(path == NCCL for path in self._path.values()))
         return self.last
@@ -105,8 +106,9 @@ class Puller:
         """The newest dumps, and of the same ranks those before them: who did not answer is in neither."""
         now, before = self.folder / NOW, self.folder / BEFORE
         shutil.rmtree(before, ignore_errors=True)
-        if self.last is None:  # whatever is there may be of another job
+        if not self._written:  # whatever is there may be of another job
             shutil.rmtree(now, ignore_errors=True)
+        self._written = True
         now.mkdir(parents=True, exist_ok=True)
         now.rename(before)
         now.mkdir()
@@ -131,6 +133,12 @@ def profile(some: Sequence[Worker], folder: Path, seconds: float) -> dict[int, s
     return {worker.rank: answer.failed for worker, answer in got.items() if answer.failed}
 
 
+def nobody_read(done: Round) -> RunError:
+    """What to do where no worker gave a dump."""
+    why = "; ".join(missing_ranks(done.missing))
+    return RunError(f"no debug server gave a dump ({why}): see that the job runs one in every rank, docs/watch.md#from-outside")
+
+
 def missing_ranks(whys: Mapping[int, str]) -> list[str]:
     """Who is missing and why, those of one reason together."""
     found: dict[str, list[str]] = {}
@@ -141,7 +149,9 @@ def missing_ranks(whys: Mapping[int, str]) -> list[str]:
 
 def describe(done: Round) -> str:
     """A round in a line: how many ranks were read, who is missing and why, and what it cost."""
-    line = f"{len(done.read)} ranks read, held up for {done.held_s * 1e3:,.0f} ms at most"
+    line = (
+        f"{len(done.read)} of {len(done.read) + len(done.missing)} ranks read, held up for {done.held_s * 1e3:,.0f} ms at most"
+    )
     if done.open_only:
         line += "; open calls only, because whole dumps take long: this shows a hang, not who is late"
     return "; ".join([line, *missing_ranks(done.missing)])

@@ -15,7 +15,7 @@ from taut.core.array_types import Ints, Mask
 
 if TYPE_CHECKING:
     from taut.watch.event_rows import EventRows
-    from taut.watch.window import Hello, Window
+    from taut.watch.window import Hello, Member, Window
 
 HOP = "hop"
 """Verb of the class in which a send and its receive meet."""
@@ -85,6 +85,15 @@ class Seen(Struct, frozen=True):
     """Calls that had not ended when they were told; those that end are among the gates later on."""
     restarted: frozenset[int] = frozenset()
     """Ranks that are another process since it was last asked."""
+    lost: frozenset[int] = frozenset()
+    """Ranks of which nothing is heard any more, without a goodbye."""
+    world: int = -1
+    """Ranks that the job says it has; -1 where it does not."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nobody of the job is heard any more."""
+        return bool(self.seats) and self.seats.keys() <= self.ended | self.lost
 
 
 def joined(parts: Sequence[Events]) -> Events:
@@ -110,21 +119,25 @@ class Feed:
     def new(self, now_ns: int | None = None) -> Seen:
         """What is new, of processes that were not replaced."""
         window, parts = self.window, {}
-        attempt = {rank: one.attempt & 255 for rank, one in window.ranks.items()}
+        members = dict(window.ranks)  # ranks may come while these are read
+        attempt = {rank: one.attempt & 255 for rank, one in members.items()}
         for name, begin in self._next.items():
             table = getattr(window, name)
             self.lost += max(table.first - begin, 0)
             rows, self._next[name] = table.since(begin), table.end
             parts[name] = self._events(rows, attempt, now_ns)
-        seats, classes = self._who(), self._where()
-        ended = frozenset(rank for rank, one in window.ranks.items() if one.ended)
+        seats, classes = self._who(members), self._where()
+        ended, lost = (frozenset(rank for rank, one in members.items() if getattr(one, what)) for what in ("ended", "lost"))
         restarted = frozenset(rank for rank, turn in attempt.items() if self._attempt.get(rank, turn) != turn)
         self._attempt = attempt
-        return Seen(parts["gates"], parts["stages"], parts["steps"], classes, seats, ended, parts["waits"], restarted)
+        return Seen(
+            parts["gates"], parts["stages"], parts["steps"], classes, seats, ended, parts["waits"], restarted, lost,
+            window.world,
+        )  # fmt: skip
 
-    def _who(self) -> dict[int, Seat]:
+    def _who(self, members: dict[int, Member]) -> dict[int, Seat]:
         """Seats of all ranks: the same dictionary as long as nobody comes or goes, for it is kept with what was seen."""
-        hellos = {rank: one.hello for rank, one in self.window.ranks.items()}
+        hellos = {rank: one.hello for rank, one in members.items()}
         if hellos != self._hellos:
             self._hellos = hellos
             self._seats = {
@@ -142,7 +155,7 @@ class Feed:
     def _events(self, rows: EventRows, attempt: dict[int, int], now_ns: int | None) -> Events:
         if not len(rows):
             return no_events()
-        newest = np.array([attempt.get(rank, 0) for rank in range(int(rows["rank"].max()) + 1)])
+        newest = np.array([attempt.get(rank, -1) for rank in range(int(rows["rank"].max()) + 1)])
         rows = rows[rows["attempt"] == newest[rows["rank"]]]
         begin, end = self.window.aligned(rows, now_ns)
         rank, klass, number, flags = (rows[name].astype(np.int64) for name in ("rank", "klass", "number", "flags"))

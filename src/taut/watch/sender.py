@@ -7,6 +7,7 @@ a minute.
 from __future__ import annotations
 
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -38,6 +39,8 @@ MOST_EVENTS = 4096
 """Of one message."""
 NAMES_BYTES = 1 << 15
 """Names are sent in messages of about so many bytes."""
+NOT_HEARD = 3
+"""After so many failures in a row it is said, once, by rank 0: the others of a job fail for the same reason."""
 TIMEOUT_S = 2.0
 LONGEST_PAUSE_S = 30.0
 
@@ -58,13 +61,14 @@ class Sender(threading.Thread):
         self.sent_bytes, self.sent_events, self.refused = 0, 0, 0
         self._done = threading.Event()
         self._pause_s = EVERY_S
+        self._told_in_row, self._failed_in_row, self._rank = 0, 0, -1
         self._line: socket.socket | None = None
         self._key, self._number, self._named = b"", 0, 0
         self._profiles, self._requests = profiles, Requests(b"")
 
     def run(self) -> None:
         """Until it is stopped; whatever goes wrong is tried again later."""
-        while not self._done.wait(self._pause_s):
+        while not self._done.wait(self._pause_s if self._line is None else EVERY_S):
             self._once()
         self._once()
         if self._line is not None:
@@ -89,16 +93,33 @@ class Sender(threading.Thread):
                 self.observer.beat()
             self._tell()
             self._heed()
-            self._pause_s = EVERY_S
-        except Exception:  # whatever it is, it is ours and not the job's
+            self._told_in_row += 1
+            if self._told_in_row >= NOT_HEARD:  # a wrong secret is noticed by what is sent next: that is no success
+                self._failed_in_row, self._pause_s = 0, EVERY_S
+        except Exception as error:  # whatever it is, it is ours and not the job's
             self.refused += 1
+            self._not_heard(error)
             self._pause_s = min(self._pause_s * 2, LONGEST_PAUSE_S)
             if self._line is not None:
                 self._line.close()
             self._line = None
 
+    def _not_heard(self, error: Exception) -> None:
+        """Say once that nobody hears this rank, and why; it goes on trying."""
+        refused = self._line is not None
+        self._told_in_row = 0
+        self._failed_in_row += 1
+        if self._failed_in_row == NOT_HEARD and not self._rank:
+            place = f"{self.address[0]}:{self.address[1]}"
+            why = getattr(error, "strerror", None) or error
+            what = f"does not answer ({why}): is it the collector's address?"
+            if refused:
+                what = "ends the connection: is TAUT_WATCH_SECRET the same there? its standard error says why"
+            print(f"taut.watch is not heard yet: {place} {what}", file=sys.stderr)
+
     def _connect(self) -> None:
         about = self.hello()  # asked when it connects: a job may be started before its ranks have numbers
+        self._rank = about["rank"] if isinstance(about["rank"], int) else -1
         line = socket.create_connection(self.address, timeout=TIMEOUT_S)
         try:
             line.settimeout(TIMEOUT_S)

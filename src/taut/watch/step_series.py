@@ -124,6 +124,8 @@ class StepSeries:
         # The last steps stay: gates that began before them are told by their ends.
         self._steps = self._steps.take(self._steps.number >= upto)
         busy = took - wait
+        if not self._sees_late():
+            late = np.full_like(late, np.nan)
         step_s = np.nanmedian(took, axis=1)
         parts = [late, _centred(busy), _centred(load), self._by_host(late), transfer, step_s[:, None]]
         longest = np.broadcast_to(waits.max(axis=1, keepdims=True), (n, MOST_CLASSES + 1))
@@ -179,6 +181,10 @@ class StepSeries:
         near = gates.klass < MOST_CLASSES
         np.add.at(calls, (at[near], gates.klass[near]), 1 / turn.members[gate][near])
         return late, wait, np.where(turns > 0, calls * transfer / np.maximum(turns, 1), np.nan)
+
+    def _sees_late(self) -> bool:
+        """Whether there is a place at which ranks are seen to wait for each other."""
+        return any(self.meets.values()) or bool(self._is_verb(HOP).any())
 
     def _is_verb(self, verb: str) -> Mask:
         return np.array([one.verb == verb for one in self.classes] or [False])

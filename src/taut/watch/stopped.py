@@ -2,12 +2,14 @@
 
 A rank is missing at a gate if others made a later call there than it did. It has stopped if it made no event at all for
 longer than PATIENCE_S, than PATIENCE_STEPS usual steps and than twice its longest pause so far, unless it waits itself at a
-gate for somebody who is missing there. How long nothing was seen counts from when a rank's newest event arrived: what is old
-when it comes, because nobody listened before, says nothing of now.
+gate for somebody who is missing there. Who said goodbye is missing too where others wait for it: one rank may leave early. How
+long nothing was seen counts from when a rank's newest event arrived: what is old when it comes, because nobody listened before,
+says nothing of now.
 
-A call that ended waits for nobody. Calls that last are told while they do; below torch 2.14 also how many calls a group has
-made at a rank that stands still. Where neither tells who is missing, because all have come and none goes on, it can only be
-said that the job stands still, and later, because an evaluation looks the same; of a job that never made a step not even that.
+A rank that is seen to save a checkpoint has LONG_S for it. A call that ended waits for nobody. Calls that last are told while
+they do; below torch 2.14 also how many calls a group has made at a rank that stands still. Where neither tells who is missing,
+because all have come and none goes on, it can only be said that the job stands still, and later, because an evaluation looks
+the same; of a job that never made a step not even that.
 """
 
 from __future__ import annotations
@@ -16,8 +18,8 @@ import numpy as np
 from msgspec import Struct
 
 from taut.core.array_types import Ints
-from taut.core.ids import numbered
-from taut.watch.seen import HOP, Events, Meeting, Seen
+from taut.core.ids import greatest, numbered
+from taut.watch.seen import HOP, SAVE, Events, Meeting, Seen
 from taut.watch.wire import COUNTED
 
 PATIENCE_S, PATIENCE_STEPS = 30.0, 20
@@ -56,6 +58,8 @@ class LastCalls:
     def __init__(self) -> None:
         self.came: dict[tuple[int, int], Came] = {}
         self.event: dict[int, int] = {}
+        self.done: dict[int, int] = {}
+        """The newest event of a rank that tells that something was done, and not that something lasts."""
         self.heard: dict[int, int] = {}
         """When the newest event of a rank arrived."""
         self.pause: dict[int, int] = {}
@@ -73,11 +77,16 @@ class LastCalls:
         parts = [part for part in (seen.gates, seen.stages, seen.steps, seen.waits) if len(part)]
         if parts:
             rank = np.concatenate([part.rank for part in parts])
-            time = np.concatenate([np.maximum(part.begin, part.end) for part in parts])
-            self._heard(rank, time, now_ns)
+            times = np.concatenate([np.maximum(part.begin, part.end) for part in parts])
+            self._heard(rank, times, now_ns)
             if before:
-                self.longest_ns = max(self.longest_ns, int(time.min()) - before)
+                self.longest_ns = max(self.longest_ns, int(times.min()) - before)
             self.steps = max(self.steps, 1 + int(seen.steps.number.max(initial=-1)))
+        for part in (seen.gates, seen.stages, seen.steps):
+            ranks, index = np.unique(part.rank, return_inverse=True)
+            newest = greatest(index, len(ranks), np.maximum(part.begin, part.end))
+            for rank, time in zip(ranks.tolist(), newest.tolist(), strict=True):
+                self.done[rank] = max(self.done.get(rank, 0), time)
         self._calls(seen.waits)
         self._calls(seen.gates)
 
@@ -112,19 +121,28 @@ def stopped(last: LastCalls, seen: Seen, meets: dict[int, bool], step_s: float, 
     """Who stopped, if somebody did."""
     began = last.steps >= FIRST_STEPS
     limit = int(max(PATIENCE_S if began else LONG_S, PATIENCE_STEPS * step_s) * 1e9)
-    ranks = [rank for rank in last.event if rank not in seen.ended]
+    ranks = list(last.event)
     silent = last.silent(ranks, limit, now_ns)
-    if not silent or seen.ended:
+    # A rank that hangs still tells the time: a job of which nothing at all is heard is over, or out of reach.
+    if not silent or set(ranks) <= seen.lost | seen.ended or _somebody_saves(last, seen, now_ns):
         return None
     waits, missing, since, where = _waiting(last, seen, meets, now_ns - limit)
+    waits -= seen.ended
     gone = {rank for rank in missing & silent if rank not in waits} or (missing & silent if missing <= waits else set())
-    if gone:
+    if gone and waits:
         return Stopped(tuple(sorted(gone)), tuple(sorted(waits - gone)), where, since)
     newest = max(max(last.event[rank], last.heard[rank]) for rank in ranks)
     long_ns = max(LONG_S * 1e9, LONG_PAUSES * last.longest_ns, 5 * limit)
-    if began and len(silent) == len(ranks) and now_ns - newest > long_ns:
+    if began and not seen.ended and len(silent) == len(ranks) and now_ns - newest > long_ns:
         return Stopped((), (), "", newest)
     return None
+
+
+def _somebody_saves(last: LastCalls, seen: Seen, now_ns: int) -> bool:
+    """Whether the last that was seen of some rank is that it saves a checkpoint: that may take as long as LONG_S."""
+    saves = {klass for klass, one in enumerate(seen.classes) if one.verb == SAVE}
+    begun = ((rank, call.begin_ns) for (klass, rank), call in last.came.items() if klass in saves)
+    return any(last.done.get(rank, 0) <= begin and now_ns - begin < LONG_S * 1e9 for rank, begin in begun)
 
 
 def _waiting(last: LastCalls, seen: Seen, meets: dict[int, bool], before_ns: int) -> tuple[set[int], set[int], int, str]:

@@ -196,6 +196,8 @@ class Window:
         self.clocks = HostClocks()
         self.heard_ns = 0
         """When something was last heard of it, ns by the collector's monotonic clock."""
+        self.world = -1
+        """Ranks that the job has, as the process says that was started last; -1 where it does not."""
         self._code: dict[PlaceClass, int] = {}
         self._held_bytes = 0
         self._slots: list[Member] = []
@@ -216,6 +218,7 @@ class Window:
                 member = Member(len(self._slots), hello, clock, now_ns)
                 self._add_slot(member)
                 self.ranks[hello.rank] = member
+                self.world = hello.world
                 return member, "new"
             if member.was(hello.process):
                 raise WireError("a process that another one of the same rank has replaced")
@@ -225,6 +228,7 @@ class Window:
             self.fold(now_ns)
             self._place[member.slot] = -1
             member.restarted(hello, clock, now_ns)
+            self.world = hello.world
             return member, "restarted"
 
     def name(self, member: Member, names: Names) -> None:
@@ -361,6 +365,16 @@ class Window:
         """Ranks of which nothing was heard for so long, and that did not say goodbye."""
         with self._lock:
             return [one for one in self.ranks.values() if not one.ended and now_ns - one.heard_ns > after_s * 1e9]
+
+    def miss(self, now_ns: int, after_s: float = LOST_S) -> list[Member]:
+        """Ranks that are lost since it was last asked. Of a job that goes on with fewer ranks the others are forgotten."""
+        with self._lock:
+            lost = [one for one in self.quiet(now_ns, after_s) if not one.lost]
+            for member in lost:
+                member.lost = True
+            if 0 <= self.world <= max(self.ranks, default=-1):
+                self.ranks = {rank: one for rank, one in self.ranks.items() if rank < self.world or not one.lost}
+            return lost
 
     def living(self) -> list[Member]:
         """Ranks that are neither lost nor at their end."""

@@ -41,6 +41,8 @@ class Told(Struct, frozen=True):
     exact: bool
     """Whether transfers have their ends."""
     inferred_sends: bool
+    hosts: tuple[str, ...]
+    """Host of each rank by its own name: in the trace ranks of one boot share a host, because they share a clock."""
 
 
 def trace_of(seen: Seen, meets: Mapping[int, bool], name: str = "job") -> Told | None:
@@ -65,7 +67,8 @@ def trace_of(seen: Seen, meets: Mapping[int, bool], name: str = "job") -> Told |
     if made is None:
         return None
     ops, names, inferred = made
-    return Told(_trace(seen, ops, names, ranks, name), exact, inferred)
+    hosts = tuple(seen.seats.get(int(rank), Seat()).host for rank in ranks)
+    return Told(_trace(seen, ops, names, ranks, name), exact, inferred, hosts)
 
 
 def _reduced(seen: Seen, ranks: Ints, zero: int) -> Events:

@@ -14,6 +14,8 @@ import struct
 from collections.abc import Sequence
 
 GREETING = b"taut watch 1\n"
+LEAST_SECRET = 16
+"""Characters of a secret, at least."""
 NONCE_BYTES = 16
 PROOF_BYTES = 16
 HEAD = struct.Struct("<IBQ")
