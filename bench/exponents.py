@@ -4,7 +4,8 @@
 
 Modelled jobs (bench/generate_job.py) that differ in one size only, each at least sixteenfold, all rounds of all sizes by
 turns. What a job of 1,600 ops takes is start-up and is taken off. The exponent is the slope of log CPU over log size, with its
-95 % interval; of what-ifs it is that of many replays side by side on one graph of 499,200 ops, in this process.
+95 % interval. A step of more ops has more of the same classes, or more classes, each of which is a what-if over all ops. Of
+what-ifs it is that of many replays side by side on one graph of 499,200 ops, in this process.
 """
 
 from __future__ import annotations
@@ -28,21 +29,23 @@ from taut.core.student import student_quantile
 from taut.replay.timeline import batch
 
 LINE = 1.05
-SIZES: dict[str, list[tuple[int, tuple[int, int, int]]]] = {
-    "ops a step": [(10 * blocks, (64, 20, blocks)) for blocks in (10, 20, 40, 80, 160)],
-    "ranks": [(ranks, (ranks, 20, 10)) for ranks in (64, 128, 256, 512, 1024)],
-    "steps": [(steps, (64, steps, 10)) for steps in (20, 40, 80, 160, 320)],
+Shape = tuple[int, int, int, int]
+SIZES: dict[str, list[tuple[int, Shape]]] = {
+    "ops a step": [(10 * blocks, (64, 20, blocks, 10)) for blocks in (10, 20, 40, 80, 160)],
+    "ops a step, and classes": [(10 * blocks, (64, 20, blocks, blocks)) for blocks in (10, 20, 40, 80, 160)],
+    "ranks": [(ranks, (ranks, 20, 10, 10)) for ranks in (64, 128, 256, 512, 1024)],
+    "steps": [(steps, (64, steps, 10, 10)) for steps in (20, 40, 80, 160, 320)],
 }
-"""By what grows: (size, (ranks, steps, blocks of ten ops a step))."""
+"""By what grows: (size, (ranks, steps, blocks of ten ops a step, blocks with names of their own))."""
 WHATIFS = (64, 128, 256, 512, 1024)
-SMALLEST = (8, 2, 10)
+SMALLEST = (8, 2, 10, 10)
 Points = list[tuple[float, float]]
 
 
-def write(path: str, shape: tuple[int, int, int]) -> None:
-    """A modelled job of so many ranks, steps and blocks a step."""
-    ranks, steps, blocks = shape
-    parquet.write_table(table(ranks, steps, 3, 1, blocks), path, compression="zstd")
+def write(path: str, shape: Shape) -> None:
+    """A modelled job of so many ranks, steps, blocks a step and blocks with names of their own."""
+    ranks, steps, blocks, named = shape
+    parquet.write_table(table(ranks, steps, 3, 1, blocks, named), path, compression="zstd")
 
 
 def cpu_s(path: str) -> float:
@@ -74,7 +77,7 @@ def grown(sizes: list[int], cost_s: Callable[[int], float], rounds: int, start_u
 
 def asked(rounds: int, path: str) -> Points:
     """CPU of so many what-ifs side by side."""
-    write(path, (64, 78, 10))
+    write(path, (64, 78, 10, 10))
     graph = taut.link(taut.read([path]))
     prepared, half = batch(graph), graph.work_ns // 2
     number = np.arange(len(graph))

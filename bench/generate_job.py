@@ -14,8 +14,11 @@ import pyarrow.parquet as pq
 BLOCKS, COMPUTES, ISLAND = 10, 9, 8
 
 
-def table(ranks: int, steps: int, slow: int, seed: int, blocks: int = BLOCKS) -> pa.Table:
-    """Each step: ten blocks of nine computes and one collective; the last collective joins all ranks."""
+def table(ranks: int, steps: int, slow: int, seed: int, blocks: int = BLOCKS, named: int | None = None) -> pa.Table:
+    """Each step: ten blocks of nine computes and one collective; the last collective joins all ranks.
+
+    Every block has names of its own, or so many have, and the others theirs again.
+    """
     rng = np.random.default_rng(seed)
     per_step = blocks * (COMPUTES + 1)
     start = np.empty((steps, per_step, ranks), dtype=np.int64)
@@ -37,7 +40,7 @@ def table(ranks: int, steps: int, slow: int, seed: int, blocks: int = BLOCKS) ->
             now = np.repeat(now.reshape(-1, width).max(axis=1), width) + 5e5
             end[step, i] = now
     op = np.arange(per_step)
-    names = np.array([f"layer {i // 10} op {i % 10}" if i % 10 < COMPUTES else "all-reduce" for i in op])
+    names = np.array([f"layer {i // 10 % (named or blocks)} op {i % 10}" if i % 10 < COMPUTES else "all-reduce" for i in op])
     shape = (steps, per_step, ranks)
     rank = np.broadcast_to(np.arange(ranks, dtype=np.int32), shape).ravel()
     island = np.where(op % 10 < COMPUTES, -1, np.where(op // 10 < blocks - 1, 0, 1))

@@ -139,7 +139,7 @@ def main() -> None:
     print("| job | taut: user CPU s | wall s | peak MB | peer | user CPU s | wall s | peak MB | CPU of taut to the peer's |")
     print("|---|---|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as scratch:
-        every: dict[Job, tuple[list[Cost], list[Cost]]] = {job: ([], []) for job in jobs(args.shared, Path(scratch))}
+        every: dict[Job, tuple[list[Cost], list[Cost]]] = {job: ([], []) for job in jobs(args.shared.resolve(), Path(scratch))}
         for job in every:
             assert run([*taut, str(job.path), "-o", f"{scratch}/warm"]).code == 0, job.name
         for job, (mine, theirs) in every.items():

@@ -9,10 +9,13 @@ from hypothesis import given, settings
 
 from build import job
 from jobs import jobs, nonsense
-from taut.core import scratch
+from taut.compare.comparison import compare
+from taut.core import memory, scratch
+from taut.core.json_text import json_text
 from taut.core.tables import Trace
 from taut.lab.modelled import modelled
 from taut.run import Analysis, analyze, analyze_trace
+from taut.stored import open_run
 
 
 def _told(trace: Trace, folder: str) -> str:
@@ -60,3 +63,18 @@ def test_inputs_larger_than_the_memory_that_is_given_go_to_disk(tmp_path: Path, 
     assert entered
     assert isinstance(little, Analysis)
     assert little.to_json() == plenty.to_json()
+
+
+def test_answers_from_a_stored_run_are_the_same_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = job({0: "fwd 5 | AR 2", 1: "fwd 9 | AR 2"}, steps=12, noise=0.05)
+    runs = [analyze_trace(trace, name).save(tmp_path / name) for name in ("first", "second")]
+    plenty = json_text(compare([open_run(run) for run in runs]))
+    monkeypatch.setattr(scratch, "LEAST_BYTES", 1)
+    monkeypatch.setattr(scratch, "_folder", [])
+    monkeypatch.setattr(memory, "available_bytes", lambda: 1)
+    little = [open_run(run) for run in runs]
+    assert not scratch.is_on_disk()  # only a process of taut's own is changed for good
+    monkeypatch.setattr(memory.OWN, "is_set", lambda: True)
+    little = [open_run(run) for run in runs]
+    assert scratch.is_on_disk()
+    assert json_text(compare(little)) == plenty

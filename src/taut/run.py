@@ -60,6 +60,8 @@ if TYPE_CHECKING:
     from taut.read.rank_topology import Topology
     from taut.render.run_charts import RunPlots
 
+ROW_GROUP = 1 << 20
+"""Rows of a table that are written at once: a row group of a Parquet file."""
 COLUMNS_PER_BYTE = 64
 """Bytes of memory that a byte of input may take: a row of a Parquet file has six, and an op takes 400 at most."""
 TWO_AT_ONCE = 1_000_000
@@ -251,15 +253,15 @@ def analyze_trace(
         findings = most_recoverable(found)
         # Fault is what a finding mends; what else lies outside ordinary variation has no culprit.
         booked = blamed.mended_by([change for finding in findings for change in finding.changes])
-        shown, slowdowns = evidence.exposed, evidence.slowdowns
+        shown, slowdowns = [evidence.exposed], evidence.slowdowns
         slowdowns.let_go()
         del evidence  # what only findings needed is let go
         tidy()
-        ledger = charge(graph, observed, booked, prices, shown=shown)
-        del shown
+        ledger = charge(graph, observed, booked, prices, shown=shown.pop())  # which lets go of it
         world = graph.trace.world_size or len(graph.ranks)
         tries = charge_attempts(graph.trace.attempts, prices, world, graph.trace.actions)
         whatif = asked.result()
+        tidy()
     told = (
         None if past is None else baseline_result(past.result, observed.window_ns, ledger.prices, str(past.folder), past.digest)
     )
@@ -302,17 +304,21 @@ def _write(analysis: Analysis, folder: Path) -> dict[str, object]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    def put(name: str, table: pa.Table) -> None:
-        words = [field.name for field in table.schema if pa.types.is_dictionary(field.type) or pa.types.is_string(field.type)]
-        path = folder / f"{name}.parquet"
-        pq.write_table(table, path, compression="lz4", use_dictionary=words, write_statistics=False)
+    def put(name: str, parts: Iterator[pa.Table]) -> None:
+        one = next(parts)
+        words = [field.name for field in one.schema if pa.types.is_dictionary(field.type) or pa.types.is_string(field.type)]
+        path, how = folder / f"{name}.parquet", {"compression": "lz4", "use_dictionary": words, "write_statistics": False}
+        with pq.ParquetWriter(path, one.schema, **how) as file:
+            file.write_table(one)
+            for one in parts:
+                file.write_table(one)
 
     graph_tables = _graph_tables(analysis)
     with ThreadPoolExecutor(max_workers=1) as pool:
-        # One table at a time: together they would take as much memory as the graph.
-        first = pool.map(lambda name, make: put(name, make()), graph_tables, graph_tables.values())
+        # A part of one table at a time: together they would take as much memory as the graph.
+        first = pool.map(put, graph_tables, graph_tables.values())
         told = result_tables(analysis, analysis.result, _ideal_step_ns(analysis))
-        then = pool.map(put, told, told.values())
+        then = pool.map(lambda name, table: put(name, iter([table])), told, told.values())
         meta = _meta(analysis)
         list(chain(first, then))
     return meta
@@ -330,42 +336,53 @@ def _ideal_step_ns(analysis: Analysis) -> Ints:
         graph = replace(graph, trace=replace(trace, calls=Table(Call, {}, 0), waits_recorded=False))
     run = Run(Path(), graph, analysis.blame.peers.value_ns, analysis.result, {}, analysis.digest)
     work, gap = least_times(Replays(run, None if unstored else analysis.slowdowns))
-    everywhere = np.zeros(len(graph), dtype=np.int64)
+    everywhere = np.broadcast_to(np.int32(0), len(graph))
     return analysis.batch.walls(work, work, everywhere, 1, gap)[:, 0].astype(np.int64)
 
 
-def _graph_tables(analysis: Analysis) -> dict[str, Callable[[], pa.Table]]:
-    """The graph and what was computed of it, made when asked; codes are the words they stand for."""
+def _graph_tables(analysis: Analysis) -> dict[str, Iterator[pa.Table]]:
+    """The graph and what was computed of it, in parts that are made when asked; codes are the words they stand for."""
     import pyarrow as pa
 
-    graph, words = analysis.graph, op_words(analysis.graph.trace)
-    of_gates = {name: words[name] for name in ("verb", "name", "group")}
+    graph, ledger, trace, words = analysis.graph, analysis.ledger, analysis.graph.trace, op_words(analysis.graph.trace)
+
+    def of(table: Table, *coded: str, **more: Sequence[str]) -> Iterator[pa.Table]:
+        named = {name: words[name] for name in coded} | more
+        return _in_parts(len(table), lambda rows: worded(table.sliced(rows).to_arrow(), named))
+
     return {
-        "ops": lambda: _ops_table(analysis),
-        "edges": lambda: pa.table({"pred": graph.pred.astype(np.int64), "lag_ns": graph.lag_ns}),
-        "events": lambda: pa.table({"event": graph.events.astype(np.int64)}),
-        "waits": analysis.ledger.waits.to_arrow,
-        "ledger": lambda: worded(analysis.ledger.cells.to_arrow(), {"fate": FATES, "name": words["name"]}),
-        "metrics": graph.trace.metrics.to_arrow,
-        "attempts": graph.trace.attempts.to_arrow,
-        **({"actions": graph.trace.actions.to_arrow} if len(graph.trace.actions) else {}),
-        "gates": lambda: worded(graph.gates.to_arrow(), of_gates),
-        "members": graph.members.to_arrow,
-        "clock": graph.clock.to_arrow,
+        "ops": _in_parts(len(graph), lambda rows: _ops_table(analysis, rows)),
+        "edges": _in_parts(
+            len(graph.pred), lambda rows: pa.table({"pred": graph.pred[rows].astype(np.int64), "lag_ns": graph.lag_ns[rows]})
+        ),
+        "events": _in_parts(len(graph.events), lambda rows: pa.table({"event": graph.events[rows].astype(np.int64)})),
+        "waits": of(ledger.waits),
+        "ledger": of(ledger.cells, "name", fate=FATES),
+        "metrics": of(trace.metrics),
+        "attempts": of(trace.attempts),
+        **({"actions": of(trace.actions)} if len(trace.actions) else {}),
+        "gates": of(graph.gates, "verb", "name", "group"),
+        "members": of(graph.members),
+        "clock": of(graph.clock),
     }
 
 
-def _ops_table(analysis: Analysis) -> pa.Table:
-    """The ops with what the graph and the blame say of them."""
+def _in_parts(count: int, make: Callable[[slice], pa.Table]) -> Iterator[pa.Table]:
+    """The parts of a table of so many rows; of one without any rows, that one."""
+    return (make(slice(first, first + ROW_GROUP)) for first in range(0, max(count, 1), ROW_GROUP))
+
+
+def _ops_table(analysis: Analysis, rows: slice) -> pa.Table:
+    """Some ops with what the graph and the blame say of them."""
     import pyarrow as pa
 
     graph = analysis.graph
-    ops = graph.ops.to_arrow()
+    ops = graph.ops.sliced(rows).to_arrow()
     for name in OP_ARRAYS:
-        ops = ops.append_column(name, pa.array(getattr(graph, name)))
-    ops = ops.append_column("reference_ns", pa.array(analysis.blame.peers.value_ns))
-    ops = ops.append_column("preds", pa.array(np.diff(graph.pred_ptr).astype(np.int64)))
-    return worded(ops, op_words(graph.trace))
+        ops = ops.append_column(name, pa.array(getattr(graph, name)[rows]))
+    ops = ops.append_column("reference_ns", pa.array(analysis.blame.peers.value_ns[rows]))
+    preds = np.diff(graph.pred_ptr[rows.start : rows.stop + 1]).astype(np.int64)
+    return worded(ops.append_column("preds", pa.array(preds)), op_words(graph.trace))
 
 
 def _meta(analysis: Analysis) -> dict[str, object]:

@@ -19,11 +19,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import numpy as np
 
+from taut.core import memory
 from taut.core.array_types import Ints
 from taut.core.boundary import refusing_unexpected
 from taut.core.coded_columns import Words, codes_of, unique, values_of
 from taut.core.errors import RunError, UsageError
 from taut.core.folder import FORMAT, MOST_BYTES, RUN, File, read_file, read_listed, read_steadily
+from taut.core.scratch import is_on_disk, kept, stay_on_disk
 from taut.core.tables import Action, Kind, Member, Op, Table, Trace, Verb
 from taut.graph import Clock, Gate, Graph
 from taut.graph.stored_arrays import FAR_NS, Unsound, check
@@ -44,6 +46,8 @@ OP_ARRAYS = {
     "explained": "bool", "window": "int32", "roles": "int32",
 }  # fmt: skip
 """Columns of ops.parquet beside those of ``Op``: arrays of the graph and their types."""
+OPENED_BYTES = 400
+"""Memory that verbs take for an op of a run that they open, at most as measured."""
 TABLES: dict[type, str] = {Gate: "gates", Member: "members", Clock: "clock", Wait: "waits", Action: "actions"}
 """Tables of one row type each, by the name of their file."""
 
@@ -135,10 +139,10 @@ class Run:
         """What each step takes in the ideal of the pages (``views/ideal.py``); None where the folder does not keep it."""
         if "steps.parquet" not in self.files:
             return None
-        kept = read_columns(self.folder, self.files, "steps", {"ideal_ns": "int64"}, newer=("ideal_ns",))
-        if not kept:
+        columns = read_columns(self.folder, self.files, "steps", {"ideal_ns": "int64"}, newer=("ideal_ns",))
+        if not columns:
             return None
-        found: Ints = kept["ideal_ns"]
+        found: Ints = columns["ideal_ns"]
         if len(found) != len(self.graph.steps) or int(found.min()) < 0 or int(found.max()) >= FAR_NS:
             raise damaged(self.folder, "steps.parquet: ideal_ns is not that of its steps")
         return found
@@ -175,6 +179,7 @@ def _open(root: Path) -> Run:
     if about is None:
         raise RunError(f"{root}: made of logs alone, it has no graph; put the traces of the job beside them")
     result = _result(root, stored.result)
+    _make_room(result.job.ops)
     members = read_table(Member)
     trace = Trace(
         ops=Table(Op, {}, 0), names=about.names, lanes=about.lanes, groups=about.groups, members=members, name=about.name,
@@ -187,7 +192,7 @@ def _open(root: Path) -> Run:
     edges = read_columns(root, stored.files, "edges", {"pred": "int64", "lag_ns": "int64"})
     graph = Graph(
         trace=trace, ops=Table(Op, {name: ops[name] for name in schema_of(Op)}),
-        pred_ptr=np.concatenate([[0], np.cumsum(ops["preds"])]).astype(np.int64),
+        pred_ptr=kept(np.concatenate([[0], np.cumsum(ops["preds"])]).astype(np.int64)),
         pred=edges["pred"], lag_ns=edges["lag_ns"],
         events=read_columns(root, stored.files, "events", {"event": "int64"})["event"],
         clock=read_table(Clock), members=members, slots=about.slots,
@@ -205,6 +210,13 @@ def _open(root: Path) -> Run:
     if not (np.isnan(reference_ns) | (np.abs(reference_ns) < FAR_NS)).all():
         raise damaged(root, "a reference is out of range")
     return Run(root, graph, reference_ns, result, stored.files, stored.digest)
+
+
+def _make_room(ops: int) -> None:
+    """Have columns lie on disk from here on, in a process of taut's own that has too little memory for so many ops."""
+    most = memory.available_bytes() if memory.OWN.is_set() and not is_on_disk() else None
+    if most is not None and OPENED_BYTES * ops > most:
+        stay_on_disk()
 
 
 def _phases(result: AnalysisResult, steps: int) -> list[str]:
@@ -315,13 +327,13 @@ def read_columns(
         stored = pq.ParquetFile(pa.BufferReader(data))
         schema = {key: kind for key, kind in schema.items() if key not in newer or key in stored.schema_arrow.names}
         _check_schema(root, file, stored, _arrow_types(schema, coded), len(data))
-        table = stored.read(columns=list(schema))
-        if any(table[column].null_count for column in schema if column not in coded):
-            raise damaged(root, f"{file} has empty cells")
-        return {
-            column: codes_of(table[column], coded[column], schema[column]) if column in coded else values_of(table[column])
-            for column in schema
-        }
+        out = {}
+        for column, kind in schema.items():  # one after the other: of a job larger than memory each goes to disk
+            found = stored.read(columns=[column])[column]
+            if found.null_count and column not in coded:
+                raise damaged(root, f"{file} has empty cells")
+            out[column] = kept(codes_of(found, coded[column], kind) if column in coded else values_of(found))
+        return out
     except (OSError, pa.ArrowException, UnicodeDecodeError, ValueError) as error:
         raise damaged(root, str(error)) from None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import sys
 
 import numpy as np
@@ -74,3 +75,15 @@ def test_a_data_frame_has_the_rows_and_the_words(ops: Table, library: str) -> No
 def test_a_table_without_rows_is_a_frame_without_rows(library: str) -> None:
     pytest.importorskip(library)
     assert len(getattr(Table(Op, {}, 0), f"to_{library}")()) == 0
+
+
+def test_narrow_columns_take_fewer_bytes_and_read_as_before() -> None:
+    ops = Table(Op, {"seq": np.array([5, -1, 300]), "group": np.array([0, 1, 2])})
+    narrow = ops.narrowed("seq", "group", "size")  # the last is one value repeated
+    assert (ops.nbytes - narrow.nbytes, narrow.seq.dtype, narrow.group.dtype) == (3 * (6 + 3), np.int64, np.int32)
+    for one in (narrow, narrow.replace(name=np.zeros(3)), narrow.named({}), pickle.loads(pickle.dumps(narrow))):
+        assert (one.seq.tolist(), one.columns["seq"].tolist(), one.size.tolist()) == ([5, -1, 300], [5, -1, 300], [-1] * 3)
+    assert narrow.to_arrow().equals(ops.to_arrow())
+    assert narrow.replace(seq=np.array([1, 2, 1 << 40])).seq[-1] == 1 << 40
+    assert [part.seq.tolist() for part in narrow.parts(2)] == [[5, -1], [300]]
+    assert narrow.take(np.array([2, 0])).seq.tolist() == narrow.moved(np.array([2, 0, 1])).seq[:2].tolist() == [300, 5]

@@ -9,7 +9,7 @@ import numpy as np
 
 from collecting import collecting, event
 from taut.lab.live_jobs import LiveJob, Played
-from taut.result.types import WatchedJob
+from taut.result.types import Regime, WatchedJob
 from taut.watch.core_waits import QUEUED
 from taut.watch.event_rows import Room
 from taut.watch.kept import Kept, live_state
@@ -163,3 +163,18 @@ def test_no_collector_is_no_state(tmp_path: Path) -> None:
     assert live_state(tmp_path) is None
     (tmp_path / "live.json").write_text("{")
     assert live_state(tmp_path) is None
+
+
+def test_a_job_whose_rank_is_late_from_the_start_is_unknown_and_not_healthy() -> None:
+    job = LiveJob(16, 3, gates=4, hiccups=0.0, fault="slow", since=0, strength=0.3, a_host=4)
+    played = Played(job, 4)
+    live = Live(played.new, minute_s=1e9)
+    while job.step < 150:
+        live.look(played.now_ns)
+    window = Window("job", Room(1 << 20))
+    for rank in range(16):
+        window.join(Hello(rank, 16, "node", rank, "job", 1, f"p{rank}"), 1)
+    live.regime = Regime(kind="stable")
+    found = live.state(window)
+    assert (found.kind, found.findings) == ("unknown", [])
+    assert f"rank {job.rank} comes" in found.verdict

@@ -41,13 +41,18 @@ _files: set[int] = set()
 @contextmanager
 def columns_on_disk(folder: str | Path | None = None) -> Iterator[None]:
     """Have long columns lie in files of a folder, by default that of temporary files or another that is no memory."""
-    _folder.append(Path(folder or _default_folder()))
-    with suppress(OSError, AttributeError):  # have the C library (glibc) return to the system whatever is freed
-        _library().mallopt(M_MMAP_THRESHOLD, LEAST_BYTES)
+    stay_on_disk(folder)
     try:
         yield
     finally:
         _folder.pop()
+
+
+def stay_on_disk(folder: str | Path | None = None) -> None:
+    """The same until this process ends."""
+    _folder.append(Path(folder or _default_folder()))
+    with suppress(OSError, AttributeError):  # have the C library (glibc) return to the system whatever is freed
+        _library().mallopt(M_MMAP_THRESHOLD, LEAST_BYTES)
 
 
 def _default_folder() -> Path:

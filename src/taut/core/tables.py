@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from types import ModuleType
@@ -270,10 +270,14 @@ class Table:
     """Columns of one row type. Reads like a struct of arrays: ``table.start_ns``, ``len(table)``.
 
     A column that was not given is one value repeated, which takes no memory however many rows there are. ``words`` say what
-    the codes of some columns are called.
+    the codes of some columns are called. ``narrow`` columns are held as they are given, in fewer bytes than their type has;
+    whoever asks for one gets a copy of that type.
     """
 
-    def __init__(self, row: type, columns: Mapping[str, Any], length: int | None = None, words: Words | None = None) -> None:
+    def __init__(
+        self, row: type, columns: Mapping[str, Any], length: int | None = None, words: Words | None = None,
+        narrow: Collection[str] = (),
+    ) -> None:  # fmt: skip
         fields = dataclasses.fields(row)
         unknown = set(columns) - {f.name for f in fields}
         if unknown:
@@ -281,29 +285,40 @@ class Table:
         if length is None:
             length = len(next(iter(columns.values()))) if columns else 0
         self.row, self.words = row, words or {}
-        self.columns: dict[str, Array] = {}
+        self._held: dict[str, Array] = {}
+        self._narrow = frozenset(narrow)
         for f in fields:
             dtype = object if f.metadata["dtype"] == "str" else f.metadata["dtype"]
             if f.name in columns:
                 array = np.asarray(columns[f.name])
-                if dtype is not object and array.dtype != dtype:
-                    array = _narrowed(array, np.dtype(dtype), f"{row.__name__}.{f.name}")
-                array = array.astype(dtype, copy=False)
+                if f.name not in self._narrow:
+                    if dtype is not object and array.dtype != dtype:
+                        array = _narrowed(array, np.dtype(dtype), f"{row.__name__}.{f.name}")
+                    array = array.astype(dtype, copy=False)
                 if len(array) != length:
                     raise TypeError(f"column {f.name} has {len(array)} rows, expected {length}")
             elif dtype is object:
                 array = np.full(length, f.default, dtype=dtype)
             else:
                 array = np.broadcast_to(np.array(f.default, dtype=dtype), (length,))
-            self.columns[f.name] = kept(array)
+            self._held[f.name] = kept(array)
         self._length = length
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes that its columns take; one value repeated counts as often as it is repeated."""
+        return sum(column.nbytes for column in self._held.values())
+
+    @property
+    def columns(self) -> Mapping[str, Array]:
+        """Every column by its name."""
+        return _Widened(self.row, self._held, self._narrow) if self._narrow else self._held
+
     def __getattr__(self, name: str) -> Array:
-        columns: dict[str, Array] = self.__dict__.get("columns", {})
-        try:
-            return columns[name]
-        except KeyError:
-            raise AttributeError(name) from None
+        held: dict[str, Array] = self.__dict__.get("_held", {})
+        if name not in held:
+            raise AttributeError(name)
+        return _widened(self.row, name, held[name]) if name in self._narrow else held[name]
 
     def __len__(self) -> int:
         return self._length
@@ -318,20 +333,35 @@ class Table:
         length = len(np.empty(self._length, dtype=np.bool_)[index])
         taken = {
             name: np.broadcast_to(array[0], (length,)) if constant(array) else array[index]
-            for name, array in self.columns.items()
+            for name, array in self._held.items()
         }
-        return Table(self.row, taken, length, self.words)
+        return Table(self.row, taken, length, self.words, self._narrow)
+
+    def sliced(self, rows: slice) -> Table:
+        """Some rows in a row."""
+        columns = {name: array[rows] for name, array in self._held.items()}
+        return Table(self.row, columns, len(range(*rows.indices(self._length))), self.words, self._narrow)
+
+    def parts(self, rows: int) -> Iterator[Table]:
+        """All rows, so many at a time: for what looks at each row by itself, so that temporaries are small."""
+        return (self.sliced(slice(first, first + rows)) for first in range(0, self._length, rows))
+
+    def narrowed(self, *names: str) -> Table:
+        """The same table, whole numbers of these columns in as few bytes as they need: for what is seldom asked for."""
+        columns = {name: narrowest(self._held[name]) for name in names}
+        return Table(self.row, {**self._held, **columns}, self._length, self.words, {*self._narrow, *names})
 
     def moved(self, order: Array) -> Table:
         """The rows in another order; this table is empty afterwards, so that a large one is not held twice."""
         from taut.core.ids import taken
 
         columns = {}
-        for name in list(self.columns):
-            column = self.columns.pop(name)
-            columns[name] = column if constant(column) else kept(column[order] if column.dtype == object else taken(column, order))
+        for name in list(self._held):
+            column = self._held.pop(name)
+            numbers = column.dtype != object
+            columns[name] = column if constant(column) else kept(taken(column, order) if numbers else column[order])
         length, self._length = self._length, 0
-        return Table(self.row, columns, length, self.words)
+        return Table(self.row, columns, length, self.words, self._narrow)
 
     def on_disk(self) -> Table:
         """The same table in one file, where columns go to disk."""
@@ -339,11 +369,11 @@ class Table:
 
     def replace(self, **columns: Array) -> Table:
         """The same table with some columns exchanged."""
-        return Table(self.row, {**self.columns, **columns}, self._length, self.words)
+        return Table(self.row, {**self._held, **columns}, self._length, self.words, self._narrow - set(columns))
 
     def named(self, words: Words) -> Table:
         """The same table, which now knows what the codes of these columns are called."""
-        return Table(self.row, self.columns, self._length, {**self.words, **words})
+        return Table(self.row, self._held, self._length, {**self.words, **words}, self._narrow)
 
     def to_arrow(self) -> pa.Table:
         """The table as Arrow; the column documentation travels as field metadata."""
@@ -383,6 +413,39 @@ class Table:
         head = "".join(f"<th>{escape(n)}</th>" for n in names)
         body = "".join("<tr>" + "".join(f"<td>{_cell(row[n])}</td>" for n in names) + "</tr>" for row in rows)
         return f"<table><caption>{self.row.__name__}: {len(self)} rows</caption><tr>{head}</tr>{body}</table>"
+
+
+class _Widened(Mapping[str, "Array"]):
+    """Columns of a table of which some are held in fewer bytes."""
+
+    def __init__(self, row: type, columns: Mapping[str, Array], narrow: Collection[str]) -> None:
+        self._row, self._columns, self._narrow = row, columns, narrow
+
+    def __getitem__(self, name: str) -> Array:
+        held = self._columns[name]
+        return _widened(self._row, name, held) if name in self._narrow else held
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns)
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+
+def _widened(row: type, name: str, array: Array) -> Array:
+    """A column in the type that its row has; one value repeated stays that."""
+    dtype = row.__dataclass_fields__[name].metadata["dtype"]  # type: ignore[attr-defined] # every row type is a dataclass
+    if constant(array):
+        return np.broadcast_to(array[:1].astype(dtype), array.shape)
+    return array.astype(dtype, copy=False)
+
+
+def narrowest(array: Array) -> Array:
+    """Whole numbers in as few bytes as all of them fit; one value repeated takes none as it is."""
+    if not len(array) or constant(array):
+        return array
+    low, high = int(array.min()), int(array.max())
+    return array.astype(np.promote_types(np.min_scalar_type(min(low, -1)), np.min_scalar_type(-high - 1)), copy=False)
 
 
 def _unpacked(row: type, columns: Mapping[str, Array], length: int, words: Words) -> Table:

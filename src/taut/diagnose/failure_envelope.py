@@ -141,8 +141,8 @@ def _losses(
     # One ingredient for each scale of the jitter alone, then what more ranks add at each factor, with jitter and without.
     added = [late[0][:, k] for k in range(len(RANKS))]
     added += [some[:, k] - some[:, 0] for some in late[1:] for k in range(1, len(RANKS))]
-    more = np.zeros((len(added), len(g)))
-    more[:, met.rows] = added
+    more = np.zeros((len(added), len(batch.short.ops)))
+    more[:, at] = added
     share = _columns(where, len(after), len(added))
     walls = prepared.with_after(*more).walls(share)
     steps = np.concatenate([np.arange(len(g.steps))[None], drawn(len(g.steps))])

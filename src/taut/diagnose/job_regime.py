@@ -16,7 +16,7 @@ from taut.diagnose.finding import Finding
 from taut.diagnose.more_ranks import Meetings, latest, meetings
 from taut.graph import Graph
 from taut.replay.blame import Blame
-from taut.replay.mixtures import grid
+from taut.replay.mixtures import Grid, grid
 from taut.replay.timeline import Batch, changed
 from taut.result.types import Estimate, Regime
 
@@ -42,7 +42,9 @@ def regime_of(batch: Batch, mended_ns: tuple[Ints, Ints, Ints], pays: float = PA
     met = meetings(g) if len(g.ranks) > 1 and count >= LEAST_STEPS else None
     if met is None:
         return Regime(kind=None, reserve=None, marginal_return=None, pays=pays)
-    walls, wider = _walls(batch, mended_ns, met)
+    prepared = _jitter_grid(batch, mended_ns)
+    del mended_ns  # of a large job not held while it is replayed
+    walls, wider = _walls(prepared, met)
     if blocks is not None:
         walls, wider = _by_block(walls, blocks, count), _by_block(wider, blocks, count)
     return told(walls, wider, pays)
@@ -73,15 +75,19 @@ def mended(graph: Graph, blame: Blame, findings: Sequence[Finding]) -> tuple[Int
     return usual, work, gap
 
 
-def _walls(batch: Batch, mended_ns: tuple[Ints, Ints, Ints], met: Meetings) -> tuple[Floats, Floats]:
+def _jitter_grid(batch: Batch, mended_ns: tuple[Ints, Ints, Ints]) -> Grid:
+    """The reference of every op with the gap before it, and its work beyond the reference."""
+    usual, work, gap = mended_ns
+    return grid(batch, [gap, None], (part() for part in (lambda: usual, lambda: work - usual)))
+
+
+def _walls(prepared: Grid, met: Meetings) -> tuple[Floats, Floats]:
     """Window lengths for every factor of jitter (windows × factors): as wide as it is, and with twice the ranks."""
-    g, (usual, work, gap) = batch.graph, mended_ns
-    prepared = grid(batch, [gap, None], (part() for part in (lambda: usual, lambda: work - usual)))
-    came = prepared.arrivals(np.array([[1.0, 1.0], [0.0, 1.0]]))
-    stray = (came[:, 1] - came[:, 0])[np.searchsorted(batch.short.ops, met.rows)]
-    late = latest(met, stray, (1.0, 2.0))
-    later = np.zeros(len(g))
-    later[met.rows] = np.maximum(late[:, 1] - late[:, 0], 0.0)
+    came, ops = prepared.arrivals(np.array([[1.0, 1.0], [0.0, 1.0]])), prepared.batch.short.ops
+    at = np.searchsorted(ops, met.rows)
+    late = latest(met, (came[:, 1] - came[:, 0])[at], (1.0, 2.0))
+    later = np.zeros(len(ops))
+    later[at] = np.maximum(late[:, 1] - late[:, 0], 0.0)
     # A gate with twice the members opens later by as much as the last of twice as many is later.
     wide = prepared.with_after(later)
     one, factors = np.ones(len(FACTORS)), np.array(FACTORS)

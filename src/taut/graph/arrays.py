@@ -159,10 +159,8 @@ class Graph:
     def part(self, rows: slice) -> Graph:
         """Some ops in a row, for what looks at each op by itself: edges, gates and launches stay those of all ops."""
         part: Graph = object.__new__(Graph)
-        columns = {name: column[rows] for name, column in self.ops.columns.items()}
         own = {name: getattr(self, name)[rows] for name in ("work_ns", "gap_ns", "join", "wait", "gate", "window", "roles")}
-        ops = Table(self.ops.row, columns, len(columns["rank"]), self.ops.words)
-        part.__dict__.update({f.name: getattr(self, f.name) for f in fields(self)} | own | {"ops": ops})
+        part.__dict__.update({f.name: getattr(self, f.name) for f in fields(self)} | own | {"ops": self.ops.sliced(rows)})
         return part
 
     def program(self, join: Indices, wait: Indices) -> tuple[Indices, Indices, Indices, Ints, Indices, Indices, Ints]:
@@ -199,8 +197,10 @@ class Graph:
         ranks = len(self.ranks)
         if ranks * count > MOST_HOLES + 16 * len(self):
             return numbered(self.rank_index, key)
-        found = self.rank_index.astype(np.int64) * count + key
-        return kept(found.astype(np.int32) if ranks * count < 1 << 31 else found), ranks * count
+        kind = np.int32 if ranks * count < 1 << 31 else np.int64
+        found: Indices = self.rank_index * kind(count)
+        found += key
+        return kept(found), ranks * count
 
     @cached_property
     def shape(self) -> Ints:

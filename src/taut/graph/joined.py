@@ -10,9 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from taut.core.array_types import Floats, Indices, Ints, Mask
-from taut.core.ids import numbered, weighed
+from taut.core.ids import Scalar, numbered, weighed
+from taut.core.scratch import kept
 from taut.core.tables import NULL, Kind, Mark, Op, Table
 from taut.graph.arrays import Graph
 
@@ -50,7 +52,7 @@ def joined(before: Graph, after: Graph) -> Joined:
     for column, theirs in before.ops.columns.items():
         mine = after.ops.columns[column]
         shift = len(before) * (mine >= 0) if column == "launch" else 0
-        columns[column] = np.concatenate([codes[column][theirs] if column in codes else theirs, mine + shift])
+        columns[column] = _after([codes[column][theirs] if column in codes else theirs, mine + shift])
     trace = replace(
         after.trace, names=names, lanes=lanes, groups=groups, marks=Table(Mark, {}, 0),
         group_ranks={**before.trace.group_ranks, **after.trace.group_ranks},
@@ -62,23 +64,23 @@ def joined(before: Graph, after: Graph) -> Joined:
         after,
         trace=trace,
         ops=Table(Op, columns),
-        work_ns=np.concatenate([before.work_ns, after.work_ns]),
-        gap_ns=np.concatenate([before.gap_ns, after.gap_ns]),
-        lag_ns=np.concatenate([before.lag_ns, after.lag_ns]),
-        wait_lag_ns=np.concatenate([before.wait_lag_ns, after.wait_lag_ns]),
-        explained=np.concatenate([before.explained, after.explained]),
-        steps=np.concatenate([before.steps, after.steps]),
-        origin_ns=np.concatenate([before.origin_ns, after.origin_ns]),
-        pred_ptr=np.concatenate([before.pred_ptr, after.pred_ptr[1:] + before.pred_ptr[-1]]),
-        pred=np.concatenate([before.pred, after.pred + ops]),
+        work_ns=_after([before.work_ns, after.work_ns]),
+        gap_ns=_after([before.gap_ns, after.gap_ns]),
+        lag_ns=_after([before.lag_ns, after.lag_ns]),
+        wait_lag_ns=_after([before.wait_lag_ns, after.wait_lag_ns]),
+        explained=_after([before.explained, after.explained]),
+        steps=_after([before.steps, after.steps]),
+        origin_ns=_after([before.origin_ns, after.origin_ns]),
+        pred_ptr=_after([before.pred_ptr, after.pred_ptr[1:] + before.pred_ptr[-1]]),
+        pred=_after([before.pred, after.pred + ops]),
         join=_shifted(before.join, after.join, before.slots),
         wait=_shifted(before.wait, after.wait, before.slots),
         slots=before.slots + after.slots,
         gate=_shifted(before.gate, after.gate, gates),
-        events=np.concatenate([before.events, np.where(after.events >= 0, after.events + ops, after.events - ops)]),
-        window=np.concatenate([before.window, after.window + windows]),
-        segment=np.concatenate([before.segment, after.segment + int(before.segment.max(initial=-1)) + 1]),
-        roles=np.concatenate([role[before.rank_index], after.roles]),
+        events=_after([before.events, np.where(after.events >= 0, after.events + ops, after.events - ops)]),
+        window=_after([before.window, after.window + windows]),
+        segment=_after([before.segment, after.segment + int(before.segment.max(initial=-1)) + 1]),
+        roles=_after([role[before.rank_index], after.roles]),
         device=None,
         stored_phases=[*before.phases, *after.phases],
     )
@@ -86,7 +88,12 @@ def joined(before: Graph, after: Graph) -> Joined:
 
 
 def _shifted(before: Indices, after: Indices, by: int) -> Indices:
-    return np.concatenate([before, np.where(after >= 0, after + by, after)])
+    return _after([before, np.where(after >= 0, after + by, after)])
+
+
+def _after(parts: Sequence[NDArray[Scalar]]) -> NDArray[Scalar]:
+    """One array after the other, on disk where long ones lie there."""
+    return kept(np.concatenate(parts))
 
 
 def _united(before: Sequence[str], after: Sequence[str]) -> tuple[list[str], Ints]:

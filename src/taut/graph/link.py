@@ -97,9 +97,12 @@ def link(trace: Trace) -> Graph:
     lanes = _serial_lanes(ops, start, end, segment, trace.timer_ns)
     lane_names = _lane_names(trace.lanes, ops.lane, lanes.lane)
     trace = replace(trace, lanes=lane_names, groups=[*trace.groups, *names], ops=Table(Op, {}, 0))
-    ops = ops.replace(start_ns=start, end_ns=end, lane=lanes.lane)
+    ops = ops.replace(start_ns=start, end_ns=end, lane=lanes.lane).narrowed("seq", "group")  # few ask for these from now on
     del start, end, rows, inside
-    graph = _assemble(trace, ops, lanes, Axis(windows, window, segment, origin), matching, clock, residual)
+    axis = Axis(windows, window, segment, origin)
+    drawn = [_edges(ops, lanes, axis, trace)]
+    del lanes, window, segment
+    graph = _assemble(trace, ops, drawn.pop(), axis, matching, clock, residual)
     return graph if on_devices is None else replace(graph, device=on_devices.device)
 
 
@@ -212,6 +215,15 @@ class Axis:
 
 
 @dataclass(frozen=True)
+class Drawn:
+    """Edges that hold, those that only keep ops from floating, and how many were left out."""
+
+    edges: Edges
+    anchors: Edges
+    dropped: int
+
+
+@dataclass(frozen=True)
 class Ordered:
     """The ops in an order that a sweep can follow, once what closes circles has been taken out."""
 
@@ -230,21 +242,24 @@ class Ordered:
 
 
 def _assemble(
-    trace: Trace, ops: Table, lanes: Lanes, axis: Axis, matching: gates.Matching, clock: Table, residual: int | None
+    trace: Trace, ops: Table, drawn: Drawn, axis: Axis, matching: gates.Matching, clock: Table, residual: int | None
 ) -> Graph:
     """The graph of matched and aligned ops, which are emptied."""
     from taut.graph.sweeps import gaps_before
 
     slots = gates.slots(ops, matching.gate, matching.gates)
-    edges, anchors, dropped = _edges(ops, lanes, axis, trace)
-    explained = np.zeros(len(ops), dtype=bool)
-    explained[edges.target] = True
+    explained, dropped = np.zeros(len(ops), dtype=bool), drawn.dropped
+    explained[drawn.edges.target] = True
     opens = _openings(ops, slots)
     slots, wait_lag, late = _who_waited(ops, slots, opens)
-    found = _ordered(ops, Edges.join([edges, anchors]), slots, matching.gate, axis)
+    edges = Edges.join([drawn.edges, drawn.anchors])
+    del drawn  # whatever is not asked for again is let go before the ops are moved
+    found = _ordered(ops, edges, slots, matching.gate, axis)
+    del edges
     order, slots = found.order, found.slots
     predecessors = found.predecessors.permuted(order, found.position)
     predecessors = structs.replace(predecessors, lag=without_zeros(predecessors.lag))
+    found = replace(found, predecessors=predecessors)
     same_steps = axis.window is ops.step
     ordered = ops.moved(order)
     if not constant(ordered.launch):
@@ -367,7 +382,7 @@ def _roles(members: Table, rank: Indices) -> Indices:
     return np.maximum(members.stage, 0).astype(np.int32)[np.searchsorted(members.rank, rank)]
 
 
-def _edges(ops: Table, lanes: Lanes, axis: Axis, trace: Trace) -> tuple[Edges, Edges, int]:
+def _edges(ops: Table, lanes: Lanes, axis: Axis, trace: Trace) -> Drawn:
     """Lane order, launches, wake-ups and unseen rendezvous; edges the trace contradicts are dropped and counted."""
     from taut.graph.sweeps import held_edges, lane_edges
 
@@ -379,7 +394,7 @@ def _edges(ops: Table, lanes: Lanes, axis: Axis, trace: Trace) -> tuple[Edges, E
     del parts
     found = held_edges(edges.source, edges.target, edges.lag, ops.start_ns, ops.end_ns, trace.timer_ns, OVERLAP_NS)
     kept = Edges(*found)
-    return kept, _anchors(ops, lanes, kept.target), len(edges.source) - len(kept.source)
+    return Drawn(kept, _anchors(ops, lanes, kept.target), len(edges.source) - len(kept.source))
 
 
 def _plain(source: Indices, target: Indices) -> Edges:
@@ -440,7 +455,7 @@ def _who_waited(ops: Table, slots: Slots, opens: Ints) -> tuple[Slots, Ints, int
     # A twentieth of the duration, between GATE_NS and OVERLAP_NS, is put down to clocks.
     impossible = short > np.maximum(GATE_NS, np.minimum(OVERLAP_NS, (end - start) // 20))
     eager = impossible & (ops.verb[rows] == Verb.SEND)
-    lag, late = np.zeros(len(ops), dtype=np.int64), np.flatnonzero(~impossible & (short > 0))
+    lag, late = zeros(len(ops)), np.flatnonzero(~impossible & (short > 0))
     lag[rows[late]] = -short[late]
     if impossible.any():
         wait = slots.wait.copy()

@@ -13,14 +13,14 @@ from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from taut.core.array_types import Codes, Indices, Ints, Mask
 from taut.core.group_kernels import add_at, table_totals
 from taut.core.ids import coded, numbered, positions, sums, taken, total, weighed
 from taut.core.prices import MONEY_UNIT, Prices, amount
 from taut.core.scratch import kept
-from taut.core.tables import NULL, Kind, Table, col
+from taut.core.tables import NULL, Kind, Table, col, narrowest
 from taut.diagnose.job_indices import StepEnergy
 from taut.graph import Graph
 from taut.ledger.fitted_watts import STATES
@@ -172,8 +172,12 @@ AVOIDABLE = ("slow compute", "fault wait", "jitter wait")
 """Fates that a job with every op at its reference does not have."""
 
 
+Claims: TypeAlias = dict[tuple[str, str], list[AtSome]]
+"""What a fate got, by it and, of what nobody claimed, by its source."""
 PART = 1 << 16
 """Ops whose time is claimed at once."""
+CELLS = 1 << 17
+"""Cells that are looked at at once."""
 HOUR_NS = Decimal(3_600_000_000_000)
 """An hour in ns."""
 
@@ -201,16 +205,31 @@ class Ledger:
     @cached_property
     def by_fate(self) -> dict[str, int]:
         """Rank-ns per fate, every fate listed."""
-        fate, ns, fates = self.cells.fate, self.cells.rank_ns, [one.fate for one in self.categories]
-        if len(ns) * int(ns.max(initial=0)) < 1 << 63:  # then every sum fits
-            return dict(zip(fates, sums(fate, ns, len(fates)).tolist(), strict=True))
-        return {one: total(ns[fate == i]) for i, one in enumerate(fates)}
+        found = [0] * len(self.categories)
+        for some in self.cells.parts(CELLS):
+            fate, ns = some.fate, some.rank_ns
+            if len(ns) * int(ns.max(initial=0)) < 1 << 63:  # then every sum fits
+                part = sums(fate, ns, len(found)).tolist()
+            else:
+                part = [total(ns[fate == i]) for i in range(len(found))]
+            found = [one + more for one, more in zip(found, part, strict=True)]
+        return dict(zip([one.fate for one in self.categories], found, strict=True))
 
     def by_rank(self, ranks: Ints) -> Ints:
         """Rank-ns by rank and fate."""
-        cells, fates = self.cells, len(self.categories)
-        found = table_totals(positions(ranks, cells.rank), len(ranks), cells.fate, fates, cells.rank_ns)
-        return found.reshape(len(ranks), fates)
+        return self._by("rank", ranks)
+
+    def by_step(self, steps: Ints) -> Ints:
+        """Rank-ns by step and fate."""
+        return self._by("step", steps)
+
+    def _by(self, column: str, labels: Ints) -> Ints:
+        fates = len(self.categories)
+        found = np.zeros(len(labels) * fates, dtype=np.int64)
+        for some in self.cells.parts(CELLS):
+            at = positions(labels, some.columns[column])
+            found += table_totals(at, len(labels), some.fate, fates, some.rank_ns)
+        return found.reshape(len(labels), fates)
 
     @property
     def closes(self) -> bool:
@@ -281,12 +300,17 @@ def charge(
     """
     categories = categories or CATEGORIES
     shown = shown or exposed(graph, observed)
-    own, waits = {"work": shown.working, "idle": shown.idle}, _exposed_parts(blame, shown.waiting)
-    context = Context(graph, blame, Sources(own, waits, len(graph)))
+    waits, count = _exposed_parts(blame, shown.waiting), len(graph)
+    context = Context(graph, blame, Sources({"work": shown.working, "idle": shown.idle}, waits, count))
     if len(graph.trace.actions):
         context = _controlled(context, observed, shown)
-    cells = _cells(context, shown, categories)
+    claims = _claims(context, categories)
     hidden = blame.totals["wait_ns"] - total(shown.waiting)
+    # What claims hold of a large job is not held twice.
+    nothing = np.zeros(0, dtype=np.int32)
+    shown = structs.replace(shown, working=nothing, waiting=nothing, idle=nothing)
+    context = replace(context, time=Sources({}, context.time.waits, count))
+    cells = _cells(context, claims, shown, categories)
     whole = total(shown.stop) * len(graph.ranks)
     prices = prices or Prices()
     told = _energy(context, cells, categories, prices)
@@ -399,39 +423,42 @@ def _grouped(*keys: Indices) -> tuple[Codes, Codes]:
     return cell, kept(member)
 
 
-def _claims(c: Context, categories: tuple[Category, ...]) -> dict[tuple[str, str], list[AtSome]]:
+def _claims(c: Context, categories: tuple[Category, ...]) -> Claims:
     """What every fate gets, and what is left of a source, made for some ops at a time: temporaries are small.
 
     In the order in which fates claim.
     """
     count = c.time.count
-    out: dict[tuple[str, str], list[AtSome]] = {(one.fate, ""): [] for one in categories}
+    out: Claims = {(one.fate, ""): [] for one in categories}
     for first in range(0, count, PART):
         part = c.part(slice(first, min(first + PART, count)))
         for fate, source, ns in _claimed(part, categories):
             at = np.flatnonzero(ns.ns if isinstance(ns, AtSome) else ns)
             if len(at):
                 some = (ns.ops[at], ns.ns[at]) if isinstance(ns, AtSome) else (at, ns[at])
-                out.setdefault((fate, source), []).append(AtSome(kept((some[0] + first).astype(np.int32)), kept(some[1])))
+                ops, held = (some[0] + first).astype(np.int32), narrowest(some[1])
+                out.setdefault((fate, source), []).append(AtSome(kept(ops), kept(held)))
     return {key: some for key, some in out.items() if some}
 
 
-def _claimed_rows(c: Context, categories: tuple[Category, ...], code: Mapping[str, int]) -> list[list[Indices]]:
-    """Columns of the cells of every fate that claims any time: rank, step, fate, class, ns, action."""
+def _claimed_rows(c: Context, claims: Claims, code: Mapping[str, int]) -> list[list[Indices]]:
+    """Columns of the cells of every fate that claims any time: rank, step, fate, class, ns, action; claims are emptied."""
     graph = c.graph
     actions = {} if c.overhead is None else {"control overhead": c.overhead.action, "discarded": c.overhead.attempt}
     rows: list[list[Indices]] = []
     by_class = _grouped(graph.rank_index, graph.window, graph.ops.name)
     steps = graph.steps.astype(np.int32)
-    ids = [taken(graph.ops.rank, by_class[1]), steps[taken(graph.window, by_class[1])], taken(graph.ops.name, by_class[1])]
-    claims = _claims(c, categories)
+    ids = [narrowest(taken(one, by_class[1])) for one in (graph.ops.rank, graph.window, graph.ops.name)]
+    ids[1] = narrowest(steps)[ids[1]]
+    of_classes = kept(np.zeros(len(by_class[1]), dtype=np.int64))
     for fate, source in list(claims):
         cell, member = _grouped(by_class[0], actions[fate]) if fate in actions else by_class
-        summed = kept(np.zeros(len(member), dtype=np.int64))
+        summed = kept(np.zeros(len(member), dtype=np.int64)) if fate in actions else of_classes
         for some in claims.pop((fate, source)):
-            add_at(summed, cell, some.ops, some.ns)
+            add_at(summed, cell, some.ops, some.ns.astype(np.int64, copy=False))
         used = np.flatnonzero(summed).astype(np.int32)
-        ns, fates = kept(taken(summed, used)), np.broadcast_to(np.int8(code[fate]), len(used))
+        ns, fates = kept(narrowest(taken(summed, used))), np.broadcast_to(np.int8(code[fate]), len(used))
+        summed[:] = 0  # of classes it serves the next fate
         action = np.broadcast_to(np.int64(NULL), len(used))
         if fate in actions:
             member = member[used]
@@ -441,11 +468,11 @@ def _claimed_rows(c: Context, categories: tuple[Category, ...], code: Mapping[st
     return rows
 
 
-def _cells(c: Context, shown: Exposed, categories: tuple[Category, ...]) -> Table:
+def _cells(c: Context, claims: Claims, shown: Exposed, categories: tuple[Category, ...]) -> Table:
     """One row per rank, step, fate and class of op (and action, where a controller took the time)."""
     graph, ranks = c.graph, len(c.graph.ranks)
     code = {one.fate: i for i, one in enumerate(categories)}
-    rows = _claimed_rows(c, categories, code)
+    rows = _claimed_rows(c, claims, code)
     over = np.flatnonzero(shown.tail)
     if len(over):
         last_window = np.zeros(len(shown.stop), dtype=np.int64)
@@ -461,10 +488,11 @@ def _cells(c: Context, shown: Exposed, categories: tuple[Category, ...]) -> Tabl
         return Table(Cell, {}, 0)
 
     def joined(i: int) -> Indices:
-        out = np.concatenate([row[i] for row in rows])
+        out = np.concatenate([narrowest(row[i]) for row in rows])
         for row in rows:  # the parts are let go one column after the other
             row[i] = row[i][:0].copy()
         return out
 
     columns = {"rank": joined(0), "step": joined(1), "fate": joined(2), "name": joined(3), "rank_ns": joined(4)}
-    return Table(Cell, columns | ({} if c.overhead is None else {"action": joined(5)}))
+    columns |= {} if c.overhead is None else {"action": joined(5)}
+    return Table(Cell, columns, narrow=columns)  # more cells than ops: they take less memory so

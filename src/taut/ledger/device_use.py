@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from taut.core.array_types import Indices, Ints, Mask
 from taut.core.device_words import LAUNCHES, NO_BYTES, is_copy, on_device
 from taut.core.group_kernels import group_sort, order_groups
-from taut.core.ids import coded, numbered, sums, weighed
+from taut.core.ids import coded, numbered, sums, taken, weighed
 from taut.core.span_kernels import begin_at, union_of_groups
 from taut.core.spans import Spans, union
 from taut.core.tables import Kind, Verb
@@ -159,12 +159,13 @@ def classes(graph: Graph) -> list[DeviceClass]:
     rows = _once(graph, np.flatnonzero(device_mask(graph) & own[graph.ops.name]).astype(np.int32))
     if not len(rows):
         return []
-    name, names = coded(ops.name[rows])
-    took = ops.end_ns[rows] - ops.start_ns[rows]
+    name, names = coded(taken(ops.name, rows))
+    took = taken(ops.end_ns, rows)
+    took -= taken(ops.start_ns, rows)
     order, begin = group_sort(name, names)
     total, count = sums(name, took, names), np.diff(begin)
     whole = max(int(total.sum()), 1)
-    known_size = np.flatnonzero(ops.size[rows] >= 0)
+    known_size = np.flatnonzero(ops.size[rows] >= 0) if int(ops.size.max()) >= 0 else np.zeros(0, dtype=np.int64)
     moved, sized = weighed(name[known_size], ops.size[rows[known_size]], names), np.bincount(name[known_size], minlength=names)
     copy = is_copy(graph.names)
     out = []

@@ -17,9 +17,9 @@ from msgspec import Struct
 from taut.core.array_types import Floats, Indices, Ints, Mask
 from taut.core.ids import distinct, sums, total
 from taut.core.interval import FALSE_ALARMS
-from taut.core.scratch import kept
+from taut.core.scratch import kept, zeros
 from taut.core.student import student_quantile
-from taut.core.tables import Table, col
+from taut.core.tables import Table, col, constant
 from taut.graph import Graph
 from taut.graph.joined import Joined
 from taut.replay import reference
@@ -45,6 +45,8 @@ PARTS = ("fault_ns", "jitter_ns", "structural_ns", "gap_ns", "unexplained_ns")
 
 SQUARE, SQUARE_PER_OP = 1 << 22, 64
 """Pairs of ranks that are all held, whatever the ops are, and for each op; of more only those that occur are."""
+PART = 1 << 18
+"""Ops whose rank and role are looked at at once."""
 SLOTS = 4_194_302
 """Pairs that are held then, and one slot for what finds none; a prime without it, because a slot is a remainder."""
 
@@ -203,8 +205,10 @@ def _at_reference(work: Ints, reference_ns: Floats) -> Ints:
 
 def _degrees_of_freedom(graph: Graph) -> float:
     """Of the spreads of a run: (steps − 1) × ranks of its smallest role; of a single step what its ranks tell."""
-    pairs = distinct(graph.roles.astype(np.int64) * (len(graph.ranks) + 1) + graph.rank_index)
-    ranks = int(np.unique(pairs // (len(graph.ranks) + 1), return_counts=True)[1].min()) if len(pairs) else 1
+    wide, parts = len(graph.ranks) + 1, (slice(first, first + PART) for first in range(0, len(graph), PART))
+    found = [distinct(graph.roles[some].astype(np.int64) * wide + graph.rank_index[some]) for some in parts]
+    pairs = distinct(np.concatenate(found))
+    ranks = int(np.unique(pairs // wide, return_counts=True)[1].min()) if len(pairs) else 1
     return float(max((len(graph.steps) - 1) * ranks, ranks - 1, 1))
 
 
@@ -223,11 +227,12 @@ def blame(graph: Graph, observed: Timeline, gap_free: Timeline, both: Joined | N
     if both is not None:
         before = reference.baseline_medians(both, both.graph.gap_ns)[0]
         gap_reference = np.where(np.isnan(before), gap_reference, before)
-    waited = np.flatnonzero(observed.wait_ns > 0)
+    waited = np.flatnonzero(observed.opener >= 0)  # who waits at all has somebody who ended it
     wait, ordinary_wait = observed.wait_at(waited), ordinary.wait_at(waited)
     del ordinary  # a timeline of all ops, of which only this much is asked
     # Of an observed wait at most the gap-free one is split by work; what is beyond that can only come from gaps.
-    least = np.minimum(wait, np.maximum(gap_free.wait_at(waited), 0))
+    whole = gap_free.wait_at(waited)
+    least = np.minimum(wait, np.maximum(whole, 0))
     rank, ranks = graph.rank_index, len(graph.ranks)
     free = _degrees_of_freedom(graph)
     threshold = student_quantile(FALSE_ALARMS / max(len(waited) * ranks, 1), free)
@@ -241,7 +246,7 @@ def blame(graph: Graph, observed: Timeline, gap_free: Timeline, both: Joined | N
         """What ``split_work`` makes of some waits, of whose fault parts only what some ops caused is told."""
         t = gap_free
         return split_work(
-            waited[rows], least[rows], ordinary_wait[rows], threshold, t.arrival_ns, t.opening_ns, t.bound, t.opener,
+            waited[rows], least[rows], ordinary_wait[rows], threshold, whole[rows], t.bound, t.opener,
             graph.work_ns, value, cell, within, between, rank, ranks, slots, some,
         )  # fmt: skip
 
@@ -257,9 +262,13 @@ def blame(graph: Graph, observed: Timeline, gap_free: Timeline, both: Joined | N
     structural = np.where(unknown, 0, structural)
     jitter = np.where(unknown, 0, least - fault - structural)
     rest = wait - fault - structural - jitter
-    gap, gap_cause, *gaps = split_gaps(
-        waited, rest, observed.bound, observed.opener, graph.gap_ns, gap_reference, rank, ranks, slots
-    )
+    if constant(gap_reference):  # no class has a gap: nothing is blamed on one
+        gap, gap_cause = np.zeros_like(rest), zeros(len(graph))
+        gaps = [np.full(slots, -1, np.int64), np.zeros(slots if slots > 0 else ranks * ranks, np.int64)]
+    else:
+        gap, gap_cause, *gaps = split_gaps(
+            waited, rest, observed.bound, observed.opener, graph.gap_ns, gap_reference, rank, ranks, slots
+        )
     table = Table(
         Wait,
         {

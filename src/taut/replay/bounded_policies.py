@@ -25,7 +25,7 @@ LEAST_STEPS = 4
 def own_times(job: Measured) -> Floats:
     """How long each replica takes for each step by itself: windows × replicas, ns."""
     free = apart(job, np.ones(len(job.window_ns), dtype=bool))
-    _, _, end, _, _ = sweep(*free.program(free.join, free.wait), free.slots, free.work_ns, free.gap_ns)
+    _, end, _, _ = sweep(*free.program(free.join, free.wait), free.slots, free.work_ns, free.gap_ns)
     done = np.zeros(len(free.steps) * job.met.units, dtype=np.int64)
     np.maximum.at(done, free.window.astype(np.int64) * job.met.units + job.met.unit[job.graph.rank_index], end)
     return window_times(free, done.reshape(len(free.steps), -1)).astype(np.float64)
@@ -87,7 +87,7 @@ def _finished(job: Measured, dropped: Mask) -> Floats:
     meets = out & (job.at >= 0)
     join, wait = (np.where(meets, NULL, column).astype(np.int64) for column in (g.join, g.wait))
     changed = _checked(replace(g, lag_ns=_unheard(job, out)), join, wait)
-    _, _, end, _, _ = sweep(*changed.program(changed.join, changed.wait), changed.slots, changed.work_ns, changed.gap_ns)
+    _, end, _, _ = sweep(*changed.program(changed.join, changed.wait), changed.slots, changed.work_ns, changed.gap_ns)
     done = np.zeros(len(g.steps), dtype=np.int64)
     np.maximum.at(done, g.window[~out], end[~out])
     return window_times(g, done).astype(np.float64)

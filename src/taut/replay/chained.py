@@ -21,7 +21,7 @@ def chained(graph: Graph) -> Graph:
     run = np.cumsum(np.diff(graph.steps, prepend=graph.steps[:1]) != 1) - 1 if windows else np.zeros(0, dtype=np.int64)
     if not graph.trace.relative or (np.diff(run) > 0).all():
         return graph
-    _, _, end, _, _ = sweep(*graph.program(graph.join, graph.wait), graph.slots, graph.work_ns, graph.gap_ns)
+    _, end, _, _ = sweep(*graph.program(graph.join, graph.wait), graph.slots, graph.work_ns, graph.gap_ns)
     length = completion(graph, end)
     begin = np.cumsum(length) - length
     begin -= begin[np.searchsorted(run, run)]  # from the origin of the run

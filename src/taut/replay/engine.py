@@ -24,8 +24,8 @@ def sweep(
     slots: int,
     work: Ints,
     gap: Ints,
-) -> tuple[Ints, Ints, Ints, Codes, Codes]:
-    """One replay: (arrival, opening, end, binding predecessor of the arrival, op that opened the slot).
+) -> tuple[Ints, Ints, Codes, Codes]:
+    """One replay: (arrival, end, binding predecessor of the arrival, op that opened the slot).
 
     The recurrence, for op v with predecessors u, slot j that it joins and slot s that it waits at:
 
@@ -35,7 +35,6 @@ def sweep(
     """
     n = len(work)
     arrival = np.empty(n, np.int64)
-    opening = np.empty(n, np.int64)
     end = np.empty(n, np.int64)
     bound = np.empty(n, np.int32)
     opener = np.full(n, -1, np.int32)
@@ -54,7 +53,6 @@ def sweep(
                     b = pred[i]
             t += gap[v]
             arrival[v] = t
-            opening[v] = t
             bound[v] = b
             end[v] = t + work[v]
             s = join[v]
@@ -66,10 +64,9 @@ def sweep(
             s = wait[v]
             t = opens[s] + wait_lag[v]
             if t > arrival[v]:  # else it came last, or alone, and what was written at its arrival holds
-                opening[v] = t
                 opener[v] = last[s]
                 end[v] = t + work[v]
-    return arrival, opening, end, bound, opener
+    return arrival, end, bound, opener
 
 
 @kernel(lists=True)

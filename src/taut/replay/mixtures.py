@@ -37,8 +37,8 @@ class Grid(Struct, frozen=True):
         return self._sweep(share, len(self.before))[1]
 
     def with_after(self, *work: Numbers) -> Grid:
-        """The grid with more ingredients that count after the gate; only ops that are not folded may have any."""
-        more = np.stack([w[self.batch.short.ops] for w in work], axis=1)
+        """The grid with more ingredients that count after the gate, each given per op of the program: no folded op has any."""
+        more = np.stack(work, axis=1)
         return Grid(self.batch, np.hstack([self.before, np.zeros_like(more)]), np.hstack([self.after, more]))
 
     def _sweep(self, share: Floats, rows: int) -> tuple[Floats, Floats]:

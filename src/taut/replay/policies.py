@@ -174,7 +174,7 @@ def with_work(job: Measured, bound: Bound, work_ns: Ints, gap_ns: Ints) -> Measu
 
 def windows(graph: Graph) -> Ints:
     """How long each window takes."""
-    _, _, end, _, _ = sweep(*graph.program(graph.join, graph.wait), graph.slots, graph.work_ns, graph.gap_ns)
+    _, end, _, _ = sweep(*graph.program(graph.join, graph.wait), graph.slots, graph.work_ns, graph.gap_ns)
     return window_times(graph, completion(graph, end))
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from msgspec import Struct
 
 from taut.core.array_types import Codes, Floats, Indices, Ints, Mask
-from taut.core.ids import coded, numbered
+from taut.core.ids import coded
 from taut.core.scratch import kept, zeros
 from taut.core.tables import NULL
 from taut.graph import Graph
@@ -118,10 +118,10 @@ def baseline_medians(both: Joined, values: Ints) -> tuple[Floats, Floats, Floats
     from taut.replay.wait_kernels import describe_cells, leave_one_out
 
     g = both.graph
-    cls, classes = numbered(g.roles, g.ops.name, g.shape, g.place, g.gate >= 0)
+    cls, classes = coded(g.roles, g.ops.name, g.shape, g.place, g.gate >= 0)
     kind, mixed = kinds_and_mixed(g, cls, classes)
-    cls, classes = numbered(cls, kind)
-    cell, cells = numbered(cls, g.ops.rank)
+    cls, classes = coded(cls, kind)
+    cell, cells = coded(cls, g.ops.rank)
     found = []
     for part in (slice(0, both.ops), slice(both.ops, None)):
         order, begin = group_sort(cell[part], cells)

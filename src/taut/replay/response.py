@@ -14,8 +14,9 @@ from functools import cached_property
 from math import isqrt
 
 import numpy as np
+from msgspec import Struct
 
-from taut.core.array_types import Floats, Ints, Mask
+from taut.core.array_types import Floats, Indices, Ints, Mask
 from taut.core.ids import greatest
 from taut.core.scratch import zeros
 from taut.graph import Graph
@@ -48,11 +49,11 @@ class Response:
     gate_shift_ns: Ints
     """Probes × gates passed: the greatest shift of any op."""
     absorbed_ns: Ints
-    """By class on a rank, as ``cell`` numbers them: shift that a lane had and lost when it came to such an op, all probes."""
+    """By class on a rank: shift that a lane had and lost when it came to such an op, all probes."""
     caught_ns: int
     """Shift that lanes caught from others, all probes: probes × delay + caught = absorbed + what the lanes still have."""
-    cell: Ints
-    """Of each op the number of its class on its rank."""
+    absorber: tuple[Indices, Ints]
+    """Rank and class of each number of ``absorbed_ns``."""
 
     @cached_property
     def felt(self) -> Mask:
@@ -106,12 +107,10 @@ class Response:
     def absorbers(self, most: int) -> list[types.Absorber]:
         """Where shift was lost, the largest first: rank, class and share of all that was absorbed."""
         total = int(self.absorbed_ns.sum())
-        lost, ops = self.absorbed_ns, self.graph.ops
+        lost, (rank, name) = self.absorbed_ns, self.absorber
         top = [int(i) for i in np.argsort(-lost, kind="stable")[:most] if lost[i] > 0]
-        where = [int(np.argmax(self.cell == i)) for i in top]
         return [
-            types.Absorber(rank=int(ops.rank[op]), op_class=self.graph.names[ops.name[op]], share=float(lost[i] / total))
-            for i, op in zip(top, where, strict=True)
+            types.Absorber(rank=int(rank[i]), op_class=self.graph.names[name[i]], share=float(lost[i] / total)) for i in top
         ]
 
     def entry(self, most: int) -> types.Response:
@@ -144,42 +143,62 @@ def respond(graph: Graph, observed: Timeline, ranks: Sequence[int]) -> list[Resp
     if len(windows) == 0:
         return []
     delay_ns = max(int(DELAY * np.median(observed.window_ns)), 1)
-    out = []
+    out, about = [], _about(graph, observed)
     for rank in ranks:
         mine = np.flatnonzero(graph.ops.rank == rank)
         begins, first = np.unique(graph.window[mine], return_index=True)
         ops = mine[first[np.isin(begins, windows)]]
         if len(ops):
-            out.append(delayed(graph, observed, np.sort(ops), delay_ns, follow))
+            out.append(delayed(graph, observed, np.sort(ops), delay_ns, follow, about))
     return out
 
 
-def delayed(graph: Graph, observed: Timeline, ops: Ints, delay_ns: int, steps: int) -> Response:
+class _About(Struct, frozen=True):
+    """What delays of all ranks have in common."""
+
+    last_ns: Ints
+    """Windows × ranks: when the last op ends."""
+    final: Ints
+    """Per window: its last op."""
+    opening_ns: Ints
+    lane: Indices
+    """Of each op its lane, and its class, on its rank; and how many there are."""
+    lanes: int
+    cell: Indices
+    cells: int
+
+
+def _about(graph: Graph, observed: Timeline) -> _About:
+    """What is asked of every op before a delay is followed."""
+    g, windows, ranks = graph, len(graph.steps), len(graph.ranks)
+    last = greatest(g.window.astype(np.int64) * ranks + g.rank_index, windows * ranks, observed.end_ns)
+    final = np.full(windows, -1, dtype=np.int64)
+    final[g.window] = np.arange(len(g), dtype=np.int32)  # of several ops the last stays
+    lane, cell = g.on_rank(g.ops.lane, int(g.ops.lane.max()) + 1), g.on_rank(g.ops.name, len(g.names))
+    return _About(last.reshape(windows, ranks), final, observed.opening_ns, *lane, *cell)
+
+
+def delayed(graph: Graph, observed: Timeline, ops: Ints, delay_ns: int, steps: int, about: _About | None = None) -> Response:
     """Follow a delay of each of these ops of one rank (one at a time, ascending) for so many steps after its own."""
     from taut.replay.ripples import NEVER, ripple
 
-    g, t = graph, observed
-    windows, ranks = len(g.steps), len(g.ranks)
-    last = greatest(g.window.astype(np.int64) * ranks + g.rank_index, windows * ranks, t.end_ns).reshape(windows, ranks)
-    final = np.full(windows, -1, dtype=np.int64)
-    final[g.window] = np.arange(len(g))  # of several ops the last stays
-    until = final[np.minimum(g.window[ops] + steps, len(g.steps) - 1)]
-    lane, lanes = g.on_rank(g.ops.lane, int(g.ops.lane.max()) + 1)
-    cell, cells = g.on_rank(g.ops.name, len(g.names))
+    g, t, about = graph, observed, about or _about(graph, observed)
+    until = about.final[np.minimum(g.window[ops] + steps, len(g.steps) - 1)]
+    cell, cells = about.cell, about.cells
     shift, left, absorbed, caught = ripple(
         *g.program(t.join, t.wait),
         t.gap_ns,
         t.arrival_ns,
-        t.opening_ns,
+        about.opening_ns,
         t.end_ns,
-        lane,
-        lanes,
+        about.lane,
+        about.lanes,
         g.window,
         g.rank_index,
         len(g.ranks),
         cell,
         cells,
-        last,
+        about.last_ns,
         ops,
         until,
         delay_ns,
@@ -190,7 +209,10 @@ def delayed(graph: Graph, observed: Timeline, ops: Ints, delay_ns: int, steps: i
         np.full(g.slots + 1, NEVER),
         np.zeros(g.slots + 1, dtype=np.int32),
     )
-    return Response(g, int(g.ops.rank[ops[0]]), delay_ns, shift, left, absorbed, int(caught), cell)
+    place, name = np.divmod(np.arange(cells), len(g.names))
+    if cells != len(g.ranks) * len(g.names):  # they are numbered without holes
+        place[cell], name[cell] = g.rank_index, g.ops.name
+    return Response(g, int(g.ops.rank[ops[0]]), delay_ns, shift, left, absorbed, int(caught), (g.ranks[place], name))
 
 
 def _plan(graph: Graph) -> tuple[int, Ints]:

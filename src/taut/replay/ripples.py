@@ -277,7 +277,7 @@ def turnovers_of_many(
     """``turnovers`` of replays with other work: replays × ops in, replays × windows out."""
     distance = np.empty((len(work), windows))
     for i in range(len(work)):
-        _, _, end, bound, opener = sweep(events, pred_ptr, pred, lag, join, wait, wait_lag, slots, work[i], gap)
+        _, end, bound, opener = sweep(events, pred_ptr, pred, lag, join, wait, wait_lag, slots, work[i], gap)
         closer = closers(end, opener, window, windows)
         distance[i] = turnovers(closer, bound, opener, window, windows, cell, cells)
     return distance

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Literal, TypeVar
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from taut.core.array_types import Codes, Floats, Indices, Ints, Mask, Numbers, Value
 from taut.core.ids import greatest
@@ -134,7 +134,7 @@ def replay(graph: Graph, changes: Sequence[Change] = (), *, gaps: bool = True) -
     from taut.replay.engine import sweep
 
     work, gap, join, wait = changed(graph, changes, gaps)
-    arrival, _, end, bound, opener = sweep(*graph.program(join, wait), graph.slots, work, gap)
+    arrival, end, bound, opener = sweep(*graph.program(join, wait), graph.slots, work, gap)
     if gaps and not changes:  # the replay law: what is the same is kept once
         arrival, end = _once(arrival, graph.ops.start_ns), _once(end, graph.ops.end_ns)
     return Timeline(graph, arrival, end, bound, opener, gap, work, join, wait)
@@ -180,7 +180,8 @@ def changed(graph: Graph, changes: Sequence[Change], gaps: bool = True) -> tuple
 
 def edited(values: Ints, change: Change, in_place: bool = False) -> Ints:
     """Work or gaps as a change leaves them; ``in_place`` where nobody else has the values."""
-    out = values if in_place else kept(values.copy())
+    empty_before = not in_place and not values.any()
+    out = values if in_place else zeros(len(values)) if empty_before else kept(values.copy())
     if change.how == "set":
         out[change.ops] = change.value
     elif change.how == "scale":
@@ -189,6 +190,9 @@ def edited(values: Ints, change: Change, in_place: bool = False) -> Ints:
         out[change.ops] = out[change.ops] + change.value
     else:
         out[change.ops] = 0
+    if empty_before:  # no more pages are written than the change needs
+        out[change.ops] = np.maximum(out[change.ops], 0)
+        return out
     return np.maximum(out, 0, out=out)
 
 
@@ -250,10 +254,14 @@ class Batch(Struct, frozen=True):
 
         g, p = self.graph, program
         offsets = np.cumsum([0] + [count for _, count in cuts])
-        here = slice(None) if len(p.ops) == len(g) else p.ops
-        key = empty((len(cuts), len(p.ops)), np.int32)
-        for row, (k, _) in zip(key, cuts, strict=True):
-            row[:] = k[here]
+        count = len(p.window)
+        here = slice(None) if count == len(g) else p.ops
+        if len(cuts) == 1 and count == len(g) and cuts[0][0].dtype == np.int32 and not constant(cuts[0][0]):
+            key = cuts[0][0][None]
+        else:
+            key = empty((len(cuts), count), np.int32)
+            for row, (k, _) in zip(key, cuts, strict=True):
+                row[:] = k[here]
         work, changed = kept(base[here]), kept(other[here])
 
         def block(first: int) -> Ints:
@@ -261,9 +269,9 @@ class Batch(Struct, frozen=True):
             return sweep_many(*p.arrays, len(g.steps), before, after, work, changed, key, offsets[:-1] - first, columns)
 
         # Few columns at once keep their state in the cache; small programs run in numpy, where wide rows are better.
-        width = self.COLUMNS if len(p.ops) > SMALL else int(offsets[-1])
+        width = self.COLUMNS if count > SMALL else int(offsets[-1])
         firsts = range(0, int(offsets[-1]), width)
-        if len(firsts) * len(p.ops) < PARALLEL:
+        if len(firsts) * count < PARALLEL:
             done = [block(f) for f in firsts]
         else:
             with ThreadPoolExecutor(max_workers=2) as pool:
@@ -273,9 +281,10 @@ class Batch(Struct, frozen=True):
 
 
 class Program(Struct, frozen=True):
-    """The arrays a batched sweep follows; ``ops`` are the graph's ops it visits."""
+    """The arrays a batched sweep follows."""
 
     ops: Codes
+    """The graph's ops it visits; of a program of all of them, beside which there is a short one, not held."""
     folded: Codes
     heir: Codes
     """Per folded op: the op it is folded into, as an index of ``ops``."""
@@ -339,7 +348,8 @@ def batch(graph: Graph) -> Batch:
         onward = kept(graph.lag_ns[graph.pred_ptr[follower[folded]]])  # who follows in a chain has no other predecessor
     owner, first = fold(follower)
     heir = kept(np.cumsum(follower < 0, dtype=np.int32)[owner[folded]] - np.int32(1))
-    return Batch(graph, whole, _program(graph, ops, first[ops], folded, heir, onward, closes))
+    del follower, owner, everything
+    return Batch(graph, structs.replace(whole, ops=none), _program(graph, ops, first[ops], folded, heir, onward, closes))
 
 
 def _program(graph: Graph, ops: Codes, heads: Codes, folded: Codes, heir: Codes, onward: Ints, closes: Mask) -> Program:

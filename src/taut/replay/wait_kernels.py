@@ -260,8 +260,7 @@ def split_work(
     least: Ints,
     ordinary: Ints,
     z: float,
-    arrival: Ints,
-    opening: Ints,
+    wait: Ints,
     bound: Indices,
     opener: Indices,
     work: Ints,
@@ -278,10 +277,11 @@ def split_work(
 
     Of the fault of a wait only what ``counted`` ops caused is told. Spreads are those of the ``cell`` of an op.
 
-    ``waited`` lists the waiting ops, ``least`` how much of each wait is to be split, ``ordinary`` the wait that remains
-    with every op at its reference: that is structural. The rest is excess of the last arriver: first on its branch below
-    the meeting point, then, as far as that does not cover it, above (a delay both share, but which the waiting op's slack
-    had absorbed). It is fault if it lies outside the prediction interval, else jitter; the score says by how much.
+    ``waited`` lists the waiting ops, ``wait`` how long each waits without gaps, ``least`` how much of that is to be split,
+    ``ordinary`` the wait that remains with every op at its reference: that is structural. The rest is excess of the last
+    arriver: first on its branch below the meeting point, then, as far as that does not cover it, above (a delay both share,
+    but which the waiting op's slack had absorbed). It is fault if it lies outside the prediction interval, else jitter; the
+    score says by how much.
     """
     n = len(work)
     fault = np.zeros(len(waited), np.int64)
@@ -292,7 +292,7 @@ def split_work(
     last, mine, weight = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.float64)
     for j in range(len(waited)):
         v = waited[j]
-        total = opening[v] - arrival[v]
+        total = wait[j]
         if opener[v] < 0 or total <= 0 or least[j] <= 0:
             continue
         a, b, common, x = meet(opener[v], v, bound, opener, last, mine)

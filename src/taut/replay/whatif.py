@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from msgspec import Struct
 
-from taut.core.array_types import Codes, Floats, Indices, Ints
+from taut.core.array_types import Codes, Floats, Indices, Ints, Mask
 from taut.core.device_words import is_copy
 from taut.core.errors import UsageError
 from taut.core.ids import coded
@@ -81,14 +81,14 @@ def _by_member(graph: Graph, name: str) -> Dimension | None:
     if not (values >= 0).any():
         return None
     labels = np.unique(values[values >= 0])
-    key = np.searchsorted(labels, values)
-    return Dimension(name, np.where(values >= 0, key, -1)[graph.rank_index], [str(x) for x in labels])
+    key = np.where(values >= 0, np.searchsorted(labels, values), -1).astype(np.int32)
+    return Dimension(name, kept(key[graph.rank_index]), [str(x) for x in labels])
 
 
 def _classes(graph: Graph) -> Dimension:
     present = np.zeros(len(graph.names), dtype=bool)
     present[graph.ops.name] = True
-    key = kept((np.cumsum(present, dtype=np.int32) - 1)[graph.ops.name])
+    key = graph.ops.name if present.all() else kept((np.cumsum(present, dtype=np.int32) - 1)[graph.ops.name])
     return Dimension("class", key, [graph.names[i] for i in np.flatnonzero(present).tolist()])
 
 
@@ -172,6 +172,11 @@ def decompose(graph: Graph, prepared: Batch | None = None, dims: list[Dimension]
     return WhatIf(int(actual[0]), int(ideal[0]), by, worst, last, walls[1][:, 0], walls[0][:, 0])
 
 
+def _key_of(chosen: Mask, index: Codes) -> Codes:
+    """Key 0 of the ops of chosen members, -1 of all others."""
+    return kept(np.where(chosen, np.int32(0), np.int32(-1))[index])
+
+
 def _explained(
     graph: Graph, prepared: Batch, ideal_work: Ints, zero: Ints, by: Mapping[str, Mapping[str, float]], actual: int, ideal: int
 ) -> tuple[float | None, float | None]:
@@ -189,9 +194,9 @@ def _explained(
             score = np.array([by["rank"][str(r)] for r in members.rank])
         count = max(1, int(len(members) * WORST_SHARE))
         worst = np.argsort(-score, kind="stable")[:count]
-        worst_key = np.where(np.isin(np.arange(len(members)), worst), 0, -1)[index]
+        worst_key = _key_of(np.isin(np.arange(len(members)), worst), index)
     if "stage" in by and len(by["stage"]) > 1:
-        last_key = np.where(members.stage == members.stage.max(), 0, -1)[index]
+        last_key = _key_of(members.stage == members.stage.max(), index)
 
     none = np.broadcast_to(np.int32(-1), len(graph))
     cuts = [(none if key is None else key, 1) for key in (worst_key, last_key)]

@@ -21,6 +21,7 @@ from taut.diagnose.job_regime import regime
 from taut.diagnose.kept_steps import executed, progress
 from taut.graph import Graph
 from taut.ledger.device_use import device_use
+from taut.replay.blame import AtSome
 from taut.replay.whatif import link_ends
 from taut.result.analysis_verdict import analysis_verdict
 from taut.result.finding_result import finding_result
@@ -63,6 +64,8 @@ if TYPE_CHECKING:
 
 EXPLAINED_NS = 100_000
 """A start is explained if an edge accounts for it up to this much, or up to a tenth of the op."""
+PART = 1 << 17
+"""Ops that are looked at together where each is looked at by itself: temporaries are small."""
 TOP_CAUSES = 10
 MOST_GATES, MOST_CLASSES = 100, 20
 """Gates and classes of collectives that are listed."""
@@ -192,13 +195,11 @@ def _unplaced(a: Computed) -> list[str]:
 def _fidelity(a: Computed) -> Fidelity:
     g, clock = a.graph, a.graph.clock
     wrong = int((a.observed.end_ns != g.ops.end_ns).sum() + (a.observed.arrival_ns != g.ops.start_ns).sum())
-    length = g.ops.end_ns - g.ops.start_ns
-    explained = g.explained & (g.gap_ns <= np.maximum(EXPLAINED_NS, length // 10))
     offsets = zip(clock.rank, clock.offset_ns, clock.lo_ns, clock.hi_ns, strict=True)
     return Fidelity(
         replay_error=0.0 if wrong == 0 else wrong / (2 * len(g)),
         gapfree_error=a.gap_free.wall_ns / max(a.observed.wall_ns, 1) - 1,
-        explained_share=float(explained.mean()),
+        explained_share=sum(_explained(g, slice(at, at + PART)) for at in range(0, len(g), PART)) / len(g),
         dropped_edges=g.dropped_edges,
         clock=Clock(
             offset_ns={str(r): Estimate(value=int(v), lo=int(lo), hi=int(hi)) for r, v, lo, hi in offsets},
@@ -206,6 +207,12 @@ def _fidelity(a: Computed) -> Fidelity:
             residual_ns=g.clock_residual_ns,
         ),
     )
+
+
+def _explained(g: Graph, rows: slice) -> int:
+    """How many ops of some in a row begin when an edge says."""
+    length = g.ops.end_ns[rows] - g.ops.start_ns[rows]
+    return int(np.count_nonzero(g.explained[rows] & (g.gap_ns[rows] <= np.maximum(EXPLAINED_NS, length // 10))))
 
 
 def _redundant(a: Computed) -> Redundant | None:
@@ -273,7 +280,7 @@ def _blame(a: Computed) -> list[Blame]:
     ops = np.union1d(b.fault.ops, b.gap.ops).astype(np.int64)
     if len(ops) == 0:
         return []
-    by_fault, by_gap = (one.of_all(len(g))[ops] for one in (b.fault, b.gap))
+    by_fault, by_gap = (AtSome(np.searchsorted(ops, one.ops), one.ns).of_all(len(ops)) for one in (b.fault, b.gap))
     index, sender = g.rank_index, link_ends(g)[0][ops]
     by_link = (g.ops.kind[ops] == Kind.COMMUNICATE) & (sender >= 0) & (by_fault > 0)
     from_gap = (by_gap > by_fault).astype(np.int64)

@@ -16,8 +16,6 @@ import numpy as np
 from msgspec import Struct
 
 from taut.core.array_types import Floats
-from taut.core.group_kernels import table_sums
-from taut.core.ids import positions
 from taut.core.rank_words import rank_labels
 from taut.core.reporting import LISTED_SHARE, spell
 from taut.core.tables import Table
@@ -305,9 +303,8 @@ def _mean_over_ranks(series: list[Floats]) -> Floats | None:
 
 def _productive(a: Computed) -> Floats:
     """Productive share of every step."""
-    cells, steps = a.ledger.cells, a.graph.steps
-    code, fates = [one.fate for one in a.ledger.categories].index("productive"), len(a.ledger.categories)
-    spent = table_sums(positions(steps, cells.step), len(steps), cells.fate, fates, cells.rank_ns).reshape(-1, fates)
+    code = [one.fate for one in a.ledger.categories].index("productive")
+    spent = a.ledger.by_step(a.graph.steps)
     share: Floats = spent[:, code] / np.maximum(spent.sum(axis=1), 1.0)
     return share
 

@@ -107,10 +107,8 @@ class OpenRun:
 
 def held_bytes(thing: object) -> int:
     """Bytes of the arrays that an object holds."""
-    if isinstance(thing, np.ndarray):
+    if isinstance(thing, (np.ndarray, Table)):
         return int(thing.nbytes)
-    if isinstance(thing, Table):
-        return sum(map(held_bytes, thing.columns.values()))
     if is_dataclass(thing) and not isinstance(thing, type):
         return sum(held_bytes(getattr(thing, one.name)) for one in fields(thing))
     return 0

@@ -42,13 +42,15 @@ def ideal(replays: Replays) -> Timeline:
 def least_times(replays: Replays) -> tuple[Ints, Ints]:
     """(work, gap) of every op in the ideal."""
     graph = replays.graph
-    work, gap = graph.work_ns, graph.gap_ns
+    work, gap = graph.work_ns.astype(np.float64), graph.gap_ns
     for one in _references(replays):
-        work = np.fmin(work, np.rint(one))
+        np.fmin(work, np.rint(one), out=work)
     for changes in _mended(replays):
         fixed_work, fixed_gap, *_ = changed(graph, changes)
-        work, gap = np.minimum(work, fixed_work), np.minimum(gap, fixed_gap)
-    return np.maximum(work, 0).astype(np.int64), gap
+        np.minimum(work, fixed_work, out=work)
+        gap = gap if fixed_gap is graph.gap_ns else np.minimum(gap, fixed_gap)
+        del fixed_work, fixed_gap  # before those of the next finding are made
+    return np.maximum(work, 0, out=work).astype(np.int64), gap
 
 
 def of_other_stages(graph: Graph, stage: Dimension) -> Floats:

@@ -22,6 +22,8 @@ MOST_RANKS = 64
 """Ranks of a job that are told, the latest first."""
 WAIT_STEPS = 48
 """Last steps of which waits for a core are told."""
+ALWAYS_LATE = 0.1
+"""Share of a step by which a rank that comes late in the median step is said to; ranks of healthy jobs differ by some 4 %."""
 GATES_WITHOUT_STEPS = 64
 """Calls after which a job that made no step is said to need ``taut.watch.step()``."""
 
@@ -80,7 +82,22 @@ def _open_question(window: Window, live: Live | None) -> str:
         host = window.ranks[waited[1]].hello.host if waited[1] in window.ranks else ""
         at = f" on {host}" if host else ""
         return f"nothing found, but ranks wait for a core by up to {100 * waited[0]:.0f} % of a step, rank {waited[1]}{at} most"
-    return "nothing found yet: the first analysis comes within minutes" if live is not None and live.regime is None else ""
+    if live is not None and live.regime is None:
+        return "nothing found yet: the first analysis comes within minutes"
+    return _always_late(live)
+
+
+def _always_late(live: Live | None) -> str:
+    """Who comes late to gates step after step without a finding of it: others wait, and nobody knows it otherwise."""
+    late, steps = {} if live is None else _by_rank(live, LATE), _recent(live, STEP)
+    rank = max(late, key=lambda one: late[one], default=None)
+    if rank is None or not len(steps):
+        return ""
+    share = late[rank] / max(float(np.median(steps)), 1e-9)
+    if share < ALWAYS_LATE:
+        return ""
+    behind = f"rank {rank} comes {100 * share:.0f} % of a step behind the middle rank"
+    return f"nothing found, but {behind}: its share of the work, or a fault from the start"
 
 
 def _core_waits(live: Live | None) -> tuple[float, int] | None:

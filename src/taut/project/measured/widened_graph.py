@@ -67,7 +67,8 @@ class Widened:
             return None
         crowd = self.crowd_factor(0.5)
         mixed = np.array([[1.0], [crowd], [crowd**0.5], [1.0]])
-        arrived = self._plain().with_after(self._transfer(grown, crowd, 0.5)).arrivals(mixed)[:, 0]
+        after = self._transfer(grown, crowd, 0.5)[self.m.batch.short.ops]
+        arrived = self._plain().with_after(after).arrivals(mixed)[:, 0]
         first = np.zeros(self.gates, dtype=np.int64)
         first[self.gate] = self.rows
         of = g.gate[first]
@@ -88,7 +89,8 @@ class Widened:
         plain, out, crowd = self._plain(), [], 1 + share * (self.crowd - 1)
         for first in range(0, len(grown), COLUMNS):
             some = np.arange(first, min(first + COLUMNS, len(grown)))
-            after = [self._late(self._transfer(grown[i], crowd[i], power[i]), late[i]) for i in some]
+            at = self.m.batch.short.ops
+            after = [self._late(self._transfer(grown[i], crowd[i], power[i]), late[i])[at] for i in some]
             mixed = np.vstack([np.ones(len(some)), crowd[some], crowd[some] ** power[some], np.eye(len(some))])
             out.append(plain.with_after(*after).walls(mixed))
         return np.concatenate(out, axis=1)
