@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from taut.watch.sequential import FIRST, SKIPPED, Panel, exponent
+from taut.watch.running_sums import exponent
+from taut.watch.sequential import FIRST, SKIPPED, Panel
 
 STEP_S = 0.5
 LEARNED = FIRST + SKIPPED

@@ -29,6 +29,7 @@ import numpy as np
 from msgspec import Struct
 
 from taut.core.array_types import Floats, Ints, Mask
+from taut.watch.running_sums import age, exponent, last_known, reflected
 
 RATE = 0.02
 """False alarms an hour, of all series together."""
@@ -151,19 +152,19 @@ class Panel:
         valid = np.isfinite(unit)
         plain, before = self._without_memory(unit, valid)
         more = np.where(valid, np.clip(plain, -self._clip, self._clip) - self._k, 0.0)
-        sums = _reflected(self.sum, more)
+        sums = reflected(self.sum, more)
         spike = unit > self._as_spike()
-        was_spike = _last_known(spike.astype(np.float64), valid, self._was_spike)
+        was_spike = last_known(spike.astype(np.float64), valid, self._was_spike)
         begins = spike & (was_spike[:-1] == 0)
-        ratios = _reflected(self.spiking, np.where(valid, np.where(begins, *self._ratios()), 0.0))
+        ratios = reflected(self.spiking, np.where(valid, np.where(begins, *self._ratios()), 0.0))
         ready = self.n >= FIRST  # the first values of a series that has few may be alike
         over = ready & ((sums >= self._limit) | (ratios >= self._limit_of_spikes))
         was = np.concatenate([[(self.sum >= self._limit) | (self.spiking >= self._limit_of_spikes)], over[:-1]])
         self.sum, self.spiking = np.where(ready, sums[-1], 0.0), np.where(ready, ratios[-1], 0.0)
         self._before, self._was_spike = before, was_spike[-1]
         again = begins & (ratios > 1.5 * self._ratios()[0])
-        self.since_spike = _age(self.since_spike, np.where(again, 0.0, 1.0))
-        self._ages = np.stack([_age(age, one) for age, one in zip(self._ages, (sums, ratios), strict=True)])
+        self.since_spike = age(self.since_spike, np.where(again, 0.0, 1.0))
+        self._ages = np.stack([age(before, one) for before, one in zip(self._ages, (sums, ratios), strict=True)])
         crossed: Mask = over & ~was
         return crossed
 
@@ -171,7 +172,7 @@ class Panel:
         """(values less what their own past explains, the last value of every series)."""
         wide = self._clip * np.sqrt((1 + self.rho) / (1 - self.rho))
         clipped = np.where(valid, np.clip(unit, -wide, wide), 0.0)
-        past = _last_known(clipped, valid, self._before)
+        past = last_known(clipped, valid, self._before)
         return (clipped - self.rho * past[:-1]) / np.sqrt(1 - self.rho**2), past[-1]
 
     # -- waits for a core -----------------------------------------------------------------------------------------------
@@ -288,7 +289,7 @@ class Panel:
         """How alike neighbouring steps are, over kindred series; how often outliers come."""
         valid = np.isfinite(clipped)
         apart = np.where(valid, clipped - self.level, 0.0)
-        past = _last_known(apart, valid, np.zeros(len(self.n)))[1:-1]
+        past = last_known(apart, valid, np.zeros(len(self.n)))[1:-1]
         fade = 1 - len(clipped) / MEMORY
         self._products = fade * self._products + [(apart[1:] * past).sum(axis=0), (apart[1:] ** 2).sum(axis=0)]
         scale = np.maximum(self.variance, 1e-300)
@@ -385,34 +386,3 @@ class Panel:
     def calm(self, series: Ints) -> None:
         """Begin sums anew."""
         self.sum[series] = self.spiking[series] = 0.0
-
-
-def _reflected(begin: Floats, more: Floats) -> Floats:
-    """Running sums that are never below zero (rows × series)."""
-    free = begin + np.cumsum(more, axis=0)
-    return free - np.minimum(np.minimum.accumulate(free, axis=0), 0.0)
-
-
-def _last_known(values: Floats, valid: Mask, before: Floats) -> Floats:
-    """Of every row, and of the one after the last, the value that was known last before it (rows + 1 × series)."""
-    row = np.maximum.accumulate(np.where(valid, np.arange(1, len(values) + 1)[:, None], 0), axis=0)
-    all_rows = np.concatenate([before[None], values])
-    return np.concatenate([before[None], np.take_along_axis(all_rows, row, axis=0)])
-
-
-def _age(before: Ints, sums: Floats) -> Ints:
-    """Steps since a sum was last zero."""
-    zero = sums[::-1] <= 0
-    out: Ints = np.where(zero.any(axis=0), np.argmax(zero, axis=0), before + len(sums))
-    return out
-
-
-def exponent(k: Floats, clip: Floats) -> Floats:
-    """θ > 0 with log(1 + (exp(θc) - 1 - θc) / c²) = θk, by bisection."""
-    low, high = np.zeros_like(k), np.full_like(k, 2.0) * np.maximum(k, 1.0)
-    for _ in range(48):
-        middle = (low + high) / 2
-        exponential = np.minimum(middle * clip, 500.0)
-        above = np.log1p((np.expm1(exponential) - exponential) / clip**2) > middle * k
-        low, high = np.where(above, low, middle), np.where(above, middle, high)
-    return low
