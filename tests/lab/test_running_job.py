@@ -124,7 +124,7 @@ def test_all_ranks_profile_the_same_steps(tmp_path: Path) -> None:
     with watched(tmp_path) as (collector, env), running(tmp_path / "job", env=env):
         until(lambda: "small" in collector.collector.windows and len(collector.window("small").steps.last(100)) >= 20)
         said = captured(tmp_path)
-    first, last = map(int, re.findall(r"profile steps (\d+) to (\d+)", said)[0])
+    first, last = map(int, re.findall(r"steps (\d+) to (\d+) are profiled", said)[0])
     (folder,) = (tmp_path / "traces").iterdir()
     assert folder.name == f"small-step-{first}"
     for rank in range(2):

@@ -123,7 +123,7 @@ class Rank:
 
 def test_what_a_device_takes_is_without_what_it_waits_for_others() -> None:
     rank = Rank()
-    for step in range(80):
+    for step in range(160):
         rank.step(waits_ms=50.0 + step)
     told = rank.told()
     assert len(told) > 5
