@@ -24,7 +24,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 DEVICE = "device"
 """Verb of the stage that holds it: as long as the device worked in a step."""
-EVERY, RARELY, SELDOM = 2, 16, 64
+EVERY, RARELY, SELDOM = 2, 8, 64
 """One step in so many is sampled: the shorter steps are, the fewer; where none can be told, one in SELDOM."""
 MOST_EVENTS = 16
 """Of a sampled step: what comes after is left out."""
