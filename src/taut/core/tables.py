@@ -434,7 +434,7 @@ class _Widened(Mapping[str, "Array"]):
 
 def _widened(row: type, name: str, array: Array) -> Array:
     """A column in the type that its row has; one value repeated stays that."""
-    dtype = row.__dataclass_fields__[name].metadata["dtype"]  # type: ignore[attr-defined] # every row type is a dataclass
+    dtype = next(f.metadata["dtype"] for f in dataclasses.fields(row) if f.name == name)
     if constant(array):
         return np.broadcast_to(array[:1].astype(dtype), array.shape)
     return array.astype(dtype, copy=False)

@@ -47,9 +47,14 @@ GIVES_UP = 8
 class Event(Protocol):
     """An event of a stream."""
 
-    def record(self, stream: object) -> None: ...  # noqa: D102
-    def query(self) -> bool: ...  # noqa: D102
-    def elapsed_time(self, end: Event) -> float: ...  # noqa: D102
+    def record(self, stream: object) -> None:
+        """Note when a stream comes here."""
+
+    def query(self) -> bool:
+        """Whether the stream has come here."""
+
+    def elapsed_time(self, end: Event) -> float:
+        """Milliseconds from here to another one."""
 
 
 class Cuda:
