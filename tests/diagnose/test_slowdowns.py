@@ -178,3 +178,12 @@ def test_two_spans_of_one_rank_are_two_findings_the_costliest_first() -> None:
     work[20:25, 1] += 200 * MS
     done = analyze(barriers(work, 5 * MS))
     assert [(f.ranks, f.steps) for f in done.findings] == [((1,), (20, 24)), ((1,), (4, 13))]
+
+
+def test_a_level_whose_cost_lies_in_two_steps_is_no_finding() -> None:
+    """A rank 2 % slower for a while is not worth listing, whatever holds it up in two of these steps."""
+    work = jitter(11, 8, 0.004)
+    work[8:24, 5] += 2 * MS
+    assert analyze(barriers(work, 5 * MS)).findings == []
+    work[[12, 19], 5] += 150 * MS
+    assert analyze(barriers(work, 5 * MS)).findings == []

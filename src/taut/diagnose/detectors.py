@@ -20,7 +20,7 @@ from taut.diagnose import (
     synchronisation,
     tail_inflation,
 )
-from taut.diagnose.finding import Evidence, Finding, recovered, why_listed
+from taut.diagnose.finding import Evidence, Finding, as_a_habit, recovered, why_listed
 
 DETECTORS = (
     straggler,
@@ -49,7 +49,9 @@ def diagnose(evidence: Evidence) -> list[Finding]:
         first, last = map(int, np.searchsorted(evidence.graph.steps, finding.steps))
         why: str | None = f"; {finding.certain}"
         if not finding.certain:
-            why = why_listed(int(saved.sum()), int(saved[first : last + 1].sum()), evidence.observed, first, last)
+            why = why_listed(saved, evidence.observed, first, last)
+            if why is not None and why_listed(as_a_habit(saved), evidence.observed, first, last) is None:
+                continue
         alone = ONE_STEP if first == last and not finding.certain else ""
         replayed = replace(
             finding, recoverable_wall_ns=int(saved.sum()), saved_ns=saved, because=finding.because + (why or "") + alone

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from taut.core.array_types import Floats, Indices, Ints, Mask, Numbers
+from taut.core.change_points import LEAST_STEPS
 from taut.core.ids import weighed
 from taut.core.reporting import LISTED_SHARE
 from taut.core.student import student_tail
@@ -35,6 +36,8 @@ EPISODE_SHARE = 0.05
 """A finding that recovers less than LISTED_SHARE of the wall is listed if it recovers this share of its own steps, and there
 are at least EPISODE_STEPS of them; it says so."""
 EPISODE_STEPS = 5
+RECURS = 3
+"""Steps in which a finding must save something, where there are enough to tell: an accident is no habit."""
 LEAST_EPISODE = 0.05
 """Spans with less than this share of the whole score are noise around the others."""
 NOISE = 1.5
@@ -155,8 +158,9 @@ class Finding:
         return "f-" + hashlib.sha256(place.encode()).hexdigest()[:10]
 
 
-def why_listed(recovered: int, in_span: int, observed: Timeline, first: int, last: int) -> str | None:
-    """Why a finding is listed: '' if for its share of the wall, None if it is not listed."""
+def why_listed(saved: Ints, observed: Timeline, first: int, last: int) -> str | None:
+    """Why a finding that saves so much per window is listed: '' if for its share of the wall, None if it is not listed."""
+    recovered, in_span = int(saved.sum()), int(saved[first : last + 1].sum())
     if recovered >= LISTED_SHARE * observed.wall_ns:
         return ""
     spent = int(observed.window_ns[first : last + 1].sum())
@@ -164,6 +168,16 @@ def why_listed(recovered: int, in_span: int, observed: Timeline, first: int, las
         share = 100 * recovered / max(observed.wall_ns, 1)
         return f"; mending it saves {share:.1f} % of the run, {100 * in_span / spent:.0f} % of these {last - first + 1} steps"
     return None
+
+
+def as_a_habit(saved: Ints) -> Ints:
+    """Savings per window, the largest held down to the one that recurs: what one or two steps carry alone is an accident.
+
+    A level is found in values that are clipped, so steps that were held up by something else may lie in its span.
+    """
+    if len(saved) < LEAST_STEPS:
+        return saved
+    return np.asarray(np.minimum(saved, np.partition(saved, -RECURS)[-RECURS]))
 
 
 def confidence(score: float, tests: int, free: float = inf) -> float:

@@ -22,7 +22,17 @@ from taut.core.reporting import spell
 from taut.core.student import student_quantile
 from taut.diagnose.against_baseline import slow_ranks
 from taut.diagnose.as_before import pauses_before, rank_before
-from taut.diagnose.finding import NOISE, Evidence, Finding, confidence, episodes, recovered, top_classes, why_listed
+from taut.diagnose.finding import (
+    NOISE,
+    RECURS,
+    Evidence,
+    Finding,
+    confidence,
+    episodes,
+    recovered,
+    top_classes,
+    why_listed,
+)
 from taut.diagnose.slow_sets import MORE_THAN_ALONE, Member, SlowSet, like_peers, shared_place, slow_sets
 from taut.diagnose.slowdowns import Place
 from taut.graph import Graph
@@ -31,8 +41,6 @@ from taut.replay.excess_kernels import spread_of_steps
 from taut.replay.timeline import Change
 
 OUT_OF_STEP = "partial synchronisation loss"
-RECURS = 3
-"""Steps in which a rank must save something, where there are enough to tell: an accident is no habit."""
 ACCIDENTS = 0.01
 """Share of the steps in which any rank is expected to have a hiccup, before the other ranks are asked."""
 FEW_RANKS = 8
@@ -321,7 +329,7 @@ def _among_peers(e: Evidence, spans: list[tuple[int, int, int]], in_sets: set[tu
     out = []
     for k, (r, a, b) in enumerate(spans):
         habit = _without_accidents(saved[:, k])
-        if why_listed(int(habit.sum()), int(habit[a : b + 1].sum()), e.observed, a, b) is None:
+        if why_listed(habit, e.observed, a, b) is None:
             continue
         rank, ops = int(graph.ranks[r]), np.flatnonzero(key == k)
         mine = key[blame.fault.ops] == k

@@ -306,9 +306,9 @@ def _priced(e: Evidence, members: Sequence[Member]) -> SlowSet | None:
     # The middle member tells when; of two that differ, the longer span.
     first = sorted(member.first for member in chosen)[(len(chosen) - 1) // 2]
     last = sorted(member.last for member in chosen)[len(chosen) // 2]
-    total, within = int(saved.sum()), int(saved[first : last + 1].sum())
+    total = int(saved.sum())
     apart = any(m.alone for m in chosen) and total < MORE_THAN_ALONE * np.maximum(alone[kept], 0).sum()
-    if apart or alone[kept].max() >= NEARLY_ALL * total or why_listed(total, within, e.observed, first, last) is None:
+    if apart or alone[kept].max() >= NEARLY_ALL * total or why_listed(saved, e.observed, first, last) is None:
         return None
     return SlowSet(chosen, first, last, saved, int(max(alone[kept].max(), 0)))
 
