@@ -180,6 +180,25 @@ def test_two_spans_of_one_rank_are_two_findings_the_costliest_first() -> None:
     assert [(f.ranks, f.steps) for f in done.findings] == [((1,), (20, 24)), ((1,), (4, 13))]
 
 
+def test_stops_that_fall_into_other_classes_are_all_of_one_stall() -> None:
+    """In mid-run the stops of a rank lie in its second class, before in its first: it has stopped since the first of them."""
+    rng = np.random.default_rng(3)
+    halves = 50 * MS * (1 + 0.01 * rng.standard_normal((STEPS, 4, 2)))
+    stops = [11, 12, 13, 14, 17, 18, 19, 20, 23, 25, 26, 27]
+    halves[stops, 3, [int(step >= 17) for step in stops]] += 90 * MS
+    ops = [
+        Do(rank, name, round(halves[step, rank, half]), step=step)
+        if name != "all-reduce"
+        else Do(rank, name, 5 * MS, step=step, verb=Verb.ALL_REDUCE)
+        for step in range(STEPS)
+        for rank in range(4)
+        for half, name in enumerate(("fwd", "bwd", "all-reduce"))
+    ]
+    (found,) = analyze(play(ops)).findings
+    assert (found.mode, found.ranks, found.steps) == ("straggler cascade", (3,), (11, 27))
+    assert found.recoverable_wall_ns == pytest.approx(90 * MS * len(stops), rel=0.05)
+
+
 def test_a_level_whose_cost_lies_in_two_steps_is_no_finding() -> None:
     """A rank 2 % slower for a while is not worth listing, whatever holds it up in two of these steps."""
     work = jitter(11, 8, 0.004)

@@ -71,6 +71,10 @@ SPIKE = 0.05
 delays as much."""
 FEW_LINKS = 0.25
 """Ranks whose links are more than this share of all are not asked whether spikes fall on them: they would by chance."""
+RECURS = 3
+"""Spikes of a rank that is known to be slow from which it is said to stop now and then."""
+LONGER_STORY = 1.25
+"""Stops of a rank that cost so many times what a level of it does, at the same time, are what it has."""
 FALSE_ALARMS = 0.02
 """Chance that spikes of a run, if it has any, are said to be of one place though they fall anywhere."""
 
@@ -230,10 +234,20 @@ class Slowdowns:
                 extra, rank = _extra(y[s.series], s, others), s.series % self.count
                 found[rank].append(Place(s.first, s.last, s.score, False, extra, s.tests, rank, grows=grows))
         joined = [_joined(places) for mine in found.values() for places in _overlapping(mine)]
-        return [*joined, *self._stalls(set(found))]
+        for stall in self._stalls(set(found)):
+            same = [p for p in joined if _tells_more(stall, p)]
+            joined = [p for p in joined if p not in same]
+            if same:
+                joined.append(replace(stall, score=same[0].score, tests=same[0].tests))
+            elif stall.rank not in found:
+                joined.append(stall)
+        return joined
 
     def _stalls(self, known: set[int]) -> list[Place]:
-        """Ranks that stop now and then: more spikes than chance would give them; transfers they take part in are held up."""
+        """Ranks that stop now and then: more spikes than chance would give them; transfers they take part in are held up.
+
+        Those that are known to be slow need no chance: three spikes tell since when and how often they stop.
+        """
         spikes = outliers(self._busy)
         out = []
         above = self._busy - np.median(self._busy, axis=1, keepdims=True)
@@ -243,11 +257,13 @@ class Slowdowns:
         total = weighed(place, weight, self.count)
         for rank in often[np.argsort(-total[often], kind="stable")][:MOST_STALLS].tolist():
             chance = heaped(weight, place == rank, 1 / self.count, self.count)
-            if rank in known or chance >= FALSE_ALARMS:
-                continue
             at = np.flatnonzero(spikes[rank])
+            if chance >= FALSE_ALARMS and not (rank in known and len(at) >= RECURS):
+                continue
+            # A stop may last for several steps, of which the first is its spike.
+            at = np.append(at, np.flatnonzero(above[rank] >= LATE * np.median(above[rank, at])).max())
             # A transfer may still be held up in the next step; one long before, as while a job warms up, was not by this.
-            held = self.stopped(rank) & (self.gates[0] >= at[0]) & (self.gates[0] <= at[-1] + 1)
+            held = self.stopped(rank) & (self.gates[0] >= at[0]) & (self.gates[0] <= at.max() + 1)
             at = np.concatenate([at, self.gates[0][held]])
             span = Span(rank, int(at.min()), int(at.max()), _score(chance))
             out.append(Place(span.first, span.last, span.score, True, _extra(self._busy[rank], span), rank=rank, gates=held))
@@ -565,6 +581,12 @@ def _joined(places: list[Place]) -> Place:
     """What a rank's series say of it: the largest says how much, the clearest in which shape."""
     largest, clearest = max(places, key=lambda p: p.total_ns), max(places, key=lambda p: p.score)
     return replace(largest, grows=True, first=clearest.first) if clearest.grows else replace(largest, grows=False)
+
+
+def _tells_more(stall: Place, level: Place) -> bool:
+    """Whether stops of a rank explain more than a level of it at the same time: they may fall into one class for a while."""
+    overlap = min(stall.last, level.last) >= max(stall.first, level.first)
+    return stall.rank == level.rank and overlap and stall.total_ns >= LONGER_STORY * level.total_ns
 
 
 def _score(chance: float) -> float:
