@@ -147,6 +147,13 @@ def test_prediction_is_judged_only_where_the_saving_is_known_well_enough() -> No
     assert score(result(finding((1,))), truth("none"), BUILT).counterfactual_error is None
 
 
+@pytest.mark.parametrize("part", ["faulted_ns", "healthy_ns"])
+def test_a_pause_of_the_machine_is_no_part_of_what_a_fault_costs(part: str) -> None:
+    known = truth("slow", *SLOW.injected, faulted_ns=(150,) * 30, healthy_ns=((100,) * 30,) * 2)
+    paused = (150,) * 20 + (9000,) + (150,) * 9 if part == "faulted_ns" else (((100,) * 29 + (9000,)), (100,) * 30)
+    assert msgspec.structs.replace(known, **{part: paused}).saving_ns == known.saving_ns
+
+
 def test_clocks_are_compared_with_that_of_the_first_rank() -> None:
     offsets = {"0": (0, 0, 0), "1": (950, 900, 980), "2": (-2_000, -2_500, -1_500)}
     row = score(result(offsets=offsets), truth("skew", skew_ns={0: 1_000, 1: 2_000, 2: -1_100}), BUILT)

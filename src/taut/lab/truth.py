@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from taut.core.array_types import Floats
 from taut.core.errors import RunError
 
 TRUTH = "truth.json"
@@ -52,6 +53,8 @@ CLASSES = {**dict.fromkeys((*HICCUPS, *NOBODY), "structural"), "none": "healthy"
 """The class that a verdict on such a job must have; of ``both`` that of the larger saving, which is not known before."""
 HEALTHY = tuple(fault for fault, mode in MODES.items() if mode is None)
 """Faults that are none: nothing may be found."""
+FEW = 9
+"""Steps since the onset below which all of them count as they are."""
 
 
 class Injected(msgspec.Struct, frozen=True, kw_only=True):
@@ -136,18 +139,25 @@ class Truth(msgspec.Struct, frozen=True, kw_only=True):
     def saving_ns(self) -> tuple[float, float]:
         """(what removing the fault really saved, its standard error), ns; NaN without a counterfactual.
 
-        Over the steps since the onset: before it nothing was done, and any difference is noise.
+        Over the steps since the onset: before it nothing was done, and any difference is noise. Now and then the machine
+        itself pauses, and all ranks with it: in every part the two longest steps count as the third longest.
         """
         if not self.healthy_ns or not self.faulted_ns:
             return float("nan"), float("nan")
         steps = slice(self.onset, min(len(self.faulted_ns), *(len(h) for h in self.healthy_ns)))
-        healthy = np.array([h[steps] for h in self.healthy_ns], dtype=np.float64)
-        saved = float(np.sum(self.faulted_ns[steps]) - healthy.sum(axis=1).mean())
+        faulted, *parts = (np.array(part[steps], dtype=np.float64) for part in (self.faulted_ns, *self.healthy_ns))
         if self.modelled:
-            return saved, 0.0
+            return float(faulted.sum() - np.mean([part.sum() for part in parts])), 0.0
+        healthy = np.array([_without_pauses(part) for part in parts])
+        saved = float(_without_pauses(faulted).sum() - healthy.sum(axis=1).mean())
         within = healthy.var(ddof=1) * healthy.shape[1] if healthy.size > 1 else float("nan")
         between = healthy.sum(axis=1).var(ddof=1) if len(healthy) > 1 else 0.0
         return saved, float(np.sqrt(max(within, between) * (1 + 1 / len(healthy))))
+
+
+def _without_pauses(steps_ns: Floats) -> Floats:
+    """Steps, the longest two of them as long as the third; all of them where they are few."""
+    return steps_ns if len(steps_ns) < FEW else np.asarray(np.minimum(steps_ns, np.partition(steps_ns, -3)[-3]))
 
 
 def save(truth: Truth, folder: Path) -> None:
