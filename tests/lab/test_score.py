@@ -147,6 +147,13 @@ def test_prediction_is_judged_only_where_the_saving_is_known_well_enough() -> No
     assert score(result(finding((1,))), truth("none"), BUILT).counterfactual_error is None
 
 
+def test_faults_that_cost_nothing_measurable_are_counted_apart() -> None:
+    noisy = truth("slow", *SLOW.injected, healthy_ns=((20, 180) * 10, (180, 20) * 10))
+    found = summarise([score(result(finding((2,))), SLOW, BUILT), score(result(), noisy, BUILT)])
+    assert (found.right.count, found.right.of) == (1, 2)
+    assert (found.right_measured.count, found.right_measured.of) == (1, 1)
+
+
 @pytest.mark.parametrize("part", ["faulted_ns", "healthy_ns"])
 def test_a_pause_of_the_machine_is_no_part_of_what_a_fault_costs(part: str) -> None:
     known = truth("slow", *SLOW.injected, faulted_ns=(150,) * 30, healthy_ns=((100,) * 30,) * 2)

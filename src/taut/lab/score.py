@@ -24,6 +24,8 @@ WORTH = 10
 """Standard errors that a measured saving must be worth before a prediction is held against it."""
 
 
+COSTS = 3
+"""Standard errors that a fault must have cost before it can be said to have cost anything."""
 LEAST_SAVED = 0.03
 """Share of the wall that a policy must really save before a prediction of it is held against that."""
 
@@ -161,6 +163,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """The score of a whole matrix; rows that wait for a mode not built yet are only counted, failed ones are not right."""
 
     right: Share
+    right_measured: Share = Share(0, 0)
+    """The same of faults that are known to have cost something: ``COSTS`` standard errors or more."""
     precision: Share
     recall: Share
     false_findings: Share
@@ -413,12 +417,14 @@ def summarise(rows: Sequence[Row]) -> Summary:
     """The figures of a matrix."""
     judged, failed = [r for r in rows if r.verdict != "not yet"], sum(r.verdict == "failed" for r in rows)
     faulted = [r for r in judged if r.fault not in (*HEALTHY, *ON_ALL)]
+    measured = [r for r in faulted if r.saving_ns is not None and r.saving_ns >= COSTS * (r.saving_se_ns or 0.0) > 0]
     alike = [r for r in judged if r.fault in ON_ALL]
     ratios = [r.policy_ratio for r in rows if r.policy_ratio is not None]
     healthy = [r for r in judged if r.fault in HEALTHY and r.verdict != "failed"]
     caught, alarms = sum(r.detected for r in faulted), wilson(sum(r.detected for r in healthy), len(healthy))
     return Summary(
         right=wilson(sum(r.verdict == "right" for r in faulted), len(faulted)),
+        right_measured=wilson(sum(r.verdict == "right" for r in measured), len(measured)),
         precision=wilson(caught, caught + alarms.count), recall=wilson(caught, len(faulted)), false_findings=alarms,
         false_per_20=tuple(20 * v for v in (alarms.value, alarms.lo, alarms.hi) if v is not None),
         extra=sum(r.extra for r in faulted), counterfactual=spread(r.counterfactual_error for r in faulted),

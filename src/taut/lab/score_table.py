@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from taut.lab.score import Row, Share, Summary, summarise
+from taut.lab.score import COSTS, Row, Share, Summary, summarise
 from taut.lab.truth import HEALTHY, MODES
 from taut.render.text import duration, percent, safe
 
@@ -155,6 +155,8 @@ def lines(s: Summary) -> list[str]:
     """The summary in sentences."""
     cf, onset, clock = s.counterfactual, s.onset_steps, s.clock_ns
     out = [f"Root cause right at first place: {_of(s.right, 'faulted runs')}; {s.extra} findings in them fit nothing done."]
+    if s.right_measured.of:
+        out.append(f"Of faults that cost at least {COSTS} standard errors: {_of(s.right_measured, 'runs')}.")
     out.append(f"Detection: precision {_of(s.precision, 'runs with a finding')}, recall {_of(s.recall, 'faulted runs')}.")
     if s.false_per_20:
         value, lo, hi = s.false_per_20
