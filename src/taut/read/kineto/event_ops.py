@@ -11,10 +11,10 @@ from taut.core.array_types import Ints, Mask
 from taut.core.ids import dense, distinct
 from taut.core.tables import NULL, Kind, Table
 from taut.read.kineto.event_columns import Events
-from taut.read.kineto.event_kinds import ANNOTATION, COPY, CPU_OP, DEVICE, RUNTIME, SHADOW, is_comm
+from taut.read.kineto.event_kinds import ANNOTATION, COPY, CPU_OP, DEVICE, RUNTIME, SHADOW, is_comm, is_launch
 from taut.read.known_marks import MIXED, OPTIMISER, PROFILER, tells_phase
 from taut.read.op_rows import NAME_LENGTH, Rows, coded, issuer
-from taut.read.step_marks import Loop, Ranges, loops, micro_steps
+from taut.read.step_marks import Loop, Ranges, cut_at_end, cut_note, loops, micro_steps
 
 SET_BACK, SET_BACK_NS = "profiler steps that begin before the one before them ended", 1_000_000
 LEAST_INSIDE = 3
@@ -59,7 +59,9 @@ def step_marks(events: Events, rank: int, counts: Counter[str]) -> tuple[Table, 
         loop = replace(loop, phase=_phases(loop, _written_steps(events, launches, None)))
     counts["dropped: gpu_user_annotation"] += len(shadows)
     notes = (f"annotations {loop.doubt}",) if loop.doubt else ()
-    return loop.marks().replace(rank=np.full(len(loop.step), rank)), notes
+    marks = loop.marks().replace(rank=np.full(len(loop.step), rank))
+    cut = cut_at_end(marks, launches, _lost(events)) if events.has_device else 0
+    return (marks.take(np.arange(len(marks) - cut)), (*notes, cut_note(cut))) if cut else (marks, notes)
 
 
 def _profiler_steps(events: Events, counts: Counter[str]) -> Loop:
@@ -92,6 +94,13 @@ def _launches(events: Events) -> Ints:
     if not len(work):
         return np.sort(events.start[np.concatenate([events.rows(CPU_OP), events.chosen(ANNOTATION, is_comm)])])
     return distinct(_launched_at(events, work))
+
+
+def _lost(events: Events) -> Ints:
+    """When work was launched of which nothing is recorded, in order."""
+    calls = events.chosen(RUNTIME, is_launch)
+    lost = calls[~np.isin(events.correlation[calls], events.correlation[events.rows(DEVICE, COPY)])]
+    return np.sort(events.start[lost])
 
 
 def _launched_at(events: Events, work: Ints) -> Ints:

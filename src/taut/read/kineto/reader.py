@@ -24,6 +24,7 @@ from taut.read.kineto.host_side import add_host_side
 from taut.read.kineto.json_events import Header, Piece
 from taut.read.kineto.matrix_work import is_product_kernel
 from taut.read.kineto.process_groups import Groups
+from taut.read.kineto.reused_numbers import tell_apart
 from taut.read.limits import RANKS
 from taut.read.op_rows import Rows
 
@@ -77,6 +78,7 @@ def _trace(decoded: list[Events], label: str) -> Trace:
     events = decoded.pop()
     if not len(events.kind):
         raise _nothing(label, events.counts)
+    tell_apart(events)
     header, counts = events.header, events.counts
     distributed: dict[str, Json] = header.distributedInfo if isinstance(header.distributedInfo, dict) else {}
     rank, world_size = integer(distributed.get("rank")), integer(distributed.get("world_size"))

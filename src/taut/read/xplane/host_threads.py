@@ -11,6 +11,7 @@ import numpy as np
 from taut.core.array_types import Ints
 from taut.core.tables import NULL, Mark, Table
 from taut.read.columns import Codes
+from taut.read.step_marks import reaching
 from taut.read.xplane.line_roles import is_host
 from taut.read.xplane.space import Plane, Space
 
@@ -46,8 +47,11 @@ def calls(space: Space) -> Calls:
     return Calls(number, start, end, thread, code, list(map(str, threads)), list(map(str, names)))
 
 
-def host_marks(space: Space) -> Table:
-    """Steps that the host marked: annotations with a step number, of the name that marks most of them."""
+def host_marks(space: Space, launched: Ints) -> Table:
+    """Steps that the host marked: annotations with a step number, of the name that marks most of them.
+
+    ``launched`` are the times of all launches, in order.
+    """
     found: dict[tuple[str, str], tuple[Ints, Ints, Ints]] = {}
     for plane in _hosts(space):
         for line in plane.lines:
@@ -59,7 +63,9 @@ def host_marks(space: Space) -> Table:
     if not found:
         return Table(Mark, {}, 0)
     usual = Counter({key: len(step) for key, (step, _, _) in found.items()}).most_common(1)[0][0]
-    return marks(*found[usual])
+    step, start, end = (column[np.argsort(found[usual][1], kind="stable")] for column in found[usual])
+    # What follows a mark belongs to it up to the next one, and as much of it behind the last.
+    return marks(step, start, reaching(start, end, launched, cut=False)[0])
 
 
 def marks(step: Ints, start: Ints, end: Ints) -> Table:
