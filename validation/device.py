@@ -58,6 +58,8 @@ IS_COPY = re.compile(r"^mem(cpy|set)|^__amd_rocclr_(copy|fill)|^dma_request", re
 DEVICE = {"kernel": None, "gpu_memcpy": COPY, "gpu_memset": COPY, "memcpy": COPY, "memset": COPY, "mtia_ccp_events": None}
 """Kineto categories of device events, in lower case; None where the name tells what it is."""
 LAUNCH = re.compile(r"(cuda_|hip_|xpu_|mtia_|privateuse1_)?(runtime|driver)")
+ASKS = re.compile(r"Query|Synchronize|EventRecord")
+"""Calls that launch nothing, whatever number they carry."""
 MARKS = (re.compile(r"^ProfilerStep#(\d+)$"), re.compile(r"^execute_.*\d"), re.compile(r"^step\[.*\]$"))
 """Marks that people write once a step, the best first."""
 STEP_RANGE = r"(?:ProfilerStep|train_?step|step|iter|iteration)[ _#:=]*(\d+)"
@@ -111,33 +113,65 @@ def kineto(data: Any) -> list[Raw]:
     events = data.get("traceEvents", []) if isinstance(data, dict) else data
     events = [e for e in events if isinstance(e, dict)] if isinstance(events, list) else []
     info = data.get("distributedInfo", {}) if isinstance(data, dict) else {}
-    whole = [e for e in events if e.get("ph") == "X" and "ts" in e]
+    whole = intervals(events)
     launches: dict[int, list[int]] = defaultdict(list)
     for e in whole:
         c = (e.get("args") or {}).get("correlation")
-        if c and LAUNCH.fullmatch(str(e.get("cat", "")).lower()):
+        if c and LAUNCH.fullmatch(str(e.get("cat", "")).lower()) and not ASKS.search(e["name"]):
             launches[int(c)].append(ns(e["ts"]))
     raw = Raw(info.get("rank"), world=info.get("world_size"), marks=marks_of(whole))
     for e in whole:
-        category = str(e.get("cat", "")).lower()
-        if category not in DEVICE:
+        category, args = str(e.get("cat", "")).lower(), e.get("args") or {}
+        known = DEVICE.get(category, -1) if category else task(e["name"], str(args.get("Task Type", "")))
+        if known == -1:
             continue
-        args = e.get("args") or {}
-        known = DEVICE[category]
         start, length = ns(e["ts"]), ns(e.get("dur", 0))
         before = [t for t in launches.get(int(args.get("correlation") or 0), ()) if t <= start + length]
         kind = kind_of(e["name"]) if known is None else known
         raw.add(start, start + length, kind, max(before, default=-1), f"{e.get('pid')} {e.get('tid')}")
         raw.device = args.get("device", raw.device)
+    if not raw.marks and (shadows := marks_of(whole, ("gpu_user_annotation",))):
+        raw.marks, raw.launch = shadows, raw.start  # the host was not recorded: work belongs to the shadow it begins in
     return [raw] if raw.start else xla(events, whole)
 
 
-def marks_of(whole: list[dict[str, Any]]) -> list[tuple[int, int, int]]:
+def intervals(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Events with a beginning and a length that are numbers; those that begin and end apart are joined."""
+    found, open_ones = [], defaultdict[tuple[Any, Any], list[dict[str, Any]]](list)
+    for e in events:
+        if e.get("ph") == "B":
+            open_ones[e.get("pid"), e.get("tid")].append(e)
+        elif e.get("ph") == "E" and open_ones[e.get("pid"), e.get("tid")]:
+            begun = open_ones[e.get("pid"), e.get("tid")].pop()
+            found.append({**begun, "ph": "X", "dur": str(Decimal(e["ts"]) - Decimal(begun["ts"]))})
+        elif e.get("ph") == "X" and _number(e.get("ts")) and _number(e.get("dur", 0)) and Decimal(e.get("dur", 0)) >= 0:
+            found.append({"name": "", **e})
+    return found
+
+
+def _number(value: Any) -> bool:
+    try:
+        return value is not None and Decimal(value).is_finite()
+    except (ArithmeticError, ValueError, TypeError):
+        return False
+
+
+def task(name: str, kind: str) -> int | None:
+    """What a task of an Ascend device is, which has no category; -1 for none."""
+    if name.startswith("hcom_"):
+        return COMMUNICATION
+    return COMPUTE if kind.startswith(("AI_", "MIX_", "KERNEL_")) else COPY if kind.startswith("MEMCPY") else -1
+
+
+HOST = ("user_annotation", "operator", "cpu_op")
+
+
+def marks_of(whole: list[dict[str, Any]], categories: tuple[str, ...] = HOST) -> list[tuple[int, int, int]]:
     """Marks of the best kind there is, of the thread that has most of them."""
     for mark in MARKS:
         found: dict[Any, list[tuple[int, int, int]]] = defaultdict(list)
         for e in whole:
-            if str(e.get("cat", "")).lower() in ("user_annotation", "operator", "cpu_op") and (m := mark.match(str(e["name"]))):
+            if str(e.get("cat", "")).lower() in categories and (m := mark.match(str(e["name"]))):
                 number = int(m[1]) if m.groups() else -1
                 found[e.get("tid")].append((ns(e["ts"]), ns(e["ts"]) + ns(e.get("dur", 0)), number))
         if found:
