@@ -7,7 +7,8 @@ checked inside its own windows. A folder whose files are several ranks of one jo
 
 - **shares**: busy, compute, communication, hidden, exposed, copies, exposed copies, idle: each within 1 point.
 - **windows** of one rank do not overlap, and do not end before they start.
-- **step**: within 1 % of what the raw marks say. A mark is a host annotation that people write once a step. The work of
+- **step**: within 1 % of what the raw marks say. A mark is a host annotation that people write once a step; where the
+  optimiser steps in every fourth, say, four are one step. The work of
   a mark is every device event whose launch (same correlation; a graph's launch for all its kernels) lies inside it. The
   period of a step is the end of its own work less the end of the work of the mark before (for the first mark of a
   trace or of a profiler cycle: the end of its work less its beginning). Ends on the stream with work of most marks,
@@ -79,6 +80,8 @@ class Raw:
     """When the host launched each event; -1: the trace does not tell."""
     marks: list[tuple[int, int, int]] = field(default_factory=list)
     """(number, start, end), in order of time."""
+    width: int = 1
+    """Marks that were joined to one, where gradients are accumulated."""
     world: int | None = None
     stream: list[str] = field(default_factory=list)
 
@@ -120,6 +123,7 @@ def kineto(data: Any) -> list[Raw]:
         if c and LAUNCH.fullmatch(str(e.get("cat", "")).lower()) and not ASKS.search(e["name"]):
             launches[int(c)].append(ns(e["ts"]))
     raw = Raw(info.get("rank"), world=info.get("world_size"), marks=marks_of(whole))
+    raw.marks, raw.width = by_update(raw.marks, [ns(e["ts"]) for e in whole if str(e["name"]).startswith("Optimizer.step#")])
     for e in whole:
         category, args = str(e.get("cat", "")).lower(), e.get("args") or {}
         known = DEVICE.get(category, -1) if category else task(e["name"], str(args.get("Task Type", "")))
@@ -178,6 +182,16 @@ def marks_of(whole: list[dict[str, Any]], categories: tuple[str, ...] = HOST) ->
             best = sorted(max(found.values(), key=len))
             return [(number if number >= 0 else i, start, end) for i, (start, end, number) in enumerate(best)]
     return []
+
+
+def by_update(marks: list[tuple[int, int, int]], updates: list[int]) -> tuple[list[tuple[int, int, int]], int]:
+    """Marks joined up to those in which the optimiser steps, where it does in every so many (accumulated gradients)."""
+    last = [i for i, (_, start, end) in enumerate(marks) if any(start <= at < end for at in updates)]
+    widths = {b - a for a, b in pairwise(last)}
+    if len(widths) != 1 or widths == {1}:
+        return marks, 1
+    width = widths.pop()
+    return [(marks[i - width + 1][0], marks[i - width + 1][1], marks[i][2]) for i in last if i >= width - 1], width
 
 
 def xla(events: list[dict[str, Any]], whole: list[dict[str, Any]]) -> list[Raw]:
@@ -363,7 +377,7 @@ class Marks:
 
     def follows(self, i: int) -> bool:
         """Whether the mark before is the step before."""
-        return i - 1 in self.first and self.raw.marks[i][0] - self.raw.marks[i - 1][0] == 1
+        return i - 1 in self.first and self.raw.marks[i][0] - self.raw.marks[i - 1][0] == self.raw.width
 
     def periods(self, kept: list[int]) -> dict[str, float]:
         """Mean period of the kept steps by each definition that the trace allows."""
