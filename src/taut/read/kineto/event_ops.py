@@ -59,7 +59,7 @@ def step_marks(events: Events, rank: int, counts: Counter[str]) -> tuple[Table, 
     elif len(events.chosen(ANNOTATION, tells_phase)):
         loop = replace(loop, phase=_phases(loop, _written_steps(events, launches, None)))
     counts["dropped: gpu_user_annotation"] += len(shadows)
-    notes = (f"annotations {loop.doubt}",) if loop.doubt else ()
+    notes: tuple[str, ...] = (f"annotations {loop.doubt}",) if loop.doubt else ()
     joined = counts[JOINED]
     if joined and loop.stem == PROFILER.name:
         notes += (f"{joined + len(loop.step)} profiler steps make {len(loop.step)}: the optimiser steps once in several",)
