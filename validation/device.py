@@ -42,6 +42,7 @@ from typing import Any
 import numpy as np
 
 COMPUTE, COMMUNICATION, COPY, WAIT = 0, 1, 2, 3
+NEVER = -(1 << 62)
 POINT, STEP, HELD = 0.01, 0.01, 0.99
 
 COMMUNICATES = re.compile(
@@ -77,7 +78,7 @@ class Raw:
     end: list[int] = field(default_factory=list)
     kind: list[int] = field(default_factory=list)
     launch: list[int] = field(default_factory=list)
-    """When the host launched each event; -1: the trace does not tell."""
+    """When the host launched each event; NEVER: the trace does not tell."""
     marks: list[tuple[int, int, int]] = field(default_factory=list)
     """(number, start, end), in order of time."""
     width: int = 1
@@ -85,7 +86,7 @@ class Raw:
     world: int | None = None
     stream: list[str] = field(default_factory=list)
 
-    def add(self, start: int, end: int, kind: int, launch: int = -1, stream: str = "") -> None:
+    def add(self, start: int, end: int, kind: int, launch: int = NEVER, stream: str = "") -> None:
         self.start.append(start)
         self.end.append(end)
         self.kind.append(kind)
@@ -132,7 +133,7 @@ def kineto(data: Any) -> list[Raw]:
         start, length = ns(e["ts"]), ns(e.get("dur", 0))
         before = [t for t in launches.get(int(args.get("correlation") or 0), ()) if t <= start + length]
         kind = kind_of(e["name"]) if known is None else known
-        raw.add(start, start + length, kind, max(before, default=-1), f"{e.get('pid')} {e.get('tid')}")
+        raw.add(start, start + length, kind, max(before, default=NEVER), f"{e.get('pid')} {e.get('tid')}")
         raw.device = args.get("device", raw.device)
     if not raw.marks and (shadows := marks_of(whole, ("gpu_user_annotation",))):
         raw.marks, raw.launch = shadows, raw.start  # the host was not recorded: work belongs to the shadow it begins in
@@ -204,7 +205,7 @@ def xla(events: list[dict[str, Any]], whole: list[dict[str, Any]]) -> list[Raw]:
         pid, stream = e.get("pid"), names.get((e.get("pid"), e.get("tid"), "thread_name"), "")
         if pid in planes and _is_stream(stream):
             one = ranks.setdefault(pid, Raw(None, int(planes[pid].rsplit(":", 1)[-1].split()[0])))
-            launch = launched.get(_correlation(e), -1)
+            launch = launched.get(_correlation(e), NEVER)
             one.add(ns(e["ts"]), ns(e["ts"]) + ns(e.get("dur", 0)), kind_of(e["name"]), launch, stream)
     numbered = [(e, (e.get("args") or {}).get("step_num")) for e in whole if e["pid"] not in planes]
     marks = sorted((int(n), ns(e["ts"]), ns(e["ts"]) + ns(e.get("dur", 0))) for e, n in numbered if n is not None)
@@ -242,7 +243,7 @@ def nsight(path: Path) -> list[Raw]:
             for start, end, device, process, c, stream, text in db.execute(query):
                 one = ranks.setdefault((device, process), Raw(None, device))
                 kind = kind_of(text or "") if name else COMPUTE if table == "GRAPH_TRACE" else COPY
-                one.add(start, end, kind, launches.get((process >> 24, c), -1), str(stream))
+                one.add(start, end, kind, launches.get((process >> 24, c), NEVER), str(stream))
         for (_, process), one in ranks.items():
             one.marks = nvtx(db, process >> 24) if "NVTX_EVENTS" in tables else []
     return [ranks[k] for k in sorted(ranks)]

@@ -275,11 +275,14 @@ def _until(end: Ints, launches: Ints) -> tuple[Ints, Ints, Mask]:
 def _turns(name: Ints, count: Ints) -> int:
     """How many ranges make one step: by names or by launches that take turns; 1 where they are alike or follow no order."""
     one_name = bool((name[1:] == name[:-1]).all())
-    if len(count) < 3 or (one_name and _alike(count, 0.25)):
+    if len(count) < 3 or (one_name and _alike(count, 0.03)):
         return 1
+    # Launches that differ little are in turns if they repeat exactly.
+    within = 0.0 if _alike(count, 0.25) else 0.1
     for turns in range(2, min(MOST_TURNS, len(count) // 2) + 1):
         in_turn = (name[turns:] == name[:-turns]).all()
-        if in_turn and (not one_name or all(_alike(count[k::turns], 0.1) for k in range(turns))):
+        # Of the first the beginning may be a guess.
+        if in_turn and (not one_name or all(_alike(count[k or turns :: turns], within) for k in range(turns))):
             return turns
     return 1
 

@@ -24,7 +24,7 @@ from taut.read.merge import as_rank
 from taut.read.op_rows import Rows, coded
 from taut.read.step_marks import cut_at_end, cut_note
 from taut.read.xplane.device_ops import DeviceOps, device_model
-from taut.read.xplane.host_threads import Calls, HostOps, calls, host_marks, host_ops
+from taut.read.xplane.host_threads import Calls, HostOps, called_steps, calls, host_marks, host_ops
 from taut.read.xplane.line_roles import device_of
 from taut.read.xplane.nesting import innermost
 from taut.read.xplane.op_words import meaning
@@ -46,7 +46,9 @@ def profile(space: Space) -> Profile:
     host = space.hosts[0] if space.hosts else ""
     kind, devices = _devices(space)
     launches = calls(space)
-    marked = host_marks(space, np.sort(launches.start))
+    marked, called = host_marks(space, np.sort(launches.start)), ""
+    if not len(marked):
+        marked, called = called_steps(space, launches)
     cut = _cut(space, devices, launches, marked)
     marked = marked.take(np.arange(len(marked) - cut))
     found: list[tuple[int, Trace]] = []
@@ -59,6 +61,7 @@ def profile(space: Space) -> Profile:
             found.append((number, ops.trace(number, marked, about, space.label)))
     notes = [
         *space.notes,
+        *([f"no step marks: calls of {called!r} are taken as steps"] if called else []),
         *([cut_note(cut)] if cut else []),
         *(f"the profiler reported: {text[:200]}" for text in space.errors[:1]),
     ]
