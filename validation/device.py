@@ -7,7 +7,8 @@ checked inside its own windows. A folder whose files are several ranks of one jo
 
 - **shares**: busy, compute, communication, hidden, exposed, copies, exposed copies, idle: each within 1 point.
 - **windows** of one rank do not overlap, and do not end before they start.
-- **step**: within 1 % of what the raw marks say. A mark is a host annotation that people write once a step. The work of
+- **step**: within 1 % of what the raw marks say. A mark is a host annotation that people write once a step; where the
+  optimiser steps in every fourth, say, four are one step. The work of
   a mark is every device event whose launch (same correlation; a graph's launch for all its kernels) lies inside it. The
   period of a step is the end of its own work less the end of the work of the mark before (for the first mark of a
   trace or of a profiler cycle: the end of its work less its beginning). Ends on the stream with work of most marks,
@@ -41,6 +42,7 @@ from typing import Any
 import numpy as np
 
 COMPUTE, COMMUNICATION, COPY, WAIT = 0, 1, 2, 3
+NEVER = -(1 << 62)
 POINT, STEP, HELD = 0.01, 0.01, 0.99
 
 COMMUNICATES = re.compile(
@@ -58,6 +60,8 @@ IS_COPY = re.compile(r"^mem(cpy|set)|^__amd_rocclr_(copy|fill)|^dma_request", re
 DEVICE = {"kernel": None, "gpu_memcpy": COPY, "gpu_memset": COPY, "memcpy": COPY, "memset": COPY, "mtia_ccp_events": None}
 """Kineto categories of device events, in lower case; None where the name tells what it is."""
 LAUNCH = re.compile(r"(cuda_|hip_|xpu_|mtia_|privateuse1_)?(runtime|driver)")
+ASKS = re.compile(r"Query|Synchronize|EventRecord")
+"""Calls that launch nothing, whatever number they carry."""
 MARKS = (re.compile(r"^ProfilerStep#(\d+)$"), re.compile(r"^execute_.*\d"), re.compile(r"^step\[.*\]$"))
 """Marks that people write once a step, the best first."""
 STEP_RANGE = r"(?:ProfilerStep|train_?step|step|iter|iteration)[ _#:=]*(\d+)"
@@ -74,13 +78,15 @@ class Raw:
     end: list[int] = field(default_factory=list)
     kind: list[int] = field(default_factory=list)
     launch: list[int] = field(default_factory=list)
-    """When the host launched each event; -1: the trace does not tell."""
+    """When the host launched each event; NEVER: the trace does not tell."""
     marks: list[tuple[int, int, int]] = field(default_factory=list)
     """(number, start, end), in order of time."""
+    width: int = 1
+    """Marks that were joined to one, where gradients are accumulated."""
     world: int | None = None
     stream: list[str] = field(default_factory=list)
 
-    def add(self, start: int, end: int, kind: int, launch: int = -1, stream: str = "") -> None:
+    def add(self, start: int, end: int, kind: int, launch: int = NEVER, stream: str = "") -> None:
         self.start.append(start)
         self.end.append(end)
         self.kind.append(kind)
@@ -111,39 +117,82 @@ def kineto(data: Any) -> list[Raw]:
     events = data.get("traceEvents", []) if isinstance(data, dict) else data
     events = [e for e in events if isinstance(e, dict)] if isinstance(events, list) else []
     info = data.get("distributedInfo", {}) if isinstance(data, dict) else {}
-    whole = [e for e in events if e.get("ph") == "X" and "ts" in e]
+    whole = intervals(events)
     launches: dict[int, list[int]] = defaultdict(list)
     for e in whole:
         c = (e.get("args") or {}).get("correlation")
-        if c and LAUNCH.fullmatch(str(e.get("cat", "")).lower()):
+        if c and LAUNCH.fullmatch(str(e.get("cat", "")).lower()) and not ASKS.search(e["name"]):
             launches[int(c)].append(ns(e["ts"]))
     raw = Raw(info.get("rank"), world=info.get("world_size"), marks=marks_of(whole))
+    raw.marks, raw.width = by_update(raw.marks, [ns(e["ts"]) for e in whole if str(e["name"]).startswith("Optimizer.step#")])
     for e in whole:
-        category = str(e.get("cat", "")).lower()
-        if category not in DEVICE:
+        category, args = str(e.get("cat", "")).lower(), e.get("args") or {}
+        known = DEVICE.get(category, -1) if category else task(e["name"], str(args.get("Task Type", "")))
+        if known == -1:
             continue
-        args = e.get("args") or {}
-        known = DEVICE[category]
         start, length = ns(e["ts"]), ns(e.get("dur", 0))
         before = [t for t in launches.get(int(args.get("correlation") or 0), ()) if t <= start + length]
         kind = kind_of(e["name"]) if known is None else known
-        raw.add(start, start + length, kind, max(before, default=-1), f"{e.get('pid')} {e.get('tid')}")
+        raw.add(start, start + length, kind, max(before, default=NEVER), f"{e.get('pid')} {e.get('tid')}")
         raw.device = args.get("device", raw.device)
+    if not raw.marks and (shadows := marks_of(whole, ("gpu_user_annotation",))):
+        raw.marks, raw.launch = shadows, raw.start  # the host was not recorded: work belongs to the shadow it begins in
     return [raw] if raw.start else xla(events, whole)
 
 
-def marks_of(whole: list[dict[str, Any]]) -> list[tuple[int, int, int]]:
+def intervals(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Events with a beginning and a length that are numbers; those that begin and end apart are joined."""
+    found, open_ones = [], defaultdict[tuple[Any, Any], list[dict[str, Any]]](list)
+    for e in events:
+        if e.get("ph") == "B":
+            open_ones[e.get("pid"), e.get("tid")].append(e)
+        elif e.get("ph") == "E" and open_ones[e.get("pid"), e.get("tid")]:
+            begun = open_ones[e.get("pid"), e.get("tid")].pop()
+            found.append({**begun, "ph": "X", "dur": str(Decimal(e["ts"]) - Decimal(begun["ts"]))})
+        elif e.get("ph") == "X" and _number(e.get("ts")) and _number(e.get("dur", 0)) and Decimal(e.get("dur", 0)) >= 0:
+            found.append({"name": "", **e})
+    return found
+
+
+def _number(value: Any) -> bool:
+    try:
+        return value is not None and Decimal(value).is_finite()
+    except (ArithmeticError, ValueError, TypeError):
+        return False
+
+
+def task(name: str, kind: str) -> int | None:
+    """What a task of an Ascend device is, which has no category; -1 for none."""
+    if name.startswith("hcom_"):
+        return COMMUNICATION
+    return COMPUTE if kind.startswith(("AI_", "MIX_", "KERNEL_")) else COPY if kind.startswith("MEMCPY") else -1
+
+
+HOST = ("user_annotation", "operator", "cpu_op")
+
+
+def marks_of(whole: list[dict[str, Any]], categories: tuple[str, ...] = HOST) -> list[tuple[int, int, int]]:
     """Marks of the best kind there is, of the thread that has most of them."""
     for mark in MARKS:
         found: dict[Any, list[tuple[int, int, int]]] = defaultdict(list)
         for e in whole:
-            if str(e.get("cat", "")).lower() in ("user_annotation", "operator", "cpu_op") and (m := mark.match(str(e["name"]))):
+            if str(e.get("cat", "")).lower() in categories and (m := mark.match(str(e["name"]))):
                 number = int(m[1]) if m.groups() else -1
                 found[e.get("tid")].append((ns(e["ts"]), ns(e["ts"]) + ns(e.get("dur", 0)), number))
         if found:
             best = sorted(max(found.values(), key=len))
             return [(number if number >= 0 else i, start, end) for i, (start, end, number) in enumerate(best)]
     return []
+
+
+def by_update(marks: list[tuple[int, int, int]], updates: list[int]) -> tuple[list[tuple[int, int, int]], int]:
+    """Marks joined up to those in which the optimiser steps, where it does in every so many (accumulated gradients)."""
+    last = [i for i, (_, start, end) in enumerate(marks) if any(start <= at < end for at in updates)]
+    widths = {b - a for a, b in pairwise(last)}
+    if len(widths) != 1 or widths == {1}:
+        return marks, 1
+    width = widths.pop()
+    return [(marks[i - width + 1][0], marks[i - width + 1][1], marks[i][2]) for i in last if i >= width - 1], width
 
 
 def xla(events: list[dict[str, Any]], whole: list[dict[str, Any]]) -> list[Raw]:
@@ -156,7 +205,7 @@ def xla(events: list[dict[str, Any]], whole: list[dict[str, Any]]) -> list[Raw]:
         pid, stream = e.get("pid"), names.get((e.get("pid"), e.get("tid"), "thread_name"), "")
         if pid in planes and _is_stream(stream):
             one = ranks.setdefault(pid, Raw(None, int(planes[pid].rsplit(":", 1)[-1].split()[0])))
-            launch = launched.get(_correlation(e), -1)
+            launch = launched.get(_correlation(e), NEVER)
             one.add(ns(e["ts"]), ns(e["ts"]) + ns(e.get("dur", 0)), kind_of(e["name"]), launch, stream)
     numbered = [(e, (e.get("args") or {}).get("step_num")) for e in whole if e["pid"] not in planes]
     marks = sorted((int(n), ns(e["ts"]), ns(e["ts"]) + ns(e.get("dur", 0))) for e, n in numbered if n is not None)
@@ -194,7 +243,7 @@ def nsight(path: Path) -> list[Raw]:
             for start, end, device, process, c, stream, text in db.execute(query):
                 one = ranks.setdefault((device, process), Raw(None, device))
                 kind = kind_of(text or "") if name else COMPUTE if table == "GRAPH_TRACE" else COPY
-                one.add(start, end, kind, launches.get((process >> 24, c), -1), str(stream))
+                one.add(start, end, kind, launches.get((process >> 24, c), NEVER), str(stream))
         for (_, process), one in ranks.items():
             one.marks = nvtx(db, process >> 24) if "NVTX_EVENTS" in tables else []
     return [ranks[k] for k in sorted(ranks)]
@@ -329,7 +378,7 @@ class Marks:
 
     def follows(self, i: int) -> bool:
         """Whether the mark before is the step before."""
-        return i - 1 in self.first and self.raw.marks[i][0] - self.raw.marks[i - 1][0] == 1
+        return i - 1 in self.first and self.raw.marks[i][0] - self.raw.marks[i - 1][0] == self.raw.width
 
     def periods(self, kept: list[int]) -> dict[str, float]:
         """Mean period of the kept steps by each definition that the trace allows."""

@@ -126,3 +126,21 @@ def test_micro_steps_of_one_update_follow_each_other(tmp_path: Path) -> None:
     _, device = linked(tmp_path, rank)
     assert [one.step for one in device.windows] == [2, 4, 6]
     assert lengths(device) == [10000, 10000, 10000]
+
+
+def test_a_kernel_of_the_dropped_step_that_serves_all_steps_hides_no_end(tmp_path: Path) -> None:
+    rank = host_ahead(6)
+    rank.work(20, 30, 29900, "proxy", 9)
+    _, device = linked(tmp_path, rank)
+    assert lengths(device) == [5000] * 5
+    assert device.ranks["0"].step_ns == 5000 * US
+
+
+def test_a_number_shared_with_a_call_of_the_dropped_step_moves_no_end(tmp_path: Path) -> None:
+    """Work behind that of a kept step on its own stream was not launched in the step before."""
+    rank = host_ahead(6)
+    late = [one for one in rank.events if one["cat"] == "kernel"][12]
+    late["args"]["correlation"] = 1  # of the first launch of step 0
+    _, device = linked(tmp_path, rank)
+    assert device.ranks["0"].step_ns == 5000 * US
+    assert device.ranks["0"].busy_share == 1.0

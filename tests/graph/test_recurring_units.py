@@ -142,6 +142,18 @@ def test_prefills_among_decodes() -> None:
     assert len(steps([*STEP * 5, *PREFILL, *STEP * 5, *PREFILL, *STEP * 5])) - 1 == 17
 
 
+def test_what_prepares_the_first_token_hides_no_tokens() -> None:
+    """A prompt is prepared and prefilled by other kernels; then the host reads every token."""
+    prepare = [f"prepare {k}" for k in range(8)] + ["embed", "embed"]
+    found = steps([*prepare, *PREFILL, *STEP * 9])
+    assert (len(found) - 1, found[1:]) == (10, [len(STEP)] * 10)
+    assert found[0] == len(prepare)
+
+
+def test_layers_are_no_tokens_though_all_else_comes_before_them() -> None:
+    assert len(steps([f"prepare {k}" for k in range(12)] + LAYER * 24)) == 2
+
+
 def test_calls_belong_to_the_step_of_what_they_launched() -> None:
     trace = traced([STEP * 6], ahead=7 * len(STEP))
     step = recurring(trace)

@@ -179,6 +179,13 @@ def test_optimisers_that_take_turns_are_of_one_step() -> None:
     assert marks(found(ends, range(5, 800, 10)))[1:] == [(1, 199, 399), (2, 399, 599), (3, 599, 799)]
 
 
+def test_optimisers_of_one_name_take_turns_where_their_launches_do() -> None:
+    """Two networks that are trained in turn launch almost as much, but exactly as much every other time."""
+    ends: list[Range] = [("Optimizer.step#Adam.step", 100 * k + 90, 100 * k + 99) for k in range(8)]
+    launches = [100 * k + at for k in range(8) for at in range(5, 90 if k % 2 else 80, 8)]
+    assert marks(found(ends, launches))[1:] == [(1, 199, 399), (2, 399, 599), (3, 599, 799)]
+
+
 def test_three_optimisers_of_one_step_are_not_three_steps() -> None:
     ends: list[Range] = [("Optimizer.step#Adam.step", at, at + 5) for at in (900, 910, 920)]
     assert found(ends, [*range(5, 900, 10), 902, 912, 922]) is None

@@ -16,7 +16,7 @@ from msgspec import Struct, structs
 
 from taut.core.array_types import Indices, Ints, Mask
 from taut.core.device_words import is_copy, on_device
-from taut.core.ids import coded, distinct, greatest, least, positions
+from taut.core.ids import coded, distinct, greatest, least, numbered, positions
 from taut.core.jit import kernel
 from taut.core.scratch import kept
 from taut.core.tables import NULL, Kind, Trace, Verb
@@ -72,6 +72,7 @@ class _Work(Struct, frozen=True):
     start: Ints
     end: Ints
     rank: Indices
+    lane: Indices
     window: Indices
 
     def extents(self, segment: Ints, ranks: int) -> _Extents:
@@ -82,6 +83,11 @@ class _Work(Struct, frozen=True):
     def _rows(self, places: Ints) -> Ints:
         """Rows at some places, -1 where there is none."""
         return places if isinstance(self.row, slice) or not len(self.row) else np.where(places >= 0, self.row[places], NULL)
+
+    def among(self, chosen: Mask) -> _Work:
+        """Some of the ops; rows must be listed."""
+        assert not isinstance(self.row, slice)
+        return _Work(*(column[chosen] for column in (self.row, self.start, self.end, self.rank, self.lane, self.window)))
 
 
 class _Extents(Struct, frozen=True):
@@ -108,7 +114,7 @@ def device_windows(trace: Trace, windows: Windows) -> DeviceWindows | None:
     makes = device | (ops.verb != Verb.NONE) | ~accelerated[rank]
     kept = makes & windows.keep
     row = _rows(kept)
-    work = _Work(row, ops.start_ns[row], ops.end_ns[row], rank[row], positions(windows.labels, step[row]))
+    work = _Work(row, ops.start_ns[row], ops.end_ns[row], rank[row], ops.lane[row], positions(windows.labels, step[row]))
     spans = _spans(work, _before(trace, windows, device, rank), windows, ranks)
     present = np.flatnonzero(spans.opens_with >= 0)
     other = np.flatnonzero(device & ~windows.keep)
@@ -191,13 +197,36 @@ def _before(trace: Trace, windows: Windows, device: Mask, rank: Indices) -> _Wor
     row = np.flatnonzero(device & np.isin(windows.step, windows.before[known]))
     first = np.flatnonzero(np.diff(windows.segment, prepend=NULL))[known]  # window of each such segment
     window = first[np.searchsorted(windows.before[known], windows.step[row])]
-    return _Work(row, ops.start_ns[row], ops.end_ns[row], rank[row], window)
+    return _Work(row, ops.start_ns[row], ops.end_ns[row], rank[row], ops.lane[row], window)
+
+
+def _in_order(before: _Work, work: _Work, own: _Extents, segment: Ints, ranks: int) -> _Work:
+    """The work of steps before the first kept ones that tells when these ended.
+
+    A stream runs in the order of launches: what begins behind work of a kept step was not launched in a step before, but
+    shares a number with a launch there. What outlasts a whole kept step (a kernel that serves all steps, a long copy) says
+    nothing about the end of its own.
+    """
+    late = before.end > own.begun[segment[before.window] * ranks + before.rank]
+    if not late.any():
+        return before
+    beside = np.flatnonzero(np.isin(work.lane, before.lane[late]))
+    mine = len(before.rank)
+    place, places = numbered(
+        np.concatenate([segment[before.window], segment[work.window[beside]]]),
+        np.concatenate([before.rank, work.rank[beside]]),
+        np.concatenate([before.lane, work.lane[beside]]),
+    )
+    first = least(place[mine:], places, work.start[beside])
+    outlasts = before.end > own.done[before.window.astype(np.int64) * ranks + before.rank]
+    return before.among(~late | ~(outlasts | (before.start >= first[place[:mine]])))
 
 
 def _spans(work: _Work, before: _Work, windows: Windows, ranks: int) -> _Spans:
     segment = np.asarray(windows.segment)
     segments, count = int(segment.max()) + 1, len(segment)
-    own, earlier = work.extents(segment, ranks), before.extents(segment, ranks)
+    own = work.extents(segment, ranks)
+    earlier = _in_order(before, work, own, segment, ranks).extents(segment, ranks)
     seen = earlier.last >= 0
     after = seen & (earlier.ended <= own.begun)
     opens = np.where(after, earlier.ended, own.begun).reshape(segments, ranks)

@@ -34,11 +34,16 @@ FEW = 0.3
 """A class in less than this share of the units is rare: what happens once in a step is so among its layers."""
 OTHER = 0.7
 """A unit with less than this share of the usual classes does another kind of work: prefill among decodes."""
+LEAST_READ = 8
+"""Units between which the host reads a result, from which what comes only before the second of them is a beginning."""
 BEYOND = 0.1
 """Share of the ops that may lie before the first unit or behind the last, besides a cut one."""
 MOST_TRIED, TRIED_EACH, MOST_ROWS = 96, 4, 30_000_000
 ASKED = 8
 """Ranks that are asked for their units; the others are cut in the same way."""
+
+
+READ = "copy d2h"
 
 
 class Cut(NamedTuple):
@@ -68,9 +73,11 @@ def recurring(trace: Trace) -> Ints:
     work = work[np.lexsort((ops.start_ns[work], _issued(ops, work), ops.rank[work]))]
     ranks = np.split(work, np.flatnonzero(np.diff(ops.rank[work])) + 1)
     code, classes = _classes(ops, work)
+    reads = np.zeros(classes, dtype=np.bool_)
+    reads[code] = np.array([name == READ for name in trace.names], dtype=np.bool_)[ops.name[work]]
     least = LEAST_KERNELS if device.any() else LEAST_CLASSES
     tokens = np.split(code, np.cumsum([len(mine) for mine in ranks])[:-1])
-    asked = [_units(tokens[k], classes, least) for k in np.unique(np.linspace(0, len(ranks) - 1, ASKED).astype(int)).tolist()]
+    asked = [_units(tokens[k], reads, least) for k in np.unique(np.linspace(0, len(ranks) - 1, ASKED).astype(int)).tolist()]
     cut = _common(asked)
     if cut is None:
         return none
@@ -102,9 +109,9 @@ def _common(asked: list[list[Unit]]) -> Cut | None:
     return next((unit.cut for unit in asked[0] if all(unit.cut in cuts for cuts in others)), None) if asked else None
 
 
-def _units(token: Ints, classes: int, least: int) -> list[Unit]:
-    """What could be the units of one rank, the best first."""
-    count = np.bincount(token, minlength=classes)
+def _units(token: Ints, reads: Mask, least: int) -> list[Unit]:
+    """What could be the units of one rank, the best first; ``reads`` are the classes with which the host reads results."""
+    count = np.bincount(token, minlength=len(reads))
     there = int((count > 0).sum())
     order = np.argsort(token, kind="stable")
     first = np.cumsum(count) - count
@@ -112,7 +119,7 @@ def _units(token: Ints, classes: int, least: int) -> list[Unit]:
     for code in _candidates(token, count):
         at = order[first[code] : first[code] + count[code]]
         if _regular(at, len(token)):
-            stray, rare, missing = _lacking(token, order, at)
+            stray, rare, missing = _lacking(token, order, at, reads)
             if stray <= int(STRAY * there) and rare <= RARE * there and missing <= min(MISSING * there, there - least):
                 found[code] = missing
     if not found or _two_halves(order, first, count, len(token)):
@@ -120,7 +127,9 @@ def _units(token: Ints, classes: int, least: int) -> list[Unit]:
     enough = min(found.values()) + int(MORE * there)
     cuts = [Cut(code, behind) for code, missing in found.items() if missing <= enough for behind in (False, True)]
     units = [Unit(cut, int(count[cut.code]), *_turns(token, cut)[1:]) for cut in cuts]
-    return sorted(units, key=lambda unit: (-unit.cuts, unit.lost, unit.spread, unit.cut))
+    most = max(unit.cuts for unit in units)
+    # A few cuts more are no smaller units, but chance beside the loop: there the units that are most alike are the steps.
+    return sorted(units, key=lambda unit: (unit.cuts < USUAL * most, unit.lost + unit.spread, -unit.cuts, unit.cut))
 
 
 def _candidates(token: Ints, count: Ints) -> list[int]:
@@ -145,8 +154,15 @@ def _regular(at: Ints, length: int) -> bool:
     return bool(alike.mean() >= USUAL and at[0] <= beyond and length - at[-1] <= beyond)
 
 
-def _lacking(token: Ints, order: Ints, at: Ints) -> tuple[int, int, int]:
+def _lacking(token: Ints, order: Ints, at: Ints, reads: Mask) -> tuple[int, int, int]:
     """How many classes are in no complete unit, in few of them, and not in most of them."""
+    if len(at) > LEAST_READ and reads.any() and np.add.reduceat(reads[token], at[1:])[:-1].all():
+        # No layer ends with the host reading a result: these are tokens, and what comes before them prepares the first.
+        opening = np.bincount(token[at[1] :], minlength=len(reads)) == 0
+        later = ~opening[token]
+        place = np.cumsum(later) - 1
+        token, at = token[later], place[at[later[at]]]
+        order = np.argsort(token, kind="stable")
     begun = np.zeros(len(token), dtype=np.int64)
     begun[at] = 1
     turn, kind = np.cumsum(begun)[order], token[order]

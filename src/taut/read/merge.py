@@ -124,7 +124,9 @@ def _with_ranks(parts: Sequence[Labelled]) -> tuple[list[Labelled], list[str], l
     how = "the file name" if by_name else "the order of the files"
     result, notes = list(parts), []
     for i, worker in workers.items():
-        notes.append(f"{parts[i][0]} does not name its rank: taken as rank {given[worker]} from {how}")
+        # A single process without a rank is no part of a job that was assumed: it has none.
+        if by_name or not alone:
+            notes.append(f"{parts[i][0]} does not name its rank: taken as rank {given[worker]} from {how}")
         result[i] = (parts[i][0], as_rank(parts[i][1], given[worker]))
     # A number at the end of a name may be anything (a batch size, a date); only the word rank says that it is one.
     return result, notes, [parts[i][0] for i in nameless if not by_name or _RANK.search(_base(parts[i][0])) is None]

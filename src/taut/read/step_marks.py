@@ -26,6 +26,8 @@ from taut.read.known_marks import DRAFTS, IMPLIED, OPTIMISER, VERIFY, WRITTEN, E
 KNOWN, NAMED, UNNAMED = 0.25, 0.5, 0.8
 # A first or last step with less of the usual launches than this is cut.
 WHOLE = 0.9
+# A last step that lost more of its launches than others, by this share of all, is cut by the end of the recording.
+LOST = 0.02
 # Known marks around less than this share of what another loop holds are not the loop; what is only implied has steps that
 # differ by less than this, and hold at least as much of all launches.
 HALF = 0.5
@@ -93,6 +95,26 @@ def micro_steps(step: Ints, updates: Mask) -> tuple[Ints, Ints]:
     begins = np.flatnonzero(np.diff(step, prepend=step[0] - 2) != 1)
     cycle = np.searchsorted(begins, last, "right") - 1
     return np.maximum(np.concatenate([[0], last[:-1] + 1]), begins[cycle]), last
+
+
+def cut_at_end(marks: Table, served: Ints, lost: Ints) -> int:
+    """How many of the last steps were cut by the end of the recording, of which at least two steps are left.
+
+    ``served`` are the times of launches whose work was recorded, ``lost`` those of launches without any, both in order. Every
+    step may lose some: calls that a graph captures launch nothing.
+    """
+    with_work, without = (_inside(times, marks.start_ns, marks.end_ns) for times in (served, lost))
+    share = without / np.maximum(with_work + without, 1)
+    whole = len(marks)
+    while whole > LEAST_NUMBERED and share[whole - 1] > np.median(share[: whole - 1]) + LOST:
+        whole -= 1
+    return len(marks) - whole
+
+
+def cut_note(steps: int) -> str:
+    """What is said of cut steps."""
+    left_out = "the last step is" if steps == 1 else f"the last {steps} steps are"
+    return f"the recording ends before the work that was launched in it: {left_out} left out"
 
 
 class Ranges(Struct, frozen=True):
@@ -190,7 +212,7 @@ def _known_loop(family: Family, ranges: Ranges, rows: Ints, meanings: Mapping[in
     if family.edge is Edge.END:
         start, end, kept = _until(end, launches)
     else:
-        end, kept = _reaching(start, end, launches, cut=family.edge is Edge.BEGIN)
+        end, kept = reaching(start, end, launches, cut=family.edge is Edge.BEGIN)
     to = np.append(start[1:], end[-1:])
     kept &= _inside(launches, start, to) > 0
     rows, what, start, end, to = rows[kept], _picked(what, kept), start[kept], end[kept], to[kept]
@@ -224,7 +246,7 @@ def _holds_work(family: Family, ranges: Ranges, rows: Ints, launches: Ints) -> b
     return bool(span and _inside(launches, start, end).sum() >= KNOWN * span)
 
 
-def _reaching(start: Ints, end: Ints, launches: Ints, cut: bool) -> tuple[Ints, Mask]:
+def reaching(start: Ints, end: Ints, launches: Ints, cut: bool) -> tuple[Ints, Mask]:
     """Ends of ranges, the last one's behind as many launches as usually follow a range; a cut step is not kept."""
     kept = np.ones(len(start), dtype=np.bool_)
     if len(start) < 2:
@@ -253,11 +275,14 @@ def _until(end: Ints, launches: Ints) -> tuple[Ints, Ints, Mask]:
 def _turns(name: Ints, count: Ints) -> int:
     """How many ranges make one step: by names or by launches that take turns; 1 where they are alike or follow no order."""
     one_name = bool((name[1:] == name[:-1]).all())
-    if len(count) < 3 or (one_name and _alike(count, 0.25)):
+    if len(count) < 3 or (one_name and _alike(count, 0.03)):
         return 1
+    # Launches that differ little are in turns if they repeat exactly.
+    within = 0.0 if _alike(count, 0.25) else 0.1
     for turns in range(2, min(MOST_TURNS, len(count) // 2) + 1):
         in_turn = (name[turns:] == name[:-turns]).all()
-        if in_turn and (not one_name or all(_alike(count[k::turns], 0.1) for k in range(turns))):
+        # Of the first the beginning may be a guess.
+        if in_turn and (not one_name or all(_alike(count[k or turns :: turns], within) for k in range(turns))):
             return turns
     return 1
 
@@ -315,7 +340,7 @@ def _loop(ranges: Ranges, rows: Ints, launches: Ints) -> Loop | None:
     numbered = counted is not None
     if not numbered and (len(rows) < (LEAST_NAMED if named else LEAST_REPEATED) or (not named and _NUMBER.search(names[0]))):
         return None
-    end, _ = _reaching(start, end, launches, cut=False)
+    end, _ = reaching(start, end, launches, cut=False)
     step = np.arange(len(rows)) if counted is None else counted
     # Ranges of one number are parts of one iteration.
     first = np.flatnonzero(np.concatenate([[True], np.diff(step) != 0]))

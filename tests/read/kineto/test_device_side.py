@@ -245,6 +245,60 @@ def test_old_traces_have_annotations_among_their_operators(tiny: Any) -> None:
     assert [op["name"] for op in tiny.ops_of(trace)] == ["input: DataLoader", "gemm"]
 
 
+def test_marks_may_stand_among_the_operators(tiny: Any) -> None:
+    """PyTorch 1.10 to 1.12 knew annotations, but listed its own among the operators."""
+    events = [
+        tiny.event("cpu_op", "ProfilerStep#5", 0, 40),
+        tiny.event("cpu_op", "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 1, 8),
+        tiny.event("cpu_op", "aten::mm", 10, 5),
+        tiny.launch(1, 11),
+        tiny.kernel("gemm", 1, 20, 5),
+    ]
+    trace = load(tiny, events)
+    assert trace.marks.step.tolist() == [5]
+    assert [op["name"] for op in device_ops(tiny, trace)] == ["gemm"]
+
+
+def test_a_field_of_the_wrong_type_costs_no_other(tiny: Any) -> None:
+    kernels = [tiny.kernel("gemm", 5, at, 10, bytes=wrong) for at, wrong in ((20, 2**64 - 1), (30, None), (40, "many"))]
+    found = device_ops(tiny, load(tiny, [tiny.launch(5, 10), *kernels]))
+    assert [(op["lane"], op["launch"]) for op in found] == [("stream 7", "cudaLaunchKernel")] * 3
+
+
+def test_a_number_that_is_used_again_means_the_last_call_before_the_work(tiny: Any) -> None:
+    """A call inside another of its number is the same launch; a profiler that starts again counts from the beginning."""
+    events = [tiny.event("user_annotation", f"ProfilerStep#{s}", at, 90) for s, at in ((1, 0), (2, 100), (8, 1000), (9, 1100))]
+    for at in (10, 1010, 1110):
+        events += [tiny.launch(5, at, dur=6), tiny.event("cuda_driver", "cuLaunchKernel", at + 1, 3, correlation=5)]
+        events += [tiny.kernel("gemm", 5, at + 20, 10)]
+    trace = load(tiny, [*events, tiny.launch(6, 110), tiny.kernel("gemm", 6, 150, 10)])
+    on_device = [op.startswith("stream") for op in [trace.lanes[lane] for lane in trace.ops.lane.tolist()]]
+    assert trace.ops.step[on_device].tolist() == [1, 2, 8, 9]
+
+
+def test_events_that_begin_and_end_apart_are_joined(tiny: Any) -> None:
+    events = []
+    for event in (tiny.event("user_annotation", "ProfilerStep#5", 0, 40), tiny.launch(1, 10), tiny.kernel("gemm", 1, 20, 5)):
+        end = event["ts"] + event.pop("dur")
+        events += [event | {"ph": "B"}, {"ph": "E", "pid": event["pid"], "tid": event["tid"], "ts": end}]
+    trace = load(tiny, sorted(events, key=lambda event: event["ts"]))
+    assert trace.marks.step.tolist() == [5]
+    assert [(op["start"], op["end"]) for op in device_ops(tiny, trace)] == [(20, 25)]
+
+
+def test_steps_at_the_end_that_lost_their_work_are_left_out(tiny: Any) -> None:
+    events = []
+    for s in range(6):
+        events.append(tiny.event("user_annotation", f"ProfilerStep#{s}", 100 * s, 90))
+        for k in range(5):
+            events.append(tiny.launch(10 * s + k + 1, 100 * s + 10 * k))
+            if s < 4 or (s == 4 and k == 0):
+                events.append(tiny.kernel("gemm", 10 * s + k + 1, 100 * s + 10 * k + 5, 5))
+    trace = load(tiny, events)
+    assert trace.marks.step.tolist() == [0, 1, 2, 3]
+    assert trace.partial == ("the recording ends before the work that was launched in it: the last step is left out",)
+
+
 def test_an_unlabelled_generic_kernel_is_no_send(tiny: Any) -> None:
     """RCCL runs every verb in one kernel: without a call around its launch nobody knows which."""
     generic = "ncclDevKernel_Generic_4(ncclDevKernelArgsStorage<4096ul>)"

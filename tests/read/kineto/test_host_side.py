@@ -148,6 +148,7 @@ def test_gradient_accumulation_joins_profiler_steps(tiny: Any) -> None:
     assert (trace.marks.end_ns - tiny.BASE_NS).tolist() == [200_000, 400_000]
     assert [op["step"] for op in tiny.ops_of(trace)] == [0, 0, 2, 2, -1]
     assert trace.counts["profiler steps without their optimiser step"] == 1
+    assert trace.partial == ("4 profiler steps make 2: the optimiser steps once in several",)
 
 
 def test_an_operator_that_waits_for_a_transfer_is_cut_there(tiny: Any) -> None:

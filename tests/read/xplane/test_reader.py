@@ -111,6 +111,33 @@ def test_work_belongs_to_the_step_that_launched_it(save: Save) -> None:
     assert (ops.start_ns[ops.launch[kernels]] < ops.start_ns[kernels]).all()
 
 
+def looped(names: list[str], step: int = 100, mark: bool = False) -> Trace:
+    """Calls of jitted functions on a thread, three equal layers launched in each; the last one with half as many behind it."""
+    host, kernels = [], []
+    for k, name in enumerate(names):
+        at = k * step * US
+        host.append(Event(name, at, 50 * US, {"step_num": k + 3} if mark else {}))
+        for layer, inside in enumerate((5, 15, 25, 60)):
+            number = 10 * k + layer + 1
+            host.append(Event("cuGraphLaunch", at + inside * US, US, {"correlation_id": number}))
+            kernels.append(Event("layer", at + (inside + 10) * US, 8 * US, {"correlation_id": number}))
+    device = plane("/device:GPU:0", Line("Stream #1", kernels))
+    return reader.load(space(plane("/host:CPU", Line("python3", host)), device), "a").devices[0][1]
+
+
+def test_calls_of_the_function_that_launched_most_are_the_steps_that_nobody_marked() -> None:
+    trace = looped(["PjitFunction(layers)"] * 4)
+    assert trace.marks.step.tolist() == [0, 1, 2, 3]
+    assert trace.partial == ("no step marks: calls of 'layers' are taken as steps",)
+    assert len(looped([f"PjitFunction(op {k})" for k in range(4)]).marks) == 0
+
+
+def test_the_last_mark_reaches_as_far_as_the_others() -> None:
+    trace = looped(["train"] * 4, mark=True)
+    assert (trace.ops.step >= 0).all()
+    assert np.bincount(trace.ops.step).tolist()[3:] == [8, 8, 8, 8]
+
+
 def test_waits_of_the_host_are_those_of_threads_that_launched() -> None:
     def call(name: str, at: int, number: int) -> Event:
         return Event(name, at * US, US, {"correlation_id": number})

@@ -19,7 +19,7 @@ from taut.core.array_types import Floats, Ints, Mask
 from taut.core.errors import InputRefused, TooLarge
 from taut.core.tables import NULL
 from taut.read.columns import Codes, Flags
-from taut.read.copy_words import copy_class
+from taut.read.copy_words import copy_class, is_memory
 from taut.read.json_values import elements, integer, without_nan
 from taut.read.kineto.comm_table import CommTable
 from taut.read.kineto.event_kinds import (
@@ -36,7 +36,7 @@ from taut.read.kineto.event_kinds import (
     is_checkpoint,
     is_comm,
     is_copied,
-    is_memory,
+    is_marked,
     is_operator,
     is_waiting,
     task_kind,
@@ -58,6 +58,7 @@ from taut.read.kineto.json_events import (
     whole,
 )
 from taut.read.kineto.matrix_work import MatrixOps, is_matrix_op
+from taut.read.kineto.paired_events import joined
 from taut.read.limits import near
 
 # More than these are no devices of one host.
@@ -66,6 +67,7 @@ DEVICES = 4096
 LIMIT_NS = 4.5e18
 # The text of a kernel's grid is shorter.
 SHAPE_BYTES = 64
+NO_INTERVAL = "dropped: not an interval"
 # Between the texts of grid and block: no JSON holds it.
 SEPARATOR = b"\0"
 
@@ -145,7 +147,8 @@ def decode(data: Piece, label: str) -> Events:
     guess = _looks_like_device(data)
     events = _decode(data, label, guess)
     if guess and not events.has_device:
-        events = _decode(data, label, device=False)
+        apart = events.counts[NO_INTERVAL] > len(events.kind)
+        events = _decode(data, label, device=apart, apart=apart)
     return events
 
 
@@ -177,9 +180,11 @@ _DEVICE_EVENT = re.compile(rb'"cat"\s*:\s*"(?:[Kk]ernel|gpu_mem|Memcpy|Memset|mt
 _DEVICE_WORDS = (b'"kernel"', b'"gpu_mem', b'"Kernel"', b'"Memcpy"', b'"Memset"', b'"mtia_ccp')
 
 
-def _decode(data: Piece, label: str, device: bool) -> Events:
+def _decode(data: Piece, label: str, device: bool, apart: bool = False) -> Events:
+    """``apart``: events begin and end apart."""
     try:
-        return _columns(slices(Buffer([data])), device)
+        batches = slices(Buffer([data]))
+        return _columns(joined(batches) if apart else batches, device)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OverflowError):
         data = bytes(data)
     try:
@@ -218,7 +223,7 @@ class _Columns:
         self.matrix, self.threads_of = MatrixOps(), _Threads()
         self._is_comm, self._is_save = Flags(self.names, is_comm), Flags(self.names, is_checkpoint)
         self._is_matrix, self._is_memory = Flags(self.names, is_matrix_op), Flags(self.names, is_memory)
-        self._is_operator = Flags(self.names, is_operator)
+        self._is_operator, self._is_marked = Flags(self.names, is_operator), Flags(self.names, is_marked)
         self._is_copied, self._is_waiting = Flags(self.names, is_copied), Flags(self.names, is_waiting)
 
     def add(self, events: list[Event]) -> None:
@@ -239,7 +244,7 @@ class _Columns:
         name = self.names.of(map(_NAME, events))
         kind = self._by_name(kind, name)
         complete = np.fromiter(map(eq, map(_PH, events), repeat("X")), dtype=np.bool_, count=len(events))
-        self.counts["dropped: not an interval"] += int((~complete).sum())
+        self.counts[NO_INTERVAL] += int((~complete).sum())
         waits = complete & (kind < 0)
         self.counts["dropped: waits of a stream"] += int(waits.sum())
         complete &= ~waits
@@ -267,6 +272,7 @@ class _Columns:
     def _by_name(self, kind: Ints, name: Ints) -> Ints:
         """The kinds, with those that the category left open found by the name; -1 where one stream waits for another."""
         kind = np.where((kind == DEVICE) & self._is_memory(name), COPY, kind)
+        kind = np.where((kind == CPU_OP) & self._is_marked(name), ANNOTATION, kind)
         if (kind == HOST).any():
             kind = np.where(kind != HOST, kind, np.where(self._is_operator(name), CPU_OP, ANNOTATION))
         if (kind == LANE).any():

@@ -83,14 +83,14 @@ def is_copied(name: str) -> bool:
     return _COPIES.search(name) is not None
 
 
-def is_memory(name: str) -> bool:
-    """Whether a kernel only copies or fills: some writers list these among kernels, and HIP runs them as kernels of its own."""
-    return name.startswith(("Memcpy", "Memset", "[CUDA mem", "__amd_rocclr_copy", "__amd_rocclr_fill"))
-
-
 def is_waiting(name: str) -> bool:
     """Whether an event of a device lane is a wait of one stream for another."""
     return _WAITS.search(name) is not None
+
+
+def is_marked(name: str) -> bool:
+    """Whether an operator is an annotation of torch itself, which PyTorch 1.10 to 1.12 listed among the operators."""
+    return name.startswith(("ProfilerStep#", "Optimizer.", "enumerate(DataLoader)#"))
 
 
 def is_operator(name: str) -> bool:

@@ -11,13 +11,14 @@ from taut.core.array_types import Ints, Mask
 from taut.core.ids import dense, distinct
 from taut.core.tables import NULL, Kind, Table
 from taut.read.kineto.event_columns import Events
-from taut.read.kineto.event_kinds import ANNOTATION, COPY, CPU_OP, DEVICE, RUNTIME, SHADOW, is_comm
+from taut.read.kineto.event_kinds import ANNOTATION, COPY, CPU_OP, DEVICE, RUNTIME, SHADOW, is_comm, is_launch
 from taut.read.known_marks import MIXED, OPTIMISER, PROFILER, tells_phase
 from taut.read.op_rows import NAME_LENGTH, Rows, coded, issuer
-from taut.read.step_marks import Loop, Ranges, loops, micro_steps
+from taut.read.step_marks import Loop, Ranges, cut_at_end, cut_note, loops, micro_steps
 
 SET_BACK, SET_BACK_NS = "profiler steps that begin before the one before them ended", 1_000_000
 LEAST_INSIDE = 3
+JOINED = "profiler steps joined by gradient accumulation"
 
 
 def event_names(events: Events, rows: Rows, chosen: Ints) -> Ints:
@@ -58,13 +59,23 @@ def step_marks(events: Events, rank: int, counts: Counter[str]) -> tuple[Table, 
     elif len(events.chosen(ANNOTATION, tells_phase)):
         loop = replace(loop, phase=_phases(loop, _written_steps(events, launches, None)))
     counts["dropped: gpu_user_annotation"] += len(shadows)
-    notes = (f"annotations {loop.doubt}",) if loop.doubt else ()
-    return loop.marks().replace(rank=np.full(len(loop.step), rank)), notes
+    notes: tuple[str, ...] = (f"annotations {loop.doubt}",) if loop.doubt else ()
+    joined = counts[JOINED]
+    if joined and loop.stem == PROFILER.name:
+        notes += (f"{joined + len(loop.step)} profiler steps make {len(loop.step)}: the optimiser steps once in several",)
+    marks = loop.marks().replace(rank=np.full(len(loop.step), rank))
+    cut = cut_at_end(marks, launches, _lost(events)) if events.has_device else 0
+    return (marks.take(np.arange(len(marks) - cut)), (*notes, cut_note(cut))) if cut else (marks, notes)
+
+
+def is_step(name: str) -> bool:
+    """Whether an annotation is a step of the profiler."""
+    return PROFILER.pattern.match(name) is not None
 
 
 def _profiler_steps(events: Events, counts: Counter[str]) -> Loop:
     """ProfilerStep annotations, each to its own end."""
-    rows = events.chosen(ANNOTATION, lambda name: PROFILER.pattern.match(name) is not None)
+    rows = events.chosen(ANNOTATION, is_step)
     rows = rows[np.argsort(events.start[rows], kind="stable")]
     rows = rows[np.sort(np.unique(events.name[rows], return_index=True)[1])]
     step = np.array([int(events.names[code].split("#")[1]) for code in events.name[rows].tolist()], dtype=np.int64)
@@ -75,7 +86,7 @@ def _profiler_steps(events: Events, counts: Counter[str]) -> Loop:
     if updates.any() and not updates.all():
         # Gradient accumulation: a step reaches from the first micro-step to the one that updates the weights.
         first, last = micro_steps(step, updates)
-        counts["profiler steps joined by gradient accumulation"] += int((last - first).sum())
+        counts[JOINED] += int((last - first).sum())
         counts["profiler steps without their optimiser step"] += len(step) - int(last[-1]) - 1
         step, start, end = step[first], start[first], end[last]
     return Loop(PROFILER.name, True, 1.0, step, start, end, numbered=True, reaches=False)
@@ -92,6 +103,13 @@ def _launches(events: Events) -> Ints:
     if not len(work):
         return np.sort(events.start[np.concatenate([events.rows(CPU_OP), events.chosen(ANNOTATION, is_comm)])])
     return distinct(_launched_at(events, work))
+
+
+def _lost(events: Events) -> Ints:
+    """When work was launched of which nothing is recorded, in order."""
+    calls = events.chosen(RUNTIME, is_launch)
+    lost = calls[~np.isin(events.correlation[calls], events.correlation[events.rows(DEVICE, COPY)])]
+    return np.sort(events.start[lost])
 
 
 def _launched_at(events: Events, work: Ints) -> Ints:
@@ -115,7 +133,7 @@ def _shadows(events: Events, rows: Ints) -> Ranges:
 
 def _written_steps(events: Events, launches: Ints, inside: tuple[int, int] | None) -> Loop | None:
     """The loop that people or frameworks annotated; inside a step of the profiler only a named one of several turns."""
-    rows = events.chosen(ANNOTATION, lambda name: PROFILER.pattern.match(name) is None and not is_comm(name))
+    rows = events.chosen(ANNOTATION, lambda name: not is_step(name) and not is_comm(name))
     if inside is not None:
         rows = rows[(events.start[rows] >= inside[0]) & (events.end[rows] <= inside[1])]
         launches = launches[(launches >= inside[0]) & (launches < inside[1])]

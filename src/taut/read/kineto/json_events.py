@@ -320,7 +320,14 @@ def args_of(events: Iterable[Event], kind: type[_Args]) -> list[_Args]:
 
 
 def _one_args(raw: msgspec.Raw, kind: type[_Args]) -> _Args:
-    try:
+    """Field by field where it must be: a wrong type costs the field, not the others."""
+    with suppress(msgspec.ValidationError, UnicodeDecodeError):
         return msgspec.json.decode(raw, type=kind, strict=False)
-    except (msgspec.ValidationError, UnicodeDecodeError):
-        return kind()
+    found = kind()
+    with suppress(msgspec.ValidationError, UnicodeDecodeError):
+        fields = _FIELDS.decode(raw)
+        for one in msgspec.structs.fields(kind):
+            if one.encode_name in fields:
+                with suppress(msgspec.ValidationError, UnicodeDecodeError):
+                    setattr(found, one.name, msgspec.json.decode(fields[one.encode_name], type=one.type, strict=False))
+    return found

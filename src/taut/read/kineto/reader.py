@@ -18,12 +18,13 @@ from taut.read.json_values import integer
 from taut.read.kineto.device_side import add_device_side, is_input
 from taut.read.kineto.event_columns import Events, decode, decode_flow, shows_device
 from taut.read.kineto.event_kinds import ANNOTATION, DEVICE, RUNTIME, UNUSED, is_checkpoint, is_comm, is_launch
-from taut.read.kineto.event_ops import step_marks
+from taut.read.kineto.event_ops import is_step, step_marks
 from taut.read.kineto.host_collectives import add_host_collectives
 from taut.read.kineto.host_side import add_host_side
 from taut.read.kineto.json_events import Header, Piece
 from taut.read.kineto.matrix_work import is_product_kernel
 from taut.read.kineto.process_groups import Groups
+from taut.read.kineto.reused_numbers import tell_apart
 from taut.read.limits import RANKS
 from taut.read.op_rows import Rows
 
@@ -77,6 +78,7 @@ def _trace(decoded: list[Events], label: str) -> Trace:
     events = decoded.pop()
     if not len(events.kind):
         raise _nothing(label, events.counts)
+    tell_apart(events)
     header, counts = events.header, events.counts
     distributed: dict[str, Json] = header.distributedInfo if isinstance(header.distributedInfo, dict) else {}
     rank, world_size = integer(distributed.get("rank")), integer(distributed.get("world_size"))
@@ -127,7 +129,7 @@ def _unread(counts: Mapping[str, int]) -> dict[str, int]:
 
 def _ranges(events: Events, rank: int, marks: Table) -> Table:
     """Annotations of the host that are no steps, waits for input or notes of collectives."""
-    rows = events.chosen(ANNOTATION, lambda name: not (is_input(name) or is_comm(name) or is_checkpoint(name)))
+    rows = events.chosen(ANNOTATION, lambda name: not (is_input(name) or is_comm(name) or is_checkpoint(name) or is_step(name)))
     rows = rows if events.has_device else rows[:0]
     found = host_ranges(events.names, events.name[rows], events.start[rows], events.end[rows], marks)
     return found.replace(rank=np.full(len(found), rank))

@@ -10,12 +10,14 @@ import numpy as np
 from msgspec import Struct
 
 from taut.core.array_types import Ints, Mask
+from taut.core.device_words import is_copy
 from taut.core.errors import TooLarge
 from taut.core.ids import dense, distinct
 from taut.core.tables import NULL
 from taut.read.columns import Codes
 from taut.read.communication_families import is_communication
-from taut.read.copy_words import copy_class
+from taut.read.copy_words import copy_class, is_memory
+from taut.read.kineto.event_kinds import is_launch
 from taut.read.nsys.sqlite import Database
 from taut.read.op_rows import NAME_LENGTH, coded
 from taut.read.step_marks import PROCESS
@@ -67,6 +69,8 @@ class Calls(Struct, frozen=True):
     """False for calls that only waited."""
     name: Ints
     names: list[str]
+    lost: dict[int, Ints]
+    """Process → when it launched work of which nothing is recorded, in order."""
 
 
 def _issue(processes: Ints, process: Ints, correlation: Ints) -> Ints:
@@ -96,17 +100,16 @@ def work(db: Database, strings: Mapping[int, str], counts: Counter[str]) -> Work
     text = kernels["demangledName"]
     for column in ("shortName", "mangledName"):
         text = np.where(text >= 0, text, kernels[column])
-    kernels["name"] = coded(names, text, lambda key: strings.get(key, "")[:NAME_LENGTH] or "kernel without a name")
+    kernels["name"] = coded(names, text, lambda key: _kernel(strings.get(key, "")[:NAME_LENGTH]))
     copies["name"] = coded(names, copies["copyKind"], _copy)
     sets["name"] = np.full(len(sets["start"]), names["set"])
-    copied = np.repeat([False, True, True, False], [len(part["start"]) for part in parts])
     graphs["name"] = coded(names, _turns(graphs), lambda turn: f"cuda graph {turn}")
     start, end, process, device, stream, correlation, name, size = (
         np.concatenate([part.get(column, np.full(len(part["start"]), NULL)) for part in parts])
         for column in (*_PLACE, "name", "bytes")
     )
-    issue = _issue(distinct(process), process, correlation)
-    return Work(start, end, process, device, stream, issue, name, size, copied, list(map(str, names)))
+    issue, texts = _issue(distinct(process), process, correlation), list(map(str, names))
+    return Work(start, end, process, device, stream, issue, name, size, is_copy(texts)[name], texts)
 
 
 def _table(db: Database, table: str, extra: Sequence[str], counts: Counter[str]) -> dict[str, Ints]:
@@ -120,6 +123,10 @@ def _table(db: Database, table: str, extra: Sequence[str], counts: Counter[str])
 
 def _timed(part: Mapping[str, Ints]) -> Mask:
     return (part["start"] >= 0) & (part["end"] >= part["start"]) & (part["end"] < FAR)
+
+
+def _kernel(name: str) -> str:
+    return copy_class(name) if is_memory(name) else name or "kernel without a name"
 
 
 def _copy(kind: int) -> str:
@@ -153,6 +160,9 @@ def calls(db: Database, strings: Mapping[int, str], work: Work, counts: Counter[
     keep = _timed(part)
     counts["events"] += len(keep)
     counts["dropped: runtime calls that launch nothing"] += int((keep & ~used).sum())
+    launching = np.array([is_launch(text) for text in names], dtype=np.bool_)
+    lost = np.flatnonzero(keep & ~used & launching[name]) if len(names) else name[:0]
     keep &= used
     start, end, thread = (part[column][keep] for column in ("start", "end", "globalTid"))
-    return Calls(start, end, thread, process[keep], issue[keep], launches[keep], name[keep], names)
+    by_process = {one: np.sort(part["start"][lost[process[lost] == one]]) for one in distinct(process[lost]).tolist()}
+    return Calls(start, end, thread, process[keep], issue[keep], launches[keep], name[keep], names, by_process)

@@ -27,7 +27,7 @@ from taut.read.nsys.nccl import Collective, Nccl
 from taut.read.nsys.nvtx import is_api, is_torch, notes
 from taut.read.nsys.sqlite import MAGIC, Database, is_unclosed, opened
 from taut.read.op_rows import Message, Rows, after_device, coded, issuer
-from taut.read.step_marks import PROCESS, loops
+from taut.read.step_marks import PROCESS, cut_at_end, cut_note, loops
 
 NOT_CLOSED = "an SQLite database that was not closed: what lies in its -wal or -journal file is not read"
 _REPORTS = (".nsys-rep", ".qdrep", ".qdstrm")
@@ -88,7 +88,12 @@ class _Reading:
         self.calls = cuda.calls(db, strings, self.work, self.counts)
         found = notes(db, strings)
         self.people = found.chosen(found.rows(lambda name: not is_api(name) and not is_torch(name)))
-        self.nccl, self.loops = Nccl(found), loops(self.people, _launches(self.calls))
+        launched = _launches(self.calls)
+        self.nccl, self.loops = Nccl(found), loops(self.people, launched)
+        self.marks, self.cut = {one: loop.marks() for one, loop in self.loops.items()}, 0
+        for one, marks in self.marks.items():
+            cut = cut_at_end(marks, launched[one], self.calls.lost.get(one, launched[one][:0]))
+            self.marks[one], self.cut = marks.take(np.arange(len(marks) - cut)), max(self.cut, cut)
         self.shift = target.origin(db, int(self.work.end.max(initial=0)))
         self.host, self.models = target.host(db), target.models(db)
 
@@ -136,8 +141,7 @@ class _Reading:
         ]
         met = work[collective]
         rows.add_messages("nccl", messages, w.start[met], w.end[met], self._lanes(rows, met, device), launch[collective])
-        loop = self.loops.get(process)
-        marks = loop.marks() if loop else Table(Mark, {}, 0)
+        marks = self.marks.get(process, Table(Mark, {}, 0))
         ops = _hops_apart(rows.table(NULL, marks), about)
         rows.counts[NO_VERB] += sum(not (c.verb or c.hops or c.name) for c in about)
         rows.counts["sends and receives that do not name a peer"] += sum(c.guessed for c in about)
@@ -203,6 +207,7 @@ class _Reading:
                 "communicators are not in the export of NCCL's ranges: who meets whom is judged by time"
                 " (export with --include-blobs=true)"
             )
+        doubts += [cut_note(self.cut)] if self.cut else []
         doubts += sorted({f"NVTX ranges {loop.doubt}" for loop in self.loops.values() if loop.doubt})
         return doubts
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,10 +12,13 @@ import numpy as np
 from taut.core.array_types import Ints
 from taut.core.tables import NULL, Mark, Table
 from taut.read.columns import Codes
+from taut.read.step_marks import reaching
 from taut.read.xplane.line_roles import is_host
-from taut.read.xplane.space import Plane, Space
+from taut.read.xplane.space import Line, Plane, Space
 
 STEP_LIMIT = 2**31
+HALF = 0.5
+_JITTED = re.compile(r"PjitFunction\((.{1,200})\)")
 _NONE = np.zeros(0, dtype=np.int64)
 
 
@@ -46,8 +50,11 @@ def calls(space: Space) -> Calls:
     return Calls(number, start, end, thread, code, list(map(str, threads)), list(map(str, names)))
 
 
-def host_marks(space: Space) -> Table:
-    """Steps that the host marked: annotations with a step number, of the name that marks most of them."""
+def host_marks(space: Space, launched: Ints) -> Table:
+    """Steps that the host marked: annotations with a step number, of the name that marks most of them.
+
+    ``launched`` are the times of all launches, in order.
+    """
     found: dict[tuple[str, str], tuple[Ints, Ints, Ints]] = {}
     for plane in _hosts(space):
         for line in plane.lines:
@@ -59,7 +66,34 @@ def host_marks(space: Space) -> Table:
     if not found:
         return Table(Mark, {}, 0)
     usual = Counter({key: len(step) for key, (step, _, _) in found.items()}).most_common(1)[0][0]
-    return marks(*found[usual])
+    step, start, end = (column[np.argsort(found[usual][1], kind="stable")] for column in found[usual])
+    # What follows a mark belongs to it up to the next one, and as much of it behind the last.
+    return marks(step, start, reaching(start, end, launched, cut=False)[0])
+
+
+def called_steps(space: Space, calls: Calls) -> tuple[Table, str]:
+    """Calls of the jitted function that launched most of the work, as steps, and its name; none where none launched half."""
+    most, best, named = HALF * len(calls.number), (_NONE, _NONE), ""
+    threads = {name: code for code, name in enumerate(calls.threads)}
+    for plane in _hosts(space):
+        jitted = {code: found[1] for code, name in enumerate(plane.names) if (found := _JITTED.fullmatch(name))}
+        for line in plane.lines if jitted else []:
+            launched = np.sort(calls.start[calls.thread == threads.get(line.name, NULL)])
+            for code in np.intersect1d(line.name_of, list(jitted)).tolist() if len(launched) else []:
+                start, end = _outermost(line, np.flatnonzero(line.name_of == code))
+                inside = int((np.searchsorted(launched, end) - np.searchsorted(launched, start)).sum())
+                if inside > most:
+                    most, named = inside, jitted[code]
+                    best = start, reaching(start, end, launched, cut=False)[0]
+    return marks(np.arange(len(best[0])), *best), named
+
+
+def _outermost(line: Line, rows: Ints) -> tuple[Ints, Ints]:
+    """(starts, ends) of those that lie inside no other, in order."""
+    rows = rows[np.lexsort((-line.end[rows], line.start[rows]))]
+    ended = np.concatenate([[np.iinfo(np.int64).min], np.maximum.accumulate(line.end[rows])[:-1]])
+    rows = rows[line.start[rows] >= ended]
+    return line.start[rows], line.end[rows]
 
 
 def marks(step: Ints, start: Ints, end: Ints) -> Table:

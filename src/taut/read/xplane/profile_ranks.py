@@ -18,11 +18,13 @@ from taut.core.errors import InputRefused
 from taut.core.tables import NULL, Table, Trace, Verb
 from taut.core.tables import Member as Rank
 from taut.read.contents import Profile
+from taut.read.kineto.event_kinds import is_launch
 from taut.read.limits import check_wall
 from taut.read.merge import as_rank
 from taut.read.op_rows import Rows, coded
+from taut.read.step_marks import cut_at_end, cut_note
 from taut.read.xplane.device_ops import DeviceOps, device_model
-from taut.read.xplane.host_threads import HostOps, calls, host_marks, host_ops
+from taut.read.xplane.host_threads import Calls, HostOps, called_steps, calls, host_marks, host_ops
 from taut.read.xplane.line_roles import device_of
 from taut.read.xplane.nesting import innermost
 from taut.read.xplane.op_words import meaning
@@ -43,7 +45,12 @@ def profile(space: Space) -> Profile:
     """What one profile tells of its devices."""
     host = space.hosts[0] if space.hosts else ""
     kind, devices = _devices(space)
-    launches, marked = calls(space), host_marks(space)
+    launches = calls(space)
+    marked, called = host_marks(space, np.sort(launches.start)), ""
+    if not len(marked):
+        marked, called = called_steps(space, launches)
+    cut = _cut(space, devices, launches, marked)
+    marked = marked.take(np.arange(len(marked) - cut))
     found: list[tuple[int, Trace]] = []
     for number, planes in sorted(devices.items()):
         ops = DeviceOps(launches, space.modules, ReplicaGroups(number, len(devices), kind != "TPU"))
@@ -52,7 +59,12 @@ def profile(space: Space) -> Profile:
         if len(ops):
             about = {"host": _text(host), "device": _text(device_model(planes))}
             found.append((number, ops.trace(number, marked, about, space.label)))
-    notes = [*space.notes, *(f"the profiler reported: {text[:200]}" for text in space.errors[:1])]
+    notes = [
+        *space.notes,
+        *([f"no step marks: calls of {called!r} are taken as steps"] if called else []),
+        *([cut_note(cut)] if cut else []),
+        *(f"the profiler reported: {text[:200]}" for text in space.errors[:1]),
+    ]
     if not found:
         found = [(ops.device, _host_trace(ops, marked, host, space)) for ops in host_ops(space)]
         notes.append(NO_DEVICE)
@@ -66,6 +78,17 @@ def profile(space: Space) -> Profile:
     found[0] = number, replace(first, counts=counts, partial=tuple(notes))
     began, ended = (_time(space, f"profile_{word}_time") for word in ("start", "stop"))
     return Profile(space.label, host, found, began, ended)
+
+
+def _cut(space: Space, devices: dict[int, list[Plane]], launches: Calls, marked: Table) -> int:
+    """How many of the last marked steps launched work that is not recorded any more."""
+    lines = [line for planes in devices.values() for plane in planes for line in plane.lines]
+    if not lines or not len(marked):
+        return 0
+    served = np.isin(launches.number, np.concatenate([line.numbers["correlation_id"] for line in lines]))
+    launching = np.array([is_launch(name) for name in launches.names], dtype=np.bool_)
+    lost = ~served & (launching[launches.name] if len(launching) else False)
+    return cut_at_end(marked, np.sort(launches.start[served]), np.sort(launches.start[lost]))
 
 
 def _devices(space: Space) -> tuple[str, dict[int, list[Plane]]]:
