@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from math import prod
 
 import msgspec
 import numpy as np
+from msgspec import Struct, field
 
 from taut.core.array_types import Floats, Ints, Json, Mask
 from taut.core.ids import numbered, sums, weighed
@@ -39,17 +39,16 @@ Shape = Sequence[int]
 _NONE = msgspec.Raw(b"null")
 
 
-class ShapeArgs(msgspec.Struct, gc=False):
+class ShapeArgs(Struct, gc=False):
     """The shapes, types and plain values of an operator's arguments, undecoded: most operators share them with others."""
 
-    dims: msgspec.Raw = msgspec.field(default=_NONE, name="Input Dims")
-    old_dims: msgspec.Raw = msgspec.field(default=_NONE, name="Input dims")
-    types: msgspec.Raw = msgspec.field(default=_NONE, name="Input type")
-    concrete: msgspec.Raw = msgspec.field(default=_NONE, name="Concrete Inputs")
+    dims: msgspec.Raw = field(default=_NONE, name="Input Dims")
+    old_dims: msgspec.Raw = field(default=_NONE, name="Input dims")
+    types: msgspec.Raw = field(default=_NONE, name="Input type")
+    concrete: msgspec.Raw = field(default=_NONE, name="Concrete Inputs")
 
 
-@dataclass(frozen=True)
-class _Arguments:
+class _Arguments(Struct, frozen=True):
     shapes: list[Shape]
     values: list[str]
 
@@ -128,8 +127,7 @@ def is_matrix_op(name: str) -> bool:
     return name in FLOPS
 
 
-@dataclass
-class MatrixOps:
+class MatrixOps(Struct):
     """The operators of one file with their FLOPs; -1 where the shapes do not tell."""
 
     start: list[Ints] = field(default_factory=list)
