@@ -6,6 +6,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator
+from functools import lru_cache
 from itertools import compress, repeat
 from operator import attrgetter, eq
 from typing import cast
@@ -215,7 +216,7 @@ class _Columns:
         self.parts: list[tuple[Ints, ...]] = []
         self.comm = CommTable(shared)
         self.counts: Counter[str] = Counter()
-        self.matrix, self.threads_of = MatrixOps(), _Threads()
+        self.matrix = MatrixOps()
         self._is_comm, self._is_save = Flags(self.names, is_comm), Flags(self.names, is_checkpoint)
         self._is_matrix, self._is_memory = Flags(self.names, is_matrix_op), Flags(self.names, is_memory)
         self._is_operator = Flags(self.names, is_operator)
@@ -324,8 +325,8 @@ class _Columns:
         busy = _picked(events, work)
         args = args_of(busy, DeviceArgs)
         correlation[work] = _ints([a.correlation for a in args])
-        threads, both = self.threads_of, SEPARATOR.join
-        size[work] = _ints([threads[both((a.grid, a.block))] if a.bytes < 0 else a.bytes for a in args])
+        both = SEPARATOR.join
+        size[work] = _ints([_threads(both((a.grid, a.block))) if a.bytes < 0 else a.bytes for a in args])
         place[work] = self._streams_of(busy, args)
 
     def _streams_of(self, busy: list[Event], args: list[DeviceArgs]) -> Ints:
@@ -392,19 +393,20 @@ class _Names(Codes):
         return super().__missing__(key) if key is not None else self[""]
 
 
-class _Threads(dict[bytes, int]):
+@lru_cache(1 << 14)
+def _threads(grid_and_block: bytes) -> int:
     """Threads of a kernel by the joined texts of its grid and block: its shape, as far as a trace tells; else -1."""
+    texts = grid_and_block.split(SEPARATOR)
+    if max(map(len, texts)) >= SHAPE_BYTES:
+        return -1
+    try:
+        total = math.prod(math.prod(_EXTENTS.decode(text)) for text in texts)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return -1
+    return total if 0 < total < 1 << 40 else -1
 
-    def __missing__(self, key: bytes) -> int:
-        texts = key.split(SEPARATOR)
-        if max(map(len, texts)) >= SHAPE_BYTES:
-            return -1
-        try:
-            total = math.prod(math.prod(msgspec.json.decode(text, type=list[int])) for text in texts)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            total = -1
-        found = self[key] = total if 0 < total < 1 << 40 else -1
-        return found
+
+_EXTENTS = msgspec.json.Decoder(list[int])
 
 
 def _picked(events: list[Event], chosen: Mask) -> list[Event]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from math import prod
 
 import msgspec
@@ -136,8 +137,6 @@ class MatrixOps(Struct):
     flops: list[Floats] = field(default_factory=list)
     dtype: list[Ints] = field(default_factory=list)
     dtypes: Codes = field(default_factory=Codes)
-    known: dict[tuple[str, bytes, bytes, bytes], tuple[float, str]] = field(default_factory=dict)
-    """FLOPs and types found before, by name, shapes, types and values."""
     blind: bool = False
     """Whether the first of them showed that shapes were not recorded."""
 
@@ -145,23 +144,13 @@ class MatrixOps(Struct):
         """Append some operators."""
         found = [(-1.0, "")] * len(events)
         if not self.blind:
-            found = [
-                self._looked_up(event.name or "", args) for event, args in zip(events, args_of(events, ShapeArgs), strict=True)
-            ]
+            found = list(map(_found, events, args_of(events, ShapeArgs)))
             self.blind = len(events) >= ENOUGH and len(self.flops) == 0 and all(flops < 0 for flops, _ in found)
         self.start.append(start)
         self.end.append(end)
         self.thread.append(thread)
         self.flops.append(np.array([flops for flops, _ in found], dtype=np.float64))
         self.dtype.append(self.dtypes.of([dtype for _, dtype in found]))
-
-    def _looked_up(self, name: str, args: ShapeArgs) -> tuple[float, str]:
-        dims = args.dims if args.dims is not _NONE else args.old_dims
-        key = name, bytes(dims), bytes(args.types), bytes(args.concrete)
-        found = self.known.get(key)
-        if found is None:
-            found = self.known[key] = _flops_and_type(name, *(decoded(raw) for raw in key[1:]))
-        return found
 
     def table(self, rank: int, calls: tuple[Ints, Ints, Ints], work: tuple[Ints, Ints, Mask], marks: Table) -> Table:
         """What the steps of a rank hold of them.
@@ -199,14 +188,25 @@ class MatrixOps(Struct):
         )
 
 
+@lru_cache(1 << 14)
 def is_product_kernel(name: str) -> bool:
     """Whether a kernel is called like matrix products, convolutions and attention are."""
     word = name[:_NAME_START].lower().replace("fbgemm", "")
     return any(part in word for part in _PRODUCT_WORDS)
 
 
-def _flops_and_type(name: str, dims: Json, types: Json, concrete: Json) -> tuple[float, str]:
-    """FLOPs of an operator and the type of its elements; -1 and nothing where they are not recorded."""
+def _found(event: Event, args: ShapeArgs) -> tuple[float, str]:
+    dims = args.dims if args.dims is not _NONE else args.old_dims
+    return _flops_and_type(event.name or "", bytes(dims), bytes(args.types), bytes(args.concrete))
+
+
+@lru_cache(1 << 12)
+def _flops_and_type(name: str, *recorded: bytes) -> tuple[float, str]:
+    """FLOPs of an operator and the type of its elements; -1 and nothing where they are not recorded.
+
+    By the texts of shapes, types and values: operators of a step come again in every step and on every rank.
+    """
+    dims, types, concrete = map(decoded, recorded)
     words = types if isinstance(types, list) else []
     dtype = next((one for one in words if isinstance(one, str) and one not in ("", "Scalar", "ScalarList")), "")
     shapes = [_shape(one) for one in dims] if isinstance(dims, list) else []
