@@ -21,6 +21,8 @@ from taut.read.json_values import Int64, without_nan
 
 SLICE_BYTES = 1 << 20
 Place = int | str | float | None
+# Between texts that are looked up together: no JSON holds it.
+SEPARATOR = b"\0"
 _NO_ARGS = msgspec.Raw(b"{}")
 
 
@@ -207,7 +209,9 @@ def slices(text: Buffer) -> Iterator[Batch]:
             text.at = cut.end() - 1
     while not text.ended:
         text.grow()
-    yield from whole(head + text.bytes[text.at : text.stop])
+    # A short file was not cut: it is decoded where it lies.
+    uncut = text.passed == text.at == len(head)
+    yield from whole(text.bytes[: text.stop] if uncut else head + text.bytes[text.at : text.stop])
 
 
 def _bracketed(text: Buffer, stop: int) -> bytes:
@@ -260,7 +264,7 @@ def _repaired(data: bytes | bytearray) -> tuple[list[Event], int]:
         return _list(without)
 
 
-def whole(data: bytes | bytearray) -> Iterator[Batch]:
+def whole(data: Piece) -> Iterator[Batch]:
     """The document in one piece."""
     if _BARE_LIST.match(data):
         yield Header(), *_list(data)
@@ -274,7 +278,7 @@ def whole(data: bytes | bytearray) -> Iterator[Batch]:
         yield document, document.traceEvents, 0
 
 
-def _list(data: bytes | bytearray) -> tuple[list[Event], int]:
+def _list(data: Piece) -> tuple[list[Event], int]:
     try:
         return _STRICT.decode(data), 0
     except msgspec.ValidationError:

@@ -21,7 +21,7 @@ from taut.core.ids import numbered, sums, weighed
 from taut.core.tables import MatrixWork, Table
 from taut.read.columns import Codes, containing
 from taut.read.json_values import decoded
-from taut.read.kineto.json_events import Event, args_of
+from taut.read.kineto.json_events import SEPARATOR, Event, args_of
 from taut.read.op_rows import issuer, steps_at
 
 LARGEST = 1 << 62
@@ -197,16 +197,16 @@ def is_product_kernel(name: str) -> bool:
 
 def _found(event: Event, args: ShapeArgs) -> tuple[float, str]:
     dims = args.dims if args.dims is not _NONE else args.old_dims
-    return _flops_and_type(event.name or "", bytes(dims), bytes(args.types), bytes(args.concrete))
+    return _flops_and_type(event.name or "", SEPARATOR.join((dims, args.types, args.concrete)))
 
 
 @lru_cache(1 << 12)
-def _flops_and_type(name: str, *recorded: bytes) -> tuple[float, str]:
+def _flops_and_type(name: str, recorded: bytes) -> tuple[float, str]:
     """FLOPs of an operator and the type of its elements; -1 and nothing where they are not recorded.
 
-    By the texts of shapes, types and values: operators of a step come again in every step and on every rank.
+    By the joined texts of shapes, types and values: operators of a step come again in every step and on every rank.
     """
-    dims, types, concrete = map(decoded, recorded)
+    dims, types, concrete = map(decoded, recorded.split(SEPARATOR))
     words = types if isinstance(types, list) else []
     dtype = next((one for one in words if isinstance(one, str) and one not in ("", "Scalar", "ScalarList")), "")
     shapes = [_shape(one) for one in dims] if isinstance(dims, list) else []
