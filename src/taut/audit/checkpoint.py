@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from taut.audit.merkle import HASH_BYTES, check_inclusion, leaf_hash
 from taut.audit.note import BadNote, decoded, parted
@@ -16,8 +17,7 @@ MOST_HASHES = 63
 """A path in a tree of 2⁶³ leaves."""
 
 
-@dataclass(frozen=True)
-class Checkpoint:
+class Checkpoint(Struct, frozen=True):
     """The root of a log at a size."""
 
     origin: str
@@ -41,8 +41,7 @@ def checkpoint_of(note: str) -> Checkpoint:
     return Checkpoint(lines[0], int(lines[1]), root)
 
 
-@dataclass(frozen=True)
-class Proof:
+class Proof(Struct, frozen=True):
     """That a record lies in a log: its place, the hashes beside its way to the root, and the signed checkpoint."""
 
     index: int

@@ -10,9 +10,10 @@ from __future__ import annotations
 import binascii
 import re
 from base64 import b64decode, b64encode
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from taut.core.errors import UsageError
 
@@ -31,8 +32,7 @@ class BadNote(Exception):
     """A note, a key or a proof that is not what it should be; says why."""
 
 
-@dataclass(frozen=True)
-class Key:
+class Key(Struct, frozen=True):
     """What verifies the signatures of one signer."""
 
     name: str

@@ -168,7 +168,7 @@ def proof(target: str | None, only_key: bool) -> None:
 
 def _proof_of_run(run: Path) -> str:
     """A new proof of a run's record, which also replaces the one in its folder; a record that was pruned stays in it."""
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     from taut.audit.key import signing_key
     from taut.audit.log import open_log

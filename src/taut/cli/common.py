@@ -8,11 +8,11 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import click
+from msgspec import Struct, field
 
 from taut.core import memory, signals
 from taut.core.errors import TautError
@@ -146,8 +146,7 @@ def shown_and_kept(show_it: Callable[[], None], save: Callable[[], Path] | None,
         raise lost
 
 
-@dataclass
-class Watched:
+class Watched(Struct):
     """What a verb did, for whoever watches it."""
 
     kept: list[Path] = field(default_factory=list)

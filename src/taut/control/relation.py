@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from taut.core.array_types import Ints
 from taut.core.reporting import FIRST_DATE_NS, dated
 from taut.result.types import RelationCost, RelationResult
 
 
-@dataclass(frozen=True)
-class Relation:
+class Relation(Struct, frozen=True):
     """One relation that was tested, or counted."""
 
     kind: str

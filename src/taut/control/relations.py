@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from taut.control import amplification, conflict, feedback, metastability, oscillation, starvation, timeout
 from taut.control import redundant_work as redundant

@@ -10,9 +10,9 @@ Brown and Forsythe's, which needs no equal spreads and for two runs is Welch's t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from taut.core.array_types import Floats, Numbers
 
@@ -37,8 +37,7 @@ SURE = 0.95
 """Coverage of intervals."""
 
 
-@dataclass(frozen=True)
-class Level:
+class Level(Struct, frozen=True):
     """Of every series of one run its trimmed mean, the square of that mean's error, and what the error is worth."""
 
     mean: Floats
@@ -51,8 +50,7 @@ class Level:
     steps: int
 
 
-@dataclass(frozen=True)
-class Difference:
+class Difference(Struct, frozen=True):
     """Per series: the chance under the null, and the spread of levels between runs with its interval."""
 
     p: Floats
@@ -151,8 +149,7 @@ def shifted(before: Numbers, after: Numbers) -> Floats | None:
     return np.minimum(len(chances) * smallest, 1.0)
 
 
-@dataclass(frozen=True)
-class Ratio:
+class Ratio(Struct, frozen=True):
     """How much higher one level is than another: natural logarithm, its squared error and degrees of freedom."""
 
     log: float

@@ -26,11 +26,11 @@ import stat
 import time
 import types
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
+from msgspec import Struct
 
 from taut.core.array_types import Value
 
@@ -55,8 +55,7 @@ NOT_OURS = (errno.ELOOP, errno.ENXIO, errno.EACCES)
 """Errors on opening a kept file that tell of a link, a socket or a file this user may not read."""
 
 
-@dataclass(frozen=True)
-class Code:
+class Code(Struct, frozen=True, dict=True):
     """What decides the object code of one kernel: where it is defined, what it does, and the types of its arguments."""
 
     file: str

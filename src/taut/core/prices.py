@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 import msgspec
 import numpy as np
-from msgspec import Meta
+from msgspec import Meta, Struct
 
 from taut.core.array_types import Floats, Ints
 from taut.core.strict_toml import Count, NotNegative, Positive, Share, Some, Strict
@@ -131,8 +131,7 @@ class Embodied(Strict, frozen=True, kw_only=True):
     """Years over which it is spread."""
 
 
-@dataclass(frozen=True)
-class Hourly:
+class Hourly(Struct, frozen=True, dict=True):
     """A value by time: each holds from its begin up to its end; between an end and the next begin nothing is known."""
 
     label: str
@@ -150,8 +149,7 @@ class Hourly:
 PueValue = Annotated[float, Meta(ge=1, le=100)]
 
 
-@dataclass(frozen=True)
-class PueCurve:
+class PueCurve(Struct, frozen=True):
     """PUE by the temperature outside: straight lines between its points, level beyond them."""
 
     points: tuple[tuple[float, float], ...]
@@ -159,17 +157,16 @@ class PueCurve:
     temperature: Hourly
 
 
-@dataclass(frozen=True)
-class HostFacts:
+class HostFacts(Struct, frozen=True):
     """What is known of hosts beside the logs."""
 
-    resources: dict[str, str] = field(default_factory=dict)
+    resources: dict[str, str] = msgspec.field(default_factory=dict)
     """Resource id of a bill → host."""
     accelerators: int | None = None
     """Accelerators of every host …"""
-    accelerators_of: dict[str, int] = field(default_factory=dict)
+    accelerators_of: dict[str, int] = msgspec.field(default_factory=dict)
     """… and of those that have another number."""
-    model_of: dict[str, str] = field(default_factory=dict)
+    model_of: dict[str, str] = msgspec.field(default_factory=dict)
     """Host → model of its accelerators."""
 
 

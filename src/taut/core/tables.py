@@ -11,6 +11,7 @@ import dataclasses
 import enum
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, overload
@@ -278,8 +279,8 @@ class Table:
         self, row: type, columns: Mapping[str, Any], length: int | None = None, words: Words | None = None,
         narrow: Collection[str] = (),
     ) -> None:  # fmt: skip
-        fields = dataclasses.fields(row)
-        unknown = set(columns) - {f.name for f in fields}
+        fields = _fields(row)
+        unknown = columns.keys() - fields.keys()
         if unknown:
             raise TypeError(f"{row.__name__} has no column {', '.join(sorted(unknown))}")
         if length is None:
@@ -287,21 +288,20 @@ class Table:
         self.row, self.words = row, words or {}
         self._held: dict[str, Array] = {}
         self._narrow = frozenset(narrow)
-        for f in fields:
-            dtype = object if f.metadata["dtype"] == "str" else f.metadata["dtype"]
-            if f.name in columns:
-                array = np.asarray(columns[f.name])
-                if f.name not in self._narrow:
-                    if dtype is not object and array.dtype != dtype:
-                        array = _narrowed(array, np.dtype(dtype), f"{row.__name__}.{f.name}")
+        for name, (dtype, default) in fields.items():
+            if name in columns:
+                array = np.asarray(columns[name])
+                if name not in self._narrow:
+                    if not dtype.hasobject and array.dtype != dtype:
+                        array = _narrowed(array, dtype, f"{row.__name__}.{name}")
                     array = array.astype(dtype, copy=False)
                 if len(array) != length:
-                    raise TypeError(f"column {f.name} has {len(array)} rows, expected {length}")
-            elif dtype is object:
-                array = np.full(length, f.default, dtype=dtype)
+                    raise TypeError(f"column {name} has {len(array)} rows, expected {length}")
+            elif dtype.hasobject:
+                array = np.full(length, default, dtype=dtype)
             else:
-                array = np.broadcast_to(np.array(f.default, dtype=dtype), (length,))
-            self._held[f.name] = kept(array)
+                array = np.broadcast_to(np.array(default, dtype=dtype), (length,))
+            self._held[name] = kept(array)
         self._length = length
 
     @property
@@ -508,6 +508,19 @@ def joined(columns: Sequence[Array], length: int) -> Array:
     return kept(np.concatenate(columns))
 
 
+@cache
+def _fields(row: type) -> dict[str, tuple[np.dtype[Any], object]]:
+    """Type and default of every column of a row type, by its name."""
+    kinds = {f.name: object if f.metadata["dtype"] == "str" else f.metadata["dtype"] for f in dataclasses.fields(row)}
+    return {f.name: (np.dtype(kinds[f.name]), f.default) for f in dataclasses.fields(row)}
+
+
+@cache
+def _none(row: type) -> Table:
+    """A table without rows: nobody can change what is in it, so one serves all."""
+    return Table(row, {}, 0)
+
+
 def columns_of(row: type) -> Iterator[tuple[str, str, str]]:
     """(name, dtype, documentation) of every column of a row type."""
     for f in dataclasses.fields(row):
@@ -523,7 +536,7 @@ class Trace:
     lanes: Sequence[str]
     groups: Sequence[str]
     members: Table
-    marks: Table = field(default_factory=lambda: Table(Mark, {}, 0))
+    marks: Table = field(default_factory=lambda: _none(Mark))
     name: str = "job"
     source: str = ""
     digest: str = ""
@@ -540,7 +553,7 @@ class Trace:
     """True when the trace says what every op waits for (calls, launches, order): nothing is inferred from times."""
     group_ranks: Mapping[str, Sequence[int]] = field(default_factory=dict)
     """Process group name → its global ranks, where the trace says so."""
-    calls: Table = field(default_factory=lambda: Table(Call, {}, 0))
+    calls: Table = field(default_factory=lambda: _none(Call))
     """What flight recorders hold, of the ranks in ``dumped``, each rank's calls in the order in which it made them."""
     dumped: Sequence[int] = ()
     moved: Mapping[int, bool] = field(default_factory=dict)
@@ -551,25 +564,25 @@ class Trace:
     """What is missing and what that does to the answer, one line each."""
     counts: Mapping[str, int] = field(default_factory=dict)
     """Events seen, used and dropped, by reason."""
-    metrics: Table = field(default_factory=lambda: Table(Metric, {}, 0))
+    metrics: Table = field(default_factory=lambda: _none(Metric))
     """What lay beside the traces: samples of components, one series after the other, each in order of time."""
 
-    progress: Table = field(default_factory=lambda: Table(Progress, {}, 0))
+    progress: Table = field(default_factory=lambda: _none(Progress))
     """Steps as the job's own logs tell them, where some lie beside the traces."""
 
-    attempts: Table = field(default_factory=lambda: Table(Attempt, {}, 0))
+    attempts: Table = field(default_factory=lambda: _none(Attempt))
     """The tries of the job, or of many jobs, as job logs tell them; those of a job in order of time."""
 
-    actions: Table = field(default_factory=lambda: Table(Action, {}, 0))
+    actions: Table = field(default_factory=lambda: _none(Action))
     """Control decisions: retries, fallbacks and whatever else a controller did, in order of time within a step."""
 
-    failures: Table = field(default_factory=lambda: Table(Failure, {}, 0))
+    failures: Table = field(default_factory=lambda: _none(Failure))
     """Spans that ended in an error, in order of time."""
 
-    matrix_work: Table = field(default_factory=lambda: Table(MatrixWork, {}, 0))
+    matrix_work: Table = field(default_factory=lambda: _none(MatrixWork))
     """FLOPs by rank, step and type of elements, where operators were recorded with their shapes."""
 
-    host_ranges: Table = field(default_factory=lambda: Table(HostRange, {}, 0))
+    host_ranges: Table = field(default_factory=lambda: _none(HostRange))
     """What people named on hosts of accelerators."""
 
     ROWS: ClassVar[tuple[type, ...]] = (

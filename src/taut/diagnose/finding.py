@@ -10,6 +10,7 @@ from math import inf
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+from msgspec import Struct
 
 from taut.core.array_types import Floats, Indices, Ints, Mask, Numbers
 from taut.core.change_points import LEAST_STEPS
@@ -44,8 +45,7 @@ NOISE = 1.5
 """Spreads of ordinary variation taken off a window's excess before spans are cut."""
 
 
-@dataclass(frozen=True)
-class Evidence:
+class Evidence(Struct, frozen=True, dict=True):
     """What every detector gets."""
 
     graph: Graph
@@ -110,8 +110,7 @@ class Evidence:
         return self.steps(int(at.min()), int(at.max()))
 
 
-@dataclass(frozen=True)
-class Grew:
+class Grew(Struct, frozen=True):
     """A class of a place, and what it takes a step in the baseline and now, ns."""
 
     name: str

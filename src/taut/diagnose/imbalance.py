@@ -11,12 +11,12 @@ recover something.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from operator import itemgetter
 from statistics import NormalDist
 
 import numpy as np
+from msgspec import Struct
 
 from taut.core.array_types import Floats, Ints, Mask
 from taut.core.ids import numbered, weighed
@@ -48,8 +48,7 @@ def detect(evidence: Evidence) -> list[Finding] | None:
     return [finding for one in found for finding in one] if found else None
 
 
-@dataclass(frozen=True)
-class MicroBatches:
+class MicroBatches(Struct, frozen=True, dict=True):
     """Those of every rank and step that were seen both ways, with the centred logarithms of their work."""
 
     forward: Floats

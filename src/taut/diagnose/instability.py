@@ -9,9 +9,9 @@ claimed, and ``Undecided`` says how many steps would tell.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from taut.core.array_types import Floats, Ints, Mask
 from taut.core.ids import word_ids
@@ -54,8 +54,7 @@ SHUFFLES, PERIODIC = 199, 0.01
 """Episodes are dealt anew to steps so often; they are periodic if so few of these are as even."""
 
 
-@dataclass(frozen=True)
-class Carrier:
+class Carrier(Struct, frozen=True):
     """Who causes most of what strays cost."""
 
     name: str
@@ -80,8 +79,7 @@ class Carrier:
         return beyond_alike(self.at_most, self.alike)
 
 
-@dataclass(frozen=True)
-class Structure:
+class Structure(Struct, frozen=True):
     """What a structural instability is made of."""
 
     loss_share: Estimate
@@ -100,8 +98,7 @@ class Structure:
     """As references or strays tell it, whichever leaves less."""
 
 
-@dataclass(frozen=True)
-class Undecided:
+class Undecided(Struct, frozen=True):
     """Loss that may be nobody's, of which the run is too short to tell."""
 
     loss_share: Estimate

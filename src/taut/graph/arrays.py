@@ -75,8 +75,7 @@ class Predecessors(Struct, frozen=True):
         return Predecessors(*permute_edges(self.ptr, self.pred, self.lag, order, position))
 
 
-@dataclass(frozen=True)
-class Slots:
+class Slots(Struct, frozen=True):
     """The slot that each op joins and the one that it waits at, -1 for none, and how many slots there are."""
 
     join: Indices

@@ -7,9 +7,10 @@ what an op took in other steps can ask the baseline.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from taut.core.array_types import Floats, Indices, Ints, Mask
@@ -26,8 +27,7 @@ REST = " (after)"
 """What the reader calls the rest of an op that it cut at a wait: whether anything is left there is timing, not structure."""
 
 
-@dataclass(frozen=True)
-class Joined:
+class Joined(Struct, frozen=True):
     """Baseline and run as one graph."""
 
     graph: Graph

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
-from msgspec import structs
+from msgspec import Struct, structs
 
 from taut.core.array_types import Codes, Indices, Ints, Mask
 from taut.core.errors import InputRefused
@@ -27,8 +27,7 @@ FEW_CIRCLES = 8
 """Gates of circles that are taken apart one at a time, all ops put in order each time: quick where few are wrong."""
 
 
-@dataclass
-class Edges:
+class Edges(Struct):
     """Edges under construction: source, target and the lag added to the source's end."""
 
     source: Indices
@@ -154,8 +153,7 @@ def _send_starts(ops: Table, start: Ints, end: Ints) -> Ints:
     return begun
 
 
-@dataclass(frozen=True)
-class Lanes:
+class Lanes(Struct, frozen=True):
     """Ops in lane order: ``order``, where a lane begins, and where an op belongs to the same grouped call as the last."""
 
     lane: Indices
@@ -201,8 +199,7 @@ def _lane_names(names: Sequence[str], before: Indices, after: Indices) -> Sequen
     return [names[lane] if lane < len(names) else f"lane {lane}" for lane in came.tolist()]
 
 
-@dataclass(frozen=True)
-class Axis:
+class Axis(Struct, frozen=True):
     """Which step each op belongs to, and what its times count from."""
 
     windows: steps.Windows
@@ -214,8 +211,7 @@ class Axis:
     """Absolute time of each segment's zero."""
 
 
-@dataclass(frozen=True)
-class Drawn:
+class Drawn(Struct, frozen=True):
     """Edges that hold, those that only keep ops from floating, and how many were left out."""
 
     edges: Edges
@@ -223,8 +219,7 @@ class Drawn:
     dropped: int
 
 
-@dataclass(frozen=True)
-class Ordered:
+class Ordered(Struct, frozen=True):
     """The ops in an order that a sweep can follow, once what closes circles has been taken out."""
 
     predecessors: Predecessors
@@ -259,7 +254,7 @@ def _assemble(
     order, slots = found.order, found.slots
     predecessors = found.predecessors.permuted(order, found.position)
     predecessors = structs.replace(predecessors, lag=without_zeros(predecessors.lag))
-    found = replace(found, predecessors=predecessors)
+    found = structs.replace(found, predecessors=predecessors)
     same_steps = axis.window is ops.step
     ordered = ops.moved(order)
     if not constant(ordered.launch):
@@ -345,7 +340,7 @@ def _ordered(ops: Table, edges: Edges, slots: Slots, gate: Indices, axis: Axis) 
         early = _early_sends(ops, slots) if early is None else early
         hardly = early & (slots.wait >= 0) & np.isin(gate, gate[stuck & (gate >= 0)])
         if hardly.any():
-            slots = replace(slots, wait=np.where(hardly, np.int32(NULL), slots.wait))
+            slots = structs.replace(slots, wait=np.where(hardly, np.int32(NULL), slots.wait))
             continue
         victim = _gate_to_break(ops, gate, stuck)
         if victim is None:
@@ -460,7 +455,7 @@ def _who_waited(ops: Table, slots: Slots, opens: Ints) -> tuple[Slots, Ints, int
     if impossible.any():
         wait = slots.wait.copy()
         wait[rows[impossible]] = NULL
-        slots = replace(slots, wait=wait)
+        slots = structs.replace(slots, wait=wait)
     return slots, kept(lag) if len(late) else lag, int((impossible & ~eager).sum())
 
 

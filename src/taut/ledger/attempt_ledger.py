@@ -10,10 +10,10 @@ Where a controller ended an attempt (``ended_by.py``), the time until the next i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from msgspec import Struct
 
 from taut.core.array_types import Ints, Mask, Texts
 from taut.core.prices import Prices
@@ -36,8 +36,7 @@ UNITS = ("accelerator", "task", "cpu", "node", "")
 WENT_WELL = ("completed", "running", "pending", "")
 
 
-@dataclass(frozen=True)
-class Attempts:
+class Attempts(Struct, frozen=True, dict=True):
     """The attempts that ran, in order of job and start, each with its time cut into fates."""
 
     recorded: Table

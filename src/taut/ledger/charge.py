@@ -7,13 +7,13 @@ in the ledger.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from decimal import ROUND_HALF_EVEN, Decimal
 from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
-from msgspec import Struct, structs
+from msgspec import Struct, field, structs
 
 from taut.core.array_types import Codes, Indices, Ints, Mask
 from taut.core.group_kernels import add_at, table_totals
@@ -61,8 +61,7 @@ class Sources(dict[str, Ints]):
         return self.waits[part].of_all(self.count)
 
 
-@dataclass(frozen=True)
-class Context:
+class Context(Struct, frozen=True, dict=True):
     """What a claim may look at: the graph, and the exposed time around each op, ns."""
 
     graph: Graph
@@ -84,7 +83,7 @@ class Context:
             waits[name] = AtSome(some.ops[mine] - rows.start, some.ns[mine])
         graph = self.graph.part(rows)
         time = Sources({name: ns[rows].astype(np.int64) for name, ns in self.time.items()}, waits, len(graph))
-        return replace(self, graph=graph, time=time, rows=rows, whole=self)
+        return structs.replace(self, graph=graph, time=time, rows=rows, whole=self)
 
     @cached_property
     def slow(self) -> Ints:
@@ -182,8 +181,7 @@ HOUR_NS = Decimal(3_600_000_000_000)
 """An hour in ns."""
 
 
-@dataclass(frozen=True)
-class Ledger:
+class Ledger(Struct, frozen=True, dict=True):
     """Cells and their sums."""
 
     cells: Table
@@ -309,7 +307,7 @@ def charge(
     # What claims hold of a large job is not held twice.
     nothing = np.zeros(0, dtype=np.int32)
     shown = structs.replace(shown, working=nothing, waiting=nothing, idle=nothing)
-    context = replace(context, time=Sources({}, context.time.waits, count))
+    context = structs.replace(context, time=Sources({}, context.time.waits, count))
     cells = _cells(context, claims, shown, categories)
     whole = total(shown.stop) * len(graph.ranks)
     prices = prices or Prices()
@@ -359,7 +357,7 @@ def _controlled(c: Context, observed: Timeline, shown: Exposed) -> Context:
         "discarded": found.discarded_ns,
     }
     waits = {**time.waits, "gap_ns": AtSome(gap.ops, gap.ns - found.wait_ns[gap.ops])}
-    return replace(c, time=Sources(own, waits, time.count), overhead=found)
+    return structs.replace(c, time=Sources(own, waits, time.count), overhead=found)
 
 
 def _exposed_parts(blame: Blame, waiting: Indices) -> dict[str, AtSome]:

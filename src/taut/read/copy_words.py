@@ -35,6 +35,7 @@ def copy_class(name: str, *more: Json) -> str:
     return next(filter(None, map(_class_of, words)), "copy")
 
 
+@lru_cache(1 << 14)
 def is_memory(name: str) -> bool:
     """Whether a kernel only copies or fills: some writers list these among kernels, and drivers run some as kernels."""
     return _KERNEL.match(name) is not None

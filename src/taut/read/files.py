@@ -11,7 +11,6 @@ import os
 import re
 import sys
 import tarfile
-import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, cast
@@ -21,6 +20,7 @@ from msgspec import Struct
 from taut.core.errors import InputRefused, NotATrace, TooLarge
 from taut.core.folder import is_run_folder
 from taut.read import remote, windows_text
+from taut.read.inflate import Damaged, inflater
 
 HEAD_BYTES = 64 << 10
 CHUNK_BYTES = 1 << 20
@@ -397,10 +397,10 @@ class Inflating(io.RawIOBase):
 
     def __init__(self, stream: IO[bytes], label: str) -> None:
         self._stream, self._label = stream, label
-        self._zlib = zlib.decompressobj(wbits=31)
+        self._member = inflater()
         self._pending = b""
         self._in = self._out = 0
-        self._done = False
+        self._held = self._done = False
 
     def readable(self) -> bool:
         """Always: there is no other use for it."""
@@ -416,31 +416,32 @@ class Inflating(io.RawIOBase):
         return 0
 
     def _inflate(self, room: int) -> bytes:
-        if not self._pending:
+        if not self._pending and not self._held:
             self._pending = self._stream.read(HEAD_BYTES)
             self._in += len(self._pending)
             if not self._pending:
                 raise self._refused("the gzip stream breaks off", "copy the file again")
         try:
-            chunk = self._zlib.decompress(self._pending, room)
-        except zlib.error as error:
+            chunk = self._member.decompress(self._pending, room)
+        except Damaged as error:
             raise self._refused(f"damaged gzip stream ({error})", "copy the file again") from None
-        self._pending = self._zlib.unconsumed_tail
+        self._pending = self._member.unconsumed_tail
+        self._held = len(chunk) == room  # a library may have taken all that was put in, and not given all that comes of it
         self._out += len(chunk)
         if self._out > RATIO_FREE_BYTES and self._out > RATIO * self._in:
             why = f"inflates more than {RATIO}:1 at byte {self._in:,}"
             raise TooLarge(self._label, why, "inflate it yourself if you trust it")
-        if self._zlib.eof:
+        if self._member.eof:
             self._next_member()
         return chunk
 
     def _next_member(self) -> None:
         """Gzip files may be concatenated; zero padding after the last one is allowed."""
-        rest = self._zlib.unused_data or self._stream.read(HEAD_BYTES)
-        self._in += 0 if self._zlib.unused_data else len(rest)
+        rest = self._member.unused_data or self._stream.read(HEAD_BYTES)
+        self._in += 0 if self._member.unused_data else len(rest)
         self._done = not rest.strip(b"\0")
-        self._pending = rest
-        self._zlib = zlib.decompressobj(wbits=31)
+        self._pending, self._held = rest, False
+        self._member = inflater()
 
     def _refused(self, why: str, remedy: str) -> InputRefused:
         return InputRefused(self._label, f"{why} after byte {self._in:,}", remedy)

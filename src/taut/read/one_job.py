@@ -8,7 +8,9 @@ the same rank, another world size, or one clock for ranks that never ran at the 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from taut.core.errors import InputRefused
 from taut.core.tables import NULL, Trace
@@ -20,8 +22,7 @@ CLOSE = 0.25
 TWO_JOBS = "two different jobs"
 
 
-@dataclass(frozen=True)
-class _Recording:
+class _Recording(Struct, frozen=True):
     """What one file holds of one rank."""
 
     label: str

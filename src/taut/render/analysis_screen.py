@@ -9,10 +9,10 @@ import io
 import os
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import IO, Literal
 
+from msgspec import Struct
 from rich.console import Console, ConsoleRenderable, Group
 from rich.padding import Padding
 from rich.table import Table
@@ -84,8 +84,7 @@ FATE_STYLE: dict[str, Style] = {
 and Ito's and Tol's, which people with any kind of colour vision can tell apart."""
 
 
-@dataclass(frozen=True)
-class Screen:
+class Screen(Struct, frozen=True):
     """What the output can show."""
 
     width: int = 80

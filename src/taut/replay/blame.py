@@ -8,11 +8,11 @@ observed wait has beyond it is blamed on gaps in excess of their class, and what
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from taut.core.array_types import Floats, Indices, Ints, Mask
 from taut.core.ids import distinct, sums, total
@@ -95,8 +95,7 @@ def _at_some(ns: Ints) -> AtSome:
     return AtSome(ops.astype(np.int32), ns[ops])
 
 
-@dataclass(frozen=True)
-class Blame:
+class Blame(Struct, frozen=True, dict=True):
     """Who caused which wait."""
 
     graph: Graph
@@ -117,7 +116,7 @@ class Blame:
     gap_reference: Floats
     ordinary_ns: Ints
     """Per window: how long it takes with every op at its reference, without gaps."""
-    part_of_fault: Callable[[Mask], Ints] = field(repr=False, compare=False)
+    part_of_fault: Callable[[Mask], Ints]
     """Per wait: what of its fault part some ops caused, ns."""
 
     @property
@@ -147,7 +146,7 @@ class Blame:
         if not waits.fault_ns.any() or mends[self.fault.ops].all():
             return self
         fault = self.part_of_fault(mends)
-        return replace(self, waits=waits.replace(fault_ns=fault, jitter_ns=waits.jitter_ns + waits.fault_ns - fault))
+        return structs.replace(self, waits=waits.replace(fault_ns=fault, jitter_ns=waits.jitter_ns + waits.fault_ns - fault))
 
     @cached_property
     def totals(self) -> dict[str, int]:

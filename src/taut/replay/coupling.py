@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from msgspec import Struct
 from msgspec.structs import replace
 
 from taut.core.array_types import Ints
@@ -31,8 +31,7 @@ Hops = Callable[[Ints, Ints], Ints]
 """Switches between pairs of ranks, arrays in and out; NULL where that is not known."""
 
 
-@dataclass(frozen=True)
-class Coupling:
+class Coupling(Struct, frozen=True, dict=True):
     """How the ranks of a job hold on to each other."""
 
     graph: Graph

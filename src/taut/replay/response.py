@@ -9,7 +9,6 @@ one at a time, and following what moves (``ripples.ripple``, the difference betw
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from math import isqrt
 
@@ -37,8 +36,7 @@ GATES = 16
 """Gates after which no more are counted apart."""
 
 
-@dataclass(frozen=True)
-class Response:
+class Response(Struct, frozen=True, dict=True):
     """How the job answers to a delay of one rank, over several probes."""
 
     graph: Graph

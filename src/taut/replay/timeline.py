@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, TypeVar
 
@@ -20,8 +19,7 @@ from taut.graph import Graph
 Times = TypeVar("Times", Ints, Floats)
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(Struct, frozen=True):
     """An edit of a graph, with its reason: set, scale or add to the work or gap of some ops, or take their gate away."""
 
     ops: Indices | Mask
@@ -31,8 +29,7 @@ class Change:
     reason: str = ""
 
 
-@dataclass(frozen=True)
-class Timeline:
+class Timeline(Struct, frozen=True, dict=True):
     """The result of a replay. Times are ns from the origin of the op's segment."""
 
     graph: Graph

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from msgspec import Struct
@@ -35,8 +34,7 @@ class Dimension(Struct, frozen=True):
     labels: list[str]
 
 
-@dataclass(frozen=True)
-class WhatIf:
+class WhatIf(Struct, frozen=True):
     """The gap-free decomposition: everything at reference except one key, against everything at reference."""
 
     actual_wall_ns: int

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from taut.read.communication_families import OPERATORS
 from taut.read.kineto.json_events import Event
@@ -113,6 +114,7 @@ def task_kind(event: Event) -> int:
 _COMM = ("c10d::", "nccl", "gloo:", "mpi:", "ucc:", "rccl", "void nccl", *HOOKS)
 
 
+@lru_cache(1 << 14)
 def is_comm(name: str) -> bool:
     """Whether an event of this name records something about a collective."""
     return name == "record_param_comms" or name.startswith(_COMM) or OPERATORS.match(name) is not None
@@ -123,6 +125,7 @@ def is_launch(name: str) -> bool:
     return _LAUNCH.search(name) is not None
 
 
+@lru_cache(1 << 14)
 def is_checkpoint(name: str) -> bool:
     """Whether a host event of this name saves a checkpoint."""
     word = name.lower()

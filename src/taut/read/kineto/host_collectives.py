@@ -7,9 +7,9 @@ annotation holds all of it; the transfer itself lies between the wait and the co
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from taut.core.array_types import Ints, Mask
 from taut.core.tables import NULL, Verb
@@ -40,8 +40,7 @@ _SENT = {
 }
 
 
-@dataclass(frozen=True)
-class Transfers:
+class Transfers(Struct, frozen=True):
     """Annotations of transfers, the call that issued each (-1 if none), and when their data moved."""
 
     notes: Ints

@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from functools import cache
 from operator import attrgetter
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import msgspec
 
@@ -20,6 +21,8 @@ from taut.read.json_values import Int64, without_nan
 
 SLICE_BYTES = 1 << 20
 Place = int | str | float | None
+# Between texts that are looked up together: no JSON holds it.
+SEPARATOR = b"\0"
 _NO_ARGS = msgspec.Raw(b"{}")
 
 
@@ -206,7 +209,9 @@ def slices(text: Buffer) -> Iterator[Batch]:
             text.at = cut.end() - 1
     while not text.ended:
         text.grow()
-    yield from whole(head + text.bytes[text.at : text.stop])
+    # A short file was not cut: it is decoded where it lies.
+    uncut = text.passed == text.at == len(head)
+    yield from whole(text.bytes[: text.stop] if uncut else head + text.bytes[text.at : text.stop])
 
 
 def _bracketed(text: Buffer, stop: int) -> bytes:
@@ -259,7 +264,7 @@ def _repaired(data: bytes | bytearray) -> tuple[list[Event], int]:
         return _list(without)
 
 
-def whole(data: bytes | bytearray) -> Iterator[Batch]:
+def whole(data: Piece) -> Iterator[Batch]:
     """The document in one piece."""
     if _BARE_LIST.match(data):
         yield Header(), *_list(data)
@@ -273,7 +278,7 @@ def whole(data: bytes | bytearray) -> Iterator[Batch]:
         yield document, document.traceEvents, 0
 
 
-def _list(data: bytes | bytearray) -> tuple[list[Event], int]:
+def _list(data: Piece) -> tuple[list[Event], int]:
     try:
         return _STRICT.decode(data), 0
     except msgspec.ValidationError:
@@ -313,10 +318,18 @@ _Args = TypeVar("_Args", bound=msgspec.Struct)
 def args_of(events: Iterable[Event], kind: type[_Args]) -> list[_Args]:
     """The arguments of many events in one decode; those of the wrong type become empty."""
     raws = list(map(_ARGS, events))
+    if not raws:
+        return []
     try:
-        return msgspec.json.decode(b"[" + b",".join(raws) + b"]", type=list[kind])  # type: ignore[valid-type]
+        return cast("list[_Args]", _decoder(kind).decode(b"[" + b",".join(raws) + b"]"))
     except (msgspec.ValidationError, UnicodeDecodeError):
         return [_one_args(raw, kind) for raw in raws]
+
+
+@cache
+def _decoder(kind: type[msgspec.Struct]) -> msgspec.json.Decoder[list[msgspec.Struct]]:
+    """What decodes a list of them: to make it takes longer than a short list does."""
+    return msgspec.json.Decoder(list[kind])  # type: ignore[valid-type]
 
 
 def _one_args(raw: msgspec.Raw, kind: type[_Args]) -> _Args:

@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from functools import lru_cache
 from math import prod
 
 import msgspec
 import numpy as np
+from msgspec import Struct, field
 
 from taut.core.array_types import Floats, Ints, Json, Mask
 from taut.core.ids import numbered, sums, weighed
 from taut.core.tables import MatrixWork, Table
 from taut.read.columns import Codes, containing
 from taut.read.json_values import decoded
-from taut.read.kineto.json_events import Event, args_of
+from taut.read.kineto.json_events import SEPARATOR, Event, args_of
 from taut.read.op_rows import issuer, steps_at
 
 LARGEST = 1 << 62
@@ -39,17 +40,16 @@ Shape = Sequence[int]
 _NONE = msgspec.Raw(b"null")
 
 
-class ShapeArgs(msgspec.Struct, gc=False):
+class ShapeArgs(Struct, gc=False):
     """The shapes, types and plain values of an operator's arguments, undecoded: most operators share them with others."""
 
-    dims: msgspec.Raw = msgspec.field(default=_NONE, name="Input Dims")
-    old_dims: msgspec.Raw = msgspec.field(default=_NONE, name="Input dims")
-    types: msgspec.Raw = msgspec.field(default=_NONE, name="Input type")
-    concrete: msgspec.Raw = msgspec.field(default=_NONE, name="Concrete Inputs")
+    dims: msgspec.Raw = field(default=_NONE, name="Input Dims")
+    old_dims: msgspec.Raw = field(default=_NONE, name="Input dims")
+    types: msgspec.Raw = field(default=_NONE, name="Input type")
+    concrete: msgspec.Raw = field(default=_NONE, name="Concrete Inputs")
 
 
-@dataclass(frozen=True)
-class _Arguments:
+class _Arguments(Struct, frozen=True):
     shapes: list[Shape]
     values: list[str]
 
@@ -128,8 +128,7 @@ def is_matrix_op(name: str) -> bool:
     return name in FLOPS
 
 
-@dataclass
-class MatrixOps:
+class MatrixOps(Struct):
     """The operators of one file with their FLOPs; -1 where the shapes do not tell."""
 
     start: list[Ints] = field(default_factory=list)
@@ -138,8 +137,6 @@ class MatrixOps:
     flops: list[Floats] = field(default_factory=list)
     dtype: list[Ints] = field(default_factory=list)
     dtypes: Codes = field(default_factory=Codes)
-    known: dict[tuple[str, bytes, bytes, bytes], tuple[float, str]] = field(default_factory=dict)
-    """FLOPs and types found before, by name, shapes, types and values."""
     blind: bool = False
     """Whether the first of them showed that shapes were not recorded."""
 
@@ -147,23 +144,13 @@ class MatrixOps:
         """Append some operators."""
         found = [(-1.0, "")] * len(events)
         if not self.blind:
-            found = [
-                self._looked_up(event.name or "", args) for event, args in zip(events, args_of(events, ShapeArgs), strict=True)
-            ]
+            found = list(map(_found, events, args_of(events, ShapeArgs)))
             self.blind = len(events) >= ENOUGH and len(self.flops) == 0 and all(flops < 0 for flops, _ in found)
         self.start.append(start)
         self.end.append(end)
         self.thread.append(thread)
         self.flops.append(np.array([flops for flops, _ in found], dtype=np.float64))
         self.dtype.append(self.dtypes.of([dtype for _, dtype in found]))
-
-    def _looked_up(self, name: str, args: ShapeArgs) -> tuple[float, str]:
-        dims = args.dims if args.dims is not _NONE else args.old_dims
-        key = name, bytes(dims), bytes(args.types), bytes(args.concrete)
-        found = self.known.get(key)
-        if found is None:
-            found = self.known[key] = _flops_and_type(name, *(decoded(raw) for raw in key[1:]))
-        return found
 
     def table(self, rank: int, calls: tuple[Ints, Ints, Ints], work: tuple[Ints, Ints, Mask], marks: Table) -> Table:
         """What the steps of a rank hold of them.
@@ -201,14 +188,25 @@ class MatrixOps:
         )
 
 
+@lru_cache(1 << 14)
 def is_product_kernel(name: str) -> bool:
     """Whether a kernel is called like matrix products, convolutions and attention are."""
     word = name[:_NAME_START].lower().replace("fbgemm", "")
     return any(part in word for part in _PRODUCT_WORDS)
 
 
-def _flops_and_type(name: str, dims: Json, types: Json, concrete: Json) -> tuple[float, str]:
-    """FLOPs of an operator and the type of its elements; -1 and nothing where they are not recorded."""
+def _found(event: Event, args: ShapeArgs) -> tuple[float, str]:
+    dims = args.dims if args.dims is not _NONE else args.old_dims
+    return _flops_and_type(event.name or "", SEPARATOR.join((dims, args.types, args.concrete)))
+
+
+@lru_cache(1 << 12)
+def _flops_and_type(name: str, recorded: bytes) -> tuple[float, str]:
+    """FLOPs of an operator and the type of its elements; -1 and nothing where they are not recorded.
+
+    By the joined texts of shapes, types and values: operators of a step come again in every step and on every rank.
+    """
+    dims, types, concrete = map(decoded, recorded.split(SEPARATOR))
     words = types if isinstance(types, list) else []
     dtype = next((one for one in words if isinstance(one, str) and one not in ("", "Scalar", "ScalarList")), "")
     shapes = [_shape(one) for one in dims] if isinstance(dims, list) else []

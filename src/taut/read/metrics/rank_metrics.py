@@ -8,6 +8,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import numpy as np
+from msgspec import structs
 
 from taut.core.tables import NULL, Metric, Table, Trace
 from taut.read.metrics.series import Metrics, Series
@@ -76,7 +77,7 @@ def _in_zone(one: Metrics, window: tuple[int, int] | None, notes: list[str]) -> 
         return one
     shift = int(shifts[np.argmax(overlap)])
     notes.append(f"{one.label}: dates without a time zone, moved by {shift / 3.6e12:+.2f} h to fall into the traced time")
-    return replace(one, series=[replace(s, time_ns=s.time_ns + shift) for s in one.series])
+    return structs.replace(one, series=[structs.replace(s, time_ns=s.time_ns + shift) for s in one.series])
 
 
 def _unambiguous(found: Sequence[Metrics], hosts: set[str]) -> list[Series]:
@@ -96,7 +97,7 @@ def _unambiguous(found: Sequence[Metrics], hosts: set[str]) -> list[Series]:
             at = series.place
             if files[at.component] > 1 and at.rank is None and (not at.host or at.component in same):
                 at = at._replace(component=f"{whose} {at.component}", host=at.host or whose)
-            out.append(replace(series, place=at))
+            out.append(structs.replace(series, place=at))
     return out
 
 

@@ -8,7 +8,7 @@ become rates per second, and a metric that is another's limit becomes that. A ti
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from taut.read.metrics import prometheus_text, sample_table
 from taut.read.metrics.prometheus_answer import matrix

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from taut.core.array_types import Floats, Ints
 from taut.core.errors import InputRefused, UsageError
@@ -77,8 +78,7 @@ def map_of(text: str) -> Map:
     return Map({**WHERE, "rank": (), "host": (host, *WHERE["host"]), "gpu": (gpu, *WHERE["gpu"])}, found[1])
 
 
-@dataclass(frozen=True)
-class Found:
+class Found(Struct, frozen=True):
     """Samples of one metric as a reader found them: nothing renamed, nothing converted, in any order."""
 
     name: str
@@ -92,8 +92,7 @@ class Found:
     """Whether the source says that it only ever grows."""
 
 
-@dataclass(frozen=True)
-class Series:
+class Series(Struct, frozen=True):
     """The samples of one metric of one component, in order of time."""
 
     place: Place
@@ -109,17 +108,16 @@ class Series:
         return self.place.component
 
 
-@dataclass(frozen=True)
-class Metrics:
+class Metrics(Struct, frozen=True):
     """What one file or server holds."""
 
     label: str
     series: Sequence[Series]
     zoneless: bool = False
     """Times were written as dates without a zone."""
-    notes: Sequence[str] = field(default=())
+    notes: Sequence[str] = ()
     """What was left out, one line each."""
-    settings: Sequence[Found] = field(default=())
+    settings: Sequence[Found] = ()
     """Series of what somebody sets (replicas, limits), as they were found: their changes are actions."""
 
 
