@@ -16,7 +16,6 @@ from taut.core.array_types import Ints, Mask, Texts
 from taut.core.decimal_units import ONE, Wholes, decimals_of, units_of
 from taut.core.exact_parts import ManyShares
 from taut.core.tables import Table
-from taut.ledger.allocated_charges import METHOD, SPLIT
 from taut.ledger.bill.categories import category_of
 from taut.ledger.bill.defects.left_out import NOT_BOOKED
 from taut.ledger.bill.rows import UNIT
@@ -26,7 +25,12 @@ if TYPE_CHECKING:
 
 BLOCK = 1 << 16
 """Parts of one block, about; a charge is never in two."""
-SPLIT_COLUMNS = tuple("".join(part.capitalize() for part in field.split("_")) for field in SPLIT)
+METHOD = "taut-accelerator-time"
+"""Parts go by the accelerator time that each fate took of the charge (docs/focus.md)."""
+SPLIT_COLUMNS = (
+    "BilledCost", "EffectiveCost", "ListCost", "ContractedCost", "PricingQuantity", "ConsumedQuantity",
+    "CommitmentDiscountQuantity", "PricingCurrencyEffectiveCost",
+)  # fmt: skip
 COSTS = {"effective": "EffectiveCost", "billed": "BilledCost"}
 WORDS = ("job", "team", "fate", "cause")
 """What parts of a charge are told apart by, beside their item."""
