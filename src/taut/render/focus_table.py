@@ -8,16 +8,16 @@ no column for stays in taut's own: the ratio and the origin of an allocated part
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from msgspec import Struct
 
 from taut.core.decimal_units import ONE, texts_of, units_of
 from taut.core.errors import UsageError
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 UNIT = "Nanoseconds"
 ELSE = {
@@ -135,9 +135,6 @@ def _check_ratios(block: pa.Table) -> None:
 
 def _column(block: pa.Table, name: str) -> pa.Array:
     """One column of what is written; null where the block has none."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     if name == "AllocatedMethodDetails":
         return _details(block)
     if name in ELSE:
@@ -147,8 +144,6 @@ def _column(block: pa.Table, name: str) -> pa.Array:
 
 
 def _kind(name: str) -> pa.DataType:
-    import pyarrow as pa
-
     if name.endswith(NUMBERS):
         return pa.decimal128(38, 18)
     return pa.timestamp("us", "UTC") if name.endswith(TIMES) else pa.string()
@@ -156,9 +151,6 @@ def _kind(name: str) -> pa.DataType:
 
 def _details(block: pa.Table) -> pa.Array:
     """How allocated parts were measured; the ratio keeps all its decimals."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     paid = block["paid_ns"].combine_chunks()
     used = pc.binary_join_element_wise(f', "UsageUnit": "{UNIT}", "UsageQuantity": ', paid.cast(pa.string()), "")
     used = pc.if_else(pc.greater(paid, 0), used, f', "UsageUnit": "{UNIT}"')
@@ -167,16 +159,11 @@ def _details(block: pa.Table) -> pa.Array:
 
 
 def _plain(cells: pa.Array) -> pa.Array:
-    import pyarrow as pa
-
     return cells.dictionary_decode() if pa.types.is_dictionary(cells.type) else cells
 
 
 def _csv(block: pa.Table, names: Sequence[str]) -> pa.Buffer:
     """The lines of a block: the memory of one array of texts is what is written."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     cells = [_cells(_column(block, name)).cast(pa.large_string()) for name in names]
     comma, nothing, end = (pa.scalar(text, pa.large_string()) for text in (",", "", "\n"))
     lines = pc.binary_join_element_wise(*cells, comma, null_handling="replace", null_replacement="")
@@ -187,9 +174,6 @@ def _csv(block: pa.Table, names: Sequence[str]) -> pa.Buffer:
 
 def _cells(cells: pa.Array) -> pa.Array:
     """Cells of a CSV as text. What comes again is written once and repeated."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     if pa.types.is_decimal(cells.type):
         return texts_of(cells)
     coded = cells if pa.types.is_dictionary(cells.type) else cells.dictionary_encode()
@@ -203,8 +187,6 @@ def _cells(cells: pa.Array) -> pa.Array:
 
 def _quoted(words: pa.Array) -> pa.Array:
     """Texts as cells: no spreadsheet takes one for a formula, no reader two for one."""
-    import pyarrow.compute as pc
-
     formula = pc.match_substring_regex(words, r"^[=+\-@\t\r]")
     words = pc.if_else(formula, pc.binary_join_element_wise("'", words, ""), words)
     doubled = pc.binary_join_element_wise('"', pc.replace_substring(words, '"', '""'), '"', "")
@@ -212,9 +194,6 @@ def _quoted(words: pa.Array) -> pa.Array:
 
 
 def _parquet(blocks: Iterable[pa.Table], names: Sequence[str], out: BinaryIO) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     schema = pa.schema([pa.field(name, _kind(name)) for name in names])
     with pq.ParquetWriter(out, schema) as writer:
         for block in blocks:

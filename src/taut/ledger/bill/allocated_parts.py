@@ -7,9 +7,10 @@ quantities of a charge: they are split at 18 decimals and add up to the charge e
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from msgspec import Struct
 
 from taut.core.array_types import Ints, Mask, Texts
@@ -19,9 +20,6 @@ from taut.core.tables import Table
 from taut.ledger.bill.categories import category_of
 from taut.ledger.bill.defects.left_out import NOT_BOOKED
 from taut.ledger.bill.rows import UNIT
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 BLOCK = 1 << 16
 """Parts of one block, about; a charge is never in two."""
@@ -80,8 +78,6 @@ class Allocated(Struct, frozen=True):
         return np.repeat(count > 1, count) | somebody[self.key]
 
     def _block(self, part: slice, allocated: Mask) -> pa.Table:
-        import pyarrow as pa
-
         charge = self.charge[part] - self.charge[part.start]
         first = np.flatnonzero(np.diff(charge, prepend=-1))
         shares = ManyShares(self.weight[part], first)
@@ -118,8 +114,6 @@ def allocated_parts(held: Table, booked: Table, charges: pa.Table, unit: int = U
 
 def _keys(held: Table, booked: Table) -> tuple[Ints, pa.Table]:
     """Of every booked row its key, and the keys; the last is that of what is not booked."""
-    import pyarrow as pa
-
     item, items = coded(booked.item)
     holder = np.zeros(len(held), dtype=np.int64)
     for word in WORDS:
@@ -139,16 +133,11 @@ def _keys(held: Table, booked: Table) -> tuple[Ints, pa.Table]:
 
 def _texts(words: Texts, row: Ints) -> pa.Array:
     """The words of some rows; null for no row and for no word."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     found = pa.array(words, pa.string()).take(pa.array(row, mask=row < 0))
     return pc.if_else(pc.equal(found, ""), pa.scalar(None, pa.string()), found)
 
 
 def _categories(item: Ints, items: list[str], fates: pa.Array) -> pa.Array:
-    import pyarrow as pa
-
     told = fates.dictionary_encode()
     fate, words = told.indices.fill_null(-1).to_numpy().astype(np.int64), [*told.dictionary.to_pylist(), None]
     example, pair = alike(joined(item, fate + 1))
@@ -158,8 +147,6 @@ def _categories(item: Ints, items: list[str], fates: pa.Array) -> pa.Array:
 
 def coded(words: Texts) -> tuple[Ints, list[str]]:
     """Words as codes, and what the codes mean."""
-    import pyarrow as pa
-
     found = pa.array(words, pa.string()).dictionary_encode()
     return found.indices.to_numpy().astype(np.int64), found.dictionary.to_pylist()
 
@@ -204,9 +191,6 @@ def _weights(charge: Ints, *amounts: Ints) -> Ints:
 
 def _named(charges: pa.Table) -> pa.Table:
     """Charges with what each is called, its file and row, and without what an earlier export called its own."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     kept = charges.select([name for name in charges.column_names if not name.startswith("x_taut_")]).unify_dictionaries()
     file = kept["file"].cast(pa.string())
     short = pc.replace_substring_regex(file, "^.*/", "")
@@ -220,8 +204,6 @@ def _named(charges: pa.Table) -> pa.Table:
 
 def _split(charges: pa.Table, shares: ManyShares, row: Ints) -> dict[str, pa.Array]:
     """The columns of some charges for their parts: amounts and quantities divided, everything else as it is."""
-    import pyarrow as pa
-
     columns: dict[str, pa.Array] = {}
     known: list[tuple[pa.Array, pa.Array]] = []
     for name in charges.column_names:

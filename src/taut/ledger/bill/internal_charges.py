@@ -5,9 +5,8 @@ Booked rows are cut at midnight, UTC, by time; what has no time is one charge ov
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+import pyarrow as pa
 from msgspec import Struct
 
 from taut.core.array_types import Ints, Texts
@@ -16,9 +15,6 @@ from taut.core.exact_parts import ManyShares
 from taut.core.tables import NULL, Table
 from taut.ledger.bill.allocated_parts import alike, coded, joined
 from taut.ledger.bill.rows import UNIT
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 DAY_NS = 86_400_000_000_000
 HOUR_NS = DAY_NS // 24
@@ -55,7 +51,6 @@ def internal_charges(booked: Table, currency: str, period: Period | None, unit: 
     np.add.at(rank_ns, charge, cut.rank_ns)
     columns = _columns(cut.host[example], cut.item[example], currency)
     columns |= _times(day[example], period) | _amounts(cost, rank_ns, unit)
-    import pyarrow as pa
 
     return cut.replace(charge=charge, billed=cut.effective), pa.table(columns)
 
@@ -78,8 +73,6 @@ def _by_day(booked: Table) -> Table:
 
 
 def _columns(host: Texts, item: Texts, currency: str) -> dict[str, pa.Array]:
-    import pyarrow as pa
-
     rows, timed = len(host), np.asarray(item == TIMED, dtype=np.bool_)
     named = pa.array(host, pa.string(), mask=np.asarray(host == "", dtype=np.bool_))
     kind = pa.array(np.full(rows, "Host"), pa.string(), mask=np.asarray(host == "", dtype=np.bool_))
@@ -106,15 +99,11 @@ def _times(day: Ints, period: Period | None) -> dict[str, pa.Array]:
 
 
 def _moments(us: Ints) -> pa.Array:
-    import pyarrow as pa
-
     return pa.array(us).cast(pa.timestamp("us", "UTC"))
 
 
 def _amounts(cost: Ints, rank_ns: Ints, unit: int) -> dict[str, pa.Array]:
     """Costs, hours, and the price that makes the ones of the others; what takes no time is one unit at its price."""
-    import pyarrow as pa
-
     there = np.zeros(len(cost), dtype=np.bool_)
     units = cost.astype(object) * (ONE // unit)
     hours = np.where(rank_ns > 0, _rounded(rank_ns.astype(object) * ONE, HOUR_NS), ONE)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 import numpy as np
+import pyarrow.compute as pc
 from msgspec import Struct
 
 from taut.core.array_types import Floats, Mask
@@ -94,8 +95,6 @@ def _as_billed(cost: str, rule: str, price: str = "") -> Rule:
     """A credit costs what is billed; before 1.4 that is asked only of credits without a unit price, where cost has one."""
 
     def off(v: Charged) -> Mask:
-        import pyarrow.compute as pc
-
         unlike = pc.not_equal(v.table[cost], v.table["BilledCost"]).fill_null(False).to_numpy(zero_copy_only=False)
         found: Mask = unlike & v.is_("ChargeCategory", "Credit")
         return found & v.null(price) if price and v.version < "1.4" else found
