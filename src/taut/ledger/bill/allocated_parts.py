@@ -16,6 +16,7 @@ from msgspec import Struct
 from taut.core.array_types import Ints, Mask, Texts
 from taut.core.decimal_units import ONE, Wholes, decimals_of, units_of
 from taut.core.exact_parts import ManyShares
+from taut.core.ids import sums
 from taut.core.tables import Table
 from taut.ledger.bill.categories import category_of
 from taut.ledger.bill.defects.left_out import NOT_BOOKED
@@ -99,17 +100,17 @@ def allocated_parts(held: Table, booked: Table, charges: pa.Table, unit: int = U
     mine = booked.take(booked.charge >= 0)
     who, keys = _keys(held, mine)
     example, group = alike(joined(mine.charge, who))
-    sums = {name: _sum(mine.columns[name], group, len(example)) for name in ("effective", "billed", "rank_ns")}
+    amounts = {name: sums(group, mine.columns[name], len(example)) for name in ("effective", "billed", "rank_ns")}
     charge, key = mine.charge[example], who[example]
-    rest = {name: _rest(charges[column], charge, sums[name], unit) for name, column in COSTS.items()}
+    rest = {name: _rest(charges[column], charge, amounts[name], unit) for name, column in COSTS.items()}
     lacking = np.bincount(charge, minlength=charges.num_rows) == 0
     alone = np.flatnonzero((rest["effective"] != 0) | (rest["billed"] != 0) | lacking)
     charge, key = np.append(charge, alone), np.append(key, np.full(len(alone), keys.num_rows - 1))
     rest["rank_ns"] = np.zeros(len(lacking), dtype=np.int64)
     order = np.lexsort((key, charge))
-    sums = {name: np.append(some, rest[name][alone])[order] for name, some in sums.items()}
-    weight = _weights(charge[order], *sums.values())
-    return Allocated(_named(charges), charge[order], key[order], keys, weight, sums["rank_ns"])
+    amounts = {name: np.append(some, rest[name][alone])[order] for name, some in amounts.items()}
+    weight = _weights(charge[order], *amounts.values())
+    return Allocated(_named(charges), charge[order], key[order], keys, weight, amounts["rank_ns"])
 
 
 def _keys(held: Table, booked: Table) -> tuple[Ints, pa.Table]:
@@ -162,16 +163,10 @@ def alike(codes: Ints) -> tuple[Ints, Ints]:
     return first.astype(np.int64), number.astype(np.int64)
 
 
-def _sum(values: Ints, group: Ints, groups: int) -> Ints:
-    total = np.zeros(groups, dtype=np.int64)
-    np.add.at(total, group, values)
-    return total
-
-
 def _rest(costs: pa.ChunkedArray, charge: Ints, booked: Ints, unit: int) -> Ints:
     """Of every charge what is not booked, in units of money; less than one of them is none."""
     units, _ = units_of(costs.combine_chunks())
-    left: Wholes = units - _sum(booked, charge, len(units)).astype(object) * (ONE // unit)
+    left: Wholes = units - sums(charge, booked, len(units)).astype(object) * (ONE // unit)
     size: Ints = (abs(left) // (ONE // unit)).astype(np.int64)
     return np.where(left < 0, -size, size)
 

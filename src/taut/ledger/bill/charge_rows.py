@@ -11,10 +11,10 @@ import pyarrow.compute as pc
 
 from taut.core.array_types import Floats, Ints, Mask
 from taut.core.errors import InputRefused
-from taut.core.ids import numbered
+from taut.core.ids import numbered, sums
 from taut.ledger.bill.charge_items import CODE, charged_hours, item_codes
 from taut.ledger.bill.hosts import NONE, Met
-from taut.ledger.bill.money_units import sums, unit_for, units
+from taut.ledger.bill.money_units import money_sums, unit_for, units
 from taut.ledger.bill.overlap import Spans
 from taut.ledger.bill.period import Period
 from taut.read.focus.focus_charged import Charged
@@ -183,8 +183,8 @@ class ChargeRows:
         """What charges have beyond whole units, by group: effective, billed; before anything is taken from them."""
         keep = pa.array(self.whole)
         found = [
-            sums(cost.filter(keep), group[self.whole], count, self.unit)
-            - _summed(rounded[self.whole], group[self.whole], count)
+            money_sums(cost.filter(keep), group[self.whole], count, self.unit)
+            - sums(group[self.whole], rounded[self.whole], count)
             for cost, rounded in zip(self.exact, self.in_units, strict=True)
         ]
         return found[0], found[1]
@@ -229,10 +229,3 @@ def _zero(column: pa.ChunkedArray) -> Mask:
 
 def _filled(column: pa.ChunkedArray, other: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.coalesce(column, other) if column.null_count else column
-
-
-def _summed(values: Ints, group: Ints, count: int) -> Ints:
-    """Exact sums over groups."""
-    out = np.zeros(count, dtype=np.int64)
-    np.add.at(out, group, values)
-    return out

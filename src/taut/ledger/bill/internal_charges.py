@@ -12,6 +12,7 @@ from msgspec import Struct
 from taut.core.array_types import Ints, Texts
 from taut.core.decimal_units import ONE, Wholes, decimals_of
 from taut.core.exact_parts import ManyShares
+from taut.core.ids import sums
 from taut.core.tables import NULL, Table
 from taut.ledger.bill.allocated_parts import alike, coded, joined
 from taut.ledger.bill.rows import UNIT
@@ -46,9 +47,7 @@ def internal_charges(booked: Table, currency: str, period: Period | None, unit: 
     cut = _by_day(booked)
     day = np.where(cut.start_ns < 0, NULL, cut.start_ns // DAY_NS)
     example, charge = alike(joined(joined(day + 1, coded(cut.host)[0]), coded(cut.item)[0]))
-    cost, rank_ns = (np.zeros(len(example), dtype=np.int64) for _ in range(2))
-    np.add.at(cost, charge, cut.effective)
-    np.add.at(rank_ns, charge, cut.rank_ns)
+    cost, rank_ns = (sums(charge, amount, len(example)) for amount in (cut.effective, cut.rank_ns))
     columns = _columns(cut.host[example], cut.item[example], currency)
     columns |= _times(day[example], period) | _amounts(cost, rank_ns, unit)
 

@@ -38,7 +38,7 @@ def units(cost: pa.ChunkedArray, unit: int) -> Ints:
     return words[whole.offset : whole.offset + len(whole), 0].copy()
 
 
-def sums(cost: pa.ChunkedArray, group: Ints, count: int, unit: int) -> Ints:
+def money_sums(cost: pa.ChunkedArray, group: Ints, count: int, unit: int) -> Ints:
     """Exact sums of a column of money over groups of rows, each rounded to whole units; null counts as nothing."""
     found = pa.table({"group": group, "cost": cost}).group_by("group").aggregate([("cost", "sum")])
     out = np.zeros(count, dtype=np.int64)

@@ -6,6 +6,7 @@ import numpy as np
 from msgspec import Struct
 
 from taut.core.array_types import Ints, Mask
+from taut.core.ids import sums
 
 
 class Spans(Struct, frozen=True):
@@ -41,6 +42,12 @@ def pairs(asked: Spans, among: Spans) -> tuple[Ints, Ints]:
     left, right = np.concatenate([one[0] for one in found]), np.concatenate([one[1] for one in found])
     order = np.lexsort((right, left)) if len(found) > 1 else np.argsort(left, kind="stable")
     return left[order], right[order]
+
+
+def covered_ns(spans: Spans, cover: Spans) -> Ints:
+    """How much of each span lies in a cover whose own spans are apart."""
+    left, right = pairs(spans, cover)
+    return sums(left, shared_ns(spans.take(left), cover.take(right)), len(spans))
 
 
 def _pairs_of(asked: Spans, among: Spans, rows: Ints) -> tuple[Ints, Ints]:
