@@ -84,7 +84,7 @@ def render(result: AnalysisResult, screen: Screen, all_ranks: bool = False, all_
         _collectives(result, ledger),
         _ledger(ledger, screen),
         calls(result),
-        _control(result, screen),
+        _control(result),
         section(result.attempts, screen) if result.attempts else None,
         envelope_part(result, screen),
         _together(indices_part(result, screen), _regime(result), risk_part(result, all_signs), *_fidelity(result.fidelity)),
@@ -98,13 +98,13 @@ def _together(*parts: ConsoleRenderable | None) -> ConsoleRenderable | None:
     return Group(*shown) if shown else None
 
 
-def _control(result: AnalysisResult, screen: Screen) -> ConsoleRenderable | None:
+def _control(result: AnalysisResult) -> ConsoleRenderable | None:
     """Which controllers work against each other, and where: only if any do."""
     if result.control is None or not result.control.relations:
         return None
     from taut.render.control_screen import section
 
-    return section(result.control, screen)
+    return section(result.control)
 
 
 def render_change(result: WhatIfResult, screen: Screen) -> str:

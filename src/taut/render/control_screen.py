@@ -34,7 +34,7 @@ def render_control(result: ControlResult, screen: Screen) -> str:
     return screen_text([x for i, part in enumerate(shown) for x in ([Text()] if i > 1 else []) + [part]], screen)
 
 
-def section(found: ControlResult, screen: Screen) -> ConsoleRenderable:
+def section(found: ControlResult) -> ConsoleRenderable:
     """Relations on the graph, as a part of the screen of ``taut analyze``."""
     table = new_table("relation", "where", "zone", "took", "cost")
     for number, one in enumerate(found.relations[:PLACED], 1):

@@ -87,15 +87,15 @@ def shared_ns(one: Spans, other: Spans) -> Ints:
     return found
 
 
-def merged(spans: Spans, bridge_ns: int = 0) -> Spans:
-    """What intervals cover together, host by host in order of time; gaps of at most ``bridge_ns`` count as covered."""
+def merged(spans: Spans) -> Spans:
+    """What intervals cover together, host by host in order of time."""
     order = np.lexsort((spans.start, spans.host))
     some = spans.take(order)
     if not len(some):
         return some
     reach = reached(some)
     new = np.ones(len(some), dtype=np.bool_)
-    new[1:] = (some.host[1:] != some.host[:-1]) | (some.start[1:] > reach[:-1] + bridge_ns)
+    new[1:] = (some.host[1:] != some.host[:-1]) | (some.start[1:] > reach[:-1])
     first = np.flatnonzero(new)
     last = np.append(first[1:], len(some)) - 1
     return Spans(some.host[first], some.start[first], reach[last])
