@@ -15,6 +15,7 @@ import gzip
 import json
 import random
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -23,8 +24,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from taut.render.focus import render
-from taut.result.types import FocusRow
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+
+from focus_rows import FocusRow, render
 
 SEED = 22
 LOAD_W, STALL_W, IDLE_W, NOISE_W = 612.0, 388.0, 121.0, 7.0

@@ -13,12 +13,17 @@ a gain whose interval reaches 0.5.
 from __future__ import annotations
 
 import argparse
+import sys
+from pathlib import Path
 
 import numpy as np
 
 from taut.diagnose.energy import FALSE_ALARMS, NEAR, loops
 from taut.diagnose.metric_steps import Steps
-from taut.lab.governor import Accelerator, Played, play, red
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+
+from governor import Accelerator, Played, play, red
 
 
 def red_noise(seed: int, n: int, memory: float) -> Played:

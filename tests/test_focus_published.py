@@ -1,4 +1,4 @@
-"""Allocated rows in FOCUS 1.4, and a bill that is exported, against the rules of the specification, written out as data.
+"""A bill that is exported as FOCUS 1.4, against the rules of the specification, written out as data.
 
 Nothing is shared with what writes the rows or with what checks bills: the file is parsed with the standard library, and the
 rules are those of the columns' pages of the specification (Cost and Usage 1.4, split cost allocation).
@@ -17,10 +17,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from focus_rows import month
+from focus_rows import month, render
 from taut.cli import main
-from taut.ledger.allocated_charges import Share, allocate
-from taut.render.focus import render
 
 # fmt: off
 PRESENT = (
@@ -71,23 +69,11 @@ PRICED = "PricingCategory PricingQuantity ListUnitPrice ContractedUnitPrice SkuI
 ADDED_UP = "BilledCost EffectiveCost ListCost ContractedCost PricingQuantity ConsumedQuantity CommitmentDiscountQuantity"
 # fmt: on
 OF_THE_PART = {*ADDED_UP.split(), *WITH_SPLIT_ALLOCATION.split()}
-SHARES = [
-    Share(weight=7_000_000_001, fate="productive", job="job 1", tags='{"team": "vision"}'),
-    Share(weight=1, fate="fault wait", cause="rank 3", job="job 1"), Share(weight=3, fate="jitter wait", job="job 2"),
-    Share(weight=1_999, fate="idle"),
-]  # fmt: skip
 Row = dict[str, str]
 
 
-def row_by_row() -> bytes:
-    """A month of charges, each in parts, as it is written from rows."""
-    out = io.BytesIO()
-    render([part for charge in month() for part in allocate(charge, SHARES, unit="Nanoseconds")], out, "1.4")
-    return out.getvalue()
-
-
 def exported(folder: Path) -> bytes:
-    """The same month as ``taut export`` writes it from the run folder of its bill."""
+    """A month of charges, as ``taut export`` writes it from the run folder of its bill."""
     with (folder / "bill.csv").open("wb") as out:
         render(month(), out, "1.4")
     (folder / "sacct.txt").write_text(
@@ -102,10 +88,10 @@ def exported(folder: Path) -> bytes:
     return (folder / "bill" / "focus.csv").read_bytes()
 
 
-@pytest.fixture(scope="module", params=["rows", "bill"])
-def rows(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[Row]:
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory: pytest.TempPathFactory) -> list[Row]:
     """What is written of a month of charges, each in parts."""
-    text = row_by_row() if request.param == "rows" else exported(tmp_path_factory.mktemp("bill"))
+    text = exported(tmp_path_factory.mktemp("bill"))
     return list(csv.DictReader(io.StringIO(text.decode())))
 
 

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 import taut
 from taut.cli import DEMO, main
 from taut.core.errors import NotATrace, RunError
-from taut.render.analysis_screen import Screen
+from taut.render.terminal import Screen
 from taut.render.text import middle
 
 

@@ -14,10 +14,9 @@ import io
 import tempfile
 from pathlib import Path
 
-from focus_written import CONTRADICTORY, CRITERIA, charges, failed, usage
+from focus_written import CONTRADICTORY, CRITERIA, charges, failed, render, usage
 
 from taut.read.focus.focus_reader import read_focus
-from taut.render.focus import render
 
 PLAN = {"CommitmentDiscountId": "c", "CommitmentDiscountCategory": "Spend", "CommitmentDiscountType": "Plan",
         "CommitmentDiscountStatus": "Used", "CommitmentDiscountQuantity": "1", "CommitmentDiscountUnit": "USD"}  # fmt: skip

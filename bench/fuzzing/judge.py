@@ -145,7 +145,8 @@ def beside(root: Path, case: Case) -> str:
 
 
 def _kept(analysis: Any, root: Path) -> None:
-    from taut.render.analysis_screen import Screen, render
+    from taut.render.analysis_screen import render
+    from taut.render.terminal import Screen
     from taut.run import open_run
 
     folder = analysis.save(root / "run")
@@ -159,8 +160,8 @@ def control(root: Path, case: Case) -> str:
     from taut.control.relations import control as relate
     from taut.core.errors import NotATrace
     from taut.read.trace import read
-    from taut.render.analysis_screen import Screen
     from taut.render.control_screen import render_control
+    from taut.render.terminal import Screen
 
     trace = read([FOLDER])
     if not len(trace.actions) and not len(trace.attempts) and "calls" not in trace.counts:

@@ -12,6 +12,7 @@ import numpy as np
 
 from taut.core.array_types import Ints
 from taut.core.errors import UsageError
+from taut.core.ids import greatest, least, rows_of_ids
 from taut.core.tables import NULL, Action, Table
 from taut.graph import Graph
 from taut.render.perfetto import Picture, render
@@ -114,11 +115,9 @@ def _cut(picture: Picture, graph: Graph, zone: Zone) -> Picture:
     from taut.ledger.zones import ops_of
 
     rows = ops_of(graph, zone)
-    place = np.full(len(graph) + 1, NULL, dtype=np.int64)
-    place[rows] = np.arange(len(rows))
+    place = rows_of_ids(rows, len(graph) + 1, NULL)
     ranks = np.flatnonzero(np.isin(graph.ranks, zone.ranks))
-    row = np.full(len(graph.ranks), NULL, dtype=np.int64)
-    row[ranks] = np.arange(len(ranks))
+    row = rows_of_ids(ranks, len(graph.ranks), NULL)
     op, opener = place[picture.waits.op], place[picture.waits.opener]
     both = (op >= 0) & (opener >= 0)
     waits = picture.waits.replace(op=op, opener=opener).take(both)
@@ -176,10 +175,8 @@ def _spans(graph: Graph, shown: Mapping[str, Ints], findings: Sequence[Finding])
     for number, finding in enumerate(findings):
         first, last = finding.steps
         mine = np.flatnonzero((step >= first) & (step <= last) & np.isin(graph.ops.rank, _ranks(graph, finding)))
-        start = np.full(len(graph.ranks), np.iinfo(np.int64).max)
-        end = np.full(len(graph.ranks), -1)
-        np.minimum.at(start, graph.rank_index[mine], shown["start_ns"][mine])
-        np.maximum.at(end, graph.rank_index[mine], shown["end_ns"][mine])
+        start = least(graph.rank_index[mine], len(graph.ranks), shown["start_ns"][mine])
+        end = greatest(graph.rank_index[mine], len(graph.ranks), shown["end_ns"][mine])
         rows += [(number, int(rank), int(start[rank]), int(end[rank])) for rank in np.flatnonzero(end >= 0)]
     table = np.array(rows, dtype=np.int64).reshape(-1, 4)
     return dict(zip(("finding", "rank", "start_ns", "end_ns"), table.T, strict=True))

@@ -5,9 +5,10 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from taut.core.boundary import refusing_unexpected
 from taut.core.errors import RunError
@@ -20,9 +21,6 @@ from taut.read.focus.focus_columns import KINDS
 from taut.read.focus.focus_reader import column_type
 from taut.result.types import BillResult
 from taut.stored import Stored, read_columns, read_stored, schema_of
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 @dataclass(frozen=True)
@@ -73,9 +71,6 @@ def _opened(root: Path, stored: Stored) -> StoredBill:
 
 def _charges(root: Path, stored: Stored) -> pa.Table:
     """The charges, under the types that the reader of bills gives them."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     name = "charges.parquet"
     data = read_listed(root, name, stored.files.get(name))
     try:

@@ -20,8 +20,8 @@ from taut.compare.quantities import with_reruns
 from taut.core.errors import UsageError
 from taut.core.json_text import json_text
 from taut.ledger import Prices
-from taut.render.analysis_screen import Screen
 from taut.render.compare_screen import render_compare
+from taut.render.terminal import Screen
 from taut.result.types import ComparedRun, Trend
 
 KEYS = {"runs", "trends", "changed", "non_determinism"}

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from taut.control.review import review
 from taut.read.actions.loops_config import Loop
-from taut.render.analysis_screen import Screen
 from taut.render.review_screen import render_review
+from taut.render.terminal import Screen
 from taut.result.types import ReviewChange
 
 SDK = Loop("sdk", "retry", target="tools", timeout_s=5, retries=2, back_off_s=0.5)

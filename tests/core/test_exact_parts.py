@@ -13,10 +13,19 @@ from hypothesis import strategies as st
 
 from taut.core.decimal_units import ONE, decimals_of, texts_of, units_of
 from taut.core.exact_parts import ManyShares
-from taut.core.exact_shares import Shares
 
 MONEY = st.decimals(min_value=-(10**15), max_value=10**15, allow_nan=False, allow_infinity=False, places=18)
 GROUPS = st.lists(st.tuples(MONEY, st.lists(st.integers(0, 2**58), min_size=1, max_size=6)), max_size=6)
+
+
+def shared_out(whole: Decimal, weights: list[int]) -> list[Fraction]:
+    """Parts of one whole in exact fractions: rounded down to 18 decimals, the largest remainders get what is left."""
+    known = weights if any(weights) else [1] * len(weights)
+    units = int(Fraction(whole) * ONE)
+    parts = [divmod(units * weight, sum(known)) for weight in known]
+    left = units - sum(part for part, _ in parts)
+    last = sorted(range(len(parts)), key=lambda i: (-parts[i][1], i))[:left]
+    return [Fraction(part + (i in last), ONE) for i, (part, _) in enumerate(parts)]
 
 
 @given(GROUPS)
@@ -24,7 +33,7 @@ def test_parts_are_those_of_one_whole_alone_and_add_up(groups: list[tuple[Decima
     weights = np.array([one for _, some in groups for one in some], dtype=np.int64)
     first = np.cumsum([0, *(len(some) for _, some in groups)])[:-1].astype(np.int64)
     wholes, _ = units_of(pa.array([whole for whole, _ in groups], pa.decimal128(38, 18)))
-    alone = [Fraction(part) for whole, some in groups for part in Shares(some).of(whole)]
+    alone = [part for whole, some in groups for part in shared_out(whole, some)]
     assert [Fraction(part, ONE) for part in ManyShares(weights, first).of(wholes)] == alone
 
 

@@ -19,7 +19,8 @@ from taut.core.errors import UsageError
 from taut.diagnose.against_baseline import core
 from taut.graph import link
 from taut.graph.joined import difference, joined
-from taut.render.analysis_screen import Screen, render
+from taut.render.analysis_screen import render
+from taut.render.terminal import Screen
 from taut.replay.reference import baseline_medians
 from taut.replay.timeline import replay
 from taut.run import Analysis

@@ -10,7 +10,8 @@ from scipy.stats import kendalltau
 
 from build import MS, Do, analyze, barriers, play
 from taut.diagnose.early_warning import FALSE_ALARMS, LEAST_STEPS, POINTS, WINDOW, residuals, slowing
-from taut.render.analysis_screen import Screen, render
+from taut.render.analysis_screen import render
+from taut.render.terminal import Screen
 from taut.run import Analysis
 
 

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from governor import Accelerator, Played, play, red
 from taut.core.lagged import goes_with, leads
 from taut.diagnose.energy import FALSE_ALARMS, MODE, loops
 from taut.diagnose.finding import Finding
 from taut.diagnose.metric_steps import Steps
-from taut.lab.governor import Accelerator, Played, play, red
 from taut.run import analyze
 
 BEGIN_NS = 1_700_000_000_000_000_000

@@ -18,8 +18,8 @@ from taut.project.gpu_hour import with_gpu_hour, with_prices
 from taut.project.projection import Asked, project_table
 from taut.project.workload import Sampling
 from taut.read.scenario_file import load
-from taut.render.analysis_screen import Screen
 from taut.render.forecast_screen import _rows, render_forecasts
+from taut.render.terminal import Screen
 from taut.result.types import FabricCost, ProjectResult
 
 QUICK = Sampling(count=8)

@@ -14,8 +14,8 @@ from taut.core.errors import UsageError
 from taut.project.projection import Asked, project_table
 from taut.project.workload import Sampling
 from taut.read.scenario_file import load
-from taut.render.analysis_screen import Screen
 from taut.render.forecast_screen import render_forecasts
+from taut.render.terminal import Screen
 from taut.result.types import Forecast, ProjectResult, TokenBudget
 
 QUICK = Sampling(count=8)

@@ -12,7 +12,7 @@ import taut
 from taut.cli import main
 from taut.core.errors import UsageError
 from taut.read.scenario_file import load
-from taut.render.analysis_screen import Screen
+from taut.render.terminal import Screen
 from taut.render.two_scenarios_screen import render_two
 from taut.result.types import FigureRatio, TwoScenarios
 

@@ -11,7 +11,8 @@ from rich.cells import cell_len
 
 from results import CAUSE, FINDING, RESULT, ROW, filled
 from taut.ledger.charge import FATES
-from taut.render.analysis_screen import FATE_STYLE, Screen, render, render_change
+from taut.render.analysis_screen import render, render_change
+from taut.render.terminal import FATE_STYLE, Screen
 from taut.result.types import AnalysisResult, WhatIfResult
 
 SHARES = tuple(

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from results import filled
-from taut.render.analysis_screen import Screen
 from taut.render.bill_card import bill_card
 from taut.render.bill_screen import render_bill
+from taut.render.terminal import Screen
 from taut.result.types import BillResult
 
 HOUR = 3_600_000_000_000

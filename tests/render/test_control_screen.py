@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from results import filled
-from taut.render.analysis_screen import Screen
 from taut.render.control_screen import render_control
+from taut.render.terminal import Screen
 from taut.result.types import ControlResult
 
 RESULT: dict[str, Any] = {

@@ -9,8 +9,9 @@ import pytest
 from rich.cells import cell_len
 
 from results import FINDING, RESULT, filled
-from taut.render.analysis_screen import Screen, render
+from taut.render.analysis_screen import render
 from taut.render.card import card
+from taut.render.terminal import Screen
 from taut.result.types import AnalysisResult
 
 MEAN = {

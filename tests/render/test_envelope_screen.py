@@ -10,8 +10,9 @@ from rich.cells import cell_len
 
 from results import RESULT, filled
 from taut.diagnose.failure_envelope import LOSSES
-from taut.render.analysis_screen import Screen, render
+from taut.render.analysis_screen import render
 from taut.render.envelope_screen import MODES
+from taut.render.terminal import Screen
 from taut.result.types import AnalysisResult
 
 

@@ -9,7 +9,8 @@ import pytest
 from rich.cells import cell_len
 
 from results import RESULT, filled
-from taut.render.analysis_screen import Screen, render
+from taut.render.analysis_screen import render
+from taut.render.terminal import Screen
 from taut.result.types import AnalysisResult
 
 INDICES = {

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from taut.render.analysis_screen import Screen
 from taut.render.policy_screen import render_whatif
+from taut.render.terminal import Screen
 from taut.result.types import Estimate, MeasuredPolicy, Regimes, Reserves, StalenessBudget, WhatIfResult
 
 LOCAL = MeasuredPolicy(

@@ -16,9 +16,9 @@ from taut.project.time_groups import group_of
 from taut.project.token_budget import token_budget
 from taut.project.workload import Sampling
 from taut.read.scenario_file import listed, load
-from taut.render.analysis_screen import Screen
 from taut.render.evidence_folder import page
 from taut.render.forecast_screen import render_forecasts
+from taut.render.terminal import Screen
 from taut.result.types import Forecast, ProjectResult
 
 NAMES = [one.name for one in listed()]

@@ -6,7 +6,7 @@ import pytest
 from rich.cells import cell_len
 
 from live_states import EVIL, S, finding, job, rank, state
-from taut.render.analysis_screen import Screen
+from taut.render.terminal import Screen
 from taut.render.watch_screen import render_top
 from taut.result.types import WatchedJob
 

@@ -11,6 +11,7 @@ import pytest
 
 import taut
 from build import analyze, job
+from packed_reader import Unpacked
 from taut.result.view_types import (
     BillView,
     Decisions,
@@ -26,7 +27,6 @@ from taut.views.delay_wave import delay_wave
 from taut.views.frames import Frames
 from taut.views.overview import overview
 from taut.views.packed_run import packed_run, unpacked, usual_delay_ns
-from taut.views.packed_timeline import Unpacked
 from taut.views.questions import answer, question
 from taut.views.replays import Replays
 from taut.views.structure import structure

@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 
 from build import MS, Scripts, analyze, barriers, job
+from packed_reader import Unpacked
 from taut.core.tables import Trace
 from taut.result.analysis_result import report
 from taut.result.view_types import OpDetail, TimelineGates
 from taut.views.frames import Frames
-from taut.views.packed_timeline import Unpacked, chosen_cells, pack, pyramid
+from taut.views.packed_timeline import chosen_cells, pack, pyramid
 from timelines import Traced, timeline_of
 
 

@@ -11,7 +11,6 @@ from taut.render.brief.written import percent
 from taut.result.brief_types import BriefedComparison, BriefedControl, BriefedRun, BriefedScenario
 from taut.result.types import AnalysisResult, Estimate, Finding, Forecast, MechanismLoss, Threshold, Unit
 
-STRUCTURE = "structural instability"
 COUPLING = ("jitter", "unequal ranks", "synchronisation")
 """Mechanisms of a scenario that make ranks wait for each other."""
 CONTROLLED = {

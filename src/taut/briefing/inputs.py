@@ -80,7 +80,7 @@ def opened(paths: Sequence[str], asked: Asked) -> Opened:
     found, logs = Opened(), list[str]()
     for path in paths:
         if is_run_folder(path):
-            _folder(path, asked, found)
+            _folder(path, found)
         elif _is_scenario(path):
             found.scenarios.append(_scenario(path, asked))
         else:
@@ -109,7 +109,7 @@ def _is_scenario(path: str) -> bool:
     return path in names("") or (path.endswith(".toml") and Path(path).is_file())
 
 
-def _folder(path: str, asked: Asked, found: Opened) -> None:
+def _folder(path: str, found: Opened) -> None:
     """A run folder of ``taut analyze``, ``taut control`` or ``taut bill``."""
     root = Path(path)
     stored = read_stored(root)

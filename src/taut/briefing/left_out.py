@@ -19,7 +19,6 @@ LEAST = 0.01
 REVERSED = " reversed "
 """What an unknown regime of control says of settings that were turned around."""
 DOWN = "downtime after failures"
-IDLE = (DOWN, "over-provisioning")
 
 
 def left_out(results: Sequence[AnalysisResult], bills: Sequence[BriefedBill]) -> Iterator[str]:

@@ -19,7 +19,7 @@ from taut.core.errors import TautError
 from taut.render.text import plain, safe
 
 if TYPE_CHECKING:
-    from taut.render.analysis_screen import Screen
+    from taut.render.terminal import Screen
 
 PATIENCE_S = 5.0
 """Off a terminal, stages are named only after this long."""
@@ -99,7 +99,7 @@ def print_object(result: object) -> None:
 
 def show(render: Callable[[Result, Screen], str], result: Result) -> None:
     """What a renderer makes of a result, on this screen."""
-    from taut.render.analysis_screen import Screen
+    from taut.render.terminal import Screen
 
     screen = Screen.of(sys.stdout)
     write_out(render(result, screen), color=screen.styled)

@@ -76,7 +76,7 @@ def _job(state: LiveState, name: str | None) -> WatchedJob | None:
 
 def _screen(state: LiveState, job: WatchedJob | None, lines: int | None) -> tuple[str, bool]:
     """What is shown, and whether it is styled."""
-    from taut.render.analysis_screen import Screen
+    from taut.render.terminal import Screen
     from taut.render.watch_screen import render_top
 
     silent_ns, screen = time.time_ns() - state.at_ns, Screen.of(sys.stdout)

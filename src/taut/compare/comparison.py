@@ -11,14 +11,17 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from taut.compare.against_first import against_first
 from taut.compare.changed_work import changed
 from taut.compare.compare_verdict import NULLS, verdict
 from taut.compare.non_determinism import non_determinism
 from taut.compare.quantities import in_order, quantities, trends, with_reruns
 from taut.compare.restarts import restarts, step_time
 from taut.core.errors import UsageError
+from taut.diagnose.detectors import Evidence, Finding, diagnose
 from taut.diagnose.repeats import repeat
+from taut.graph.joined import difference, joined
+from taut.replay.blame import blame
+from taut.replay.timeline import batch, replay
 from taut.result.finding_result import finding_result
 from taut.result.types import CompareResult, Text
 from taut.stored import Run, open_run
@@ -65,7 +68,7 @@ def compare(runs: Sequence[str | Path | Run], *, same_job: bool = False, as_give
     last = _opened(runs[order[-1]])
     changes, tested, changed_by = changed(repeats[0], repeats[-1], last.graph)
     # Two runs are a run and its past; only more of them tell how far runs of this job differ anyway.
-    found = against_first(_opened(runs[order[0]]), last) if len(runs) == 2 else []
+    found = _against_first(_opened(runs[order[0]]), last) if len(runs) == 2 else []
     result = Comparison(
         verdict=Text(text=""),
         runs=rows,
@@ -97,3 +100,13 @@ def _check(runs: Sequence[str | Path | Run]) -> None:
 
 
 __all__ = ["Comparison", "compare"]
+
+
+def _against_first(before: Run, after: Run) -> list[Finding]:
+    """Findings of the later run; none where the two are not the same graph."""
+    graph = after.graph
+    if difference(before.graph, graph) is not None:
+        return []
+    both, observed = joined(before.graph, graph), replay(graph)
+    gap_free = replay(graph, gaps=False) if graph.gap_ns.any() else observed
+    return diagnose(Evidence(graph, observed, blame(graph, observed, gap_free, both), batch(graph), both))

@@ -16,6 +16,7 @@ from taut.control.conflict import meetings
 from taut.control.redundant_work import thrown_away
 from taut.core.array_types import Codes, Floats, Ints, Mask
 from taut.core.block_bootstrap import BLOCKS, proportion, ratio
+from taut.core.ids import greatest, least
 from taut.core.interval import estimate, over
 from taut.result.types import Estimate
 
@@ -120,11 +121,9 @@ def _margins(log: Log) -> tuple[Estimate | None, ...]:
     """Share of the allowed time that works used, and how much of it they use more at the end of the log than at its begin."""
     rows = np.flatnonzero((log.root >= 0) & (log.attempt >= 0) & (log.busy_ns >= 0) & ~log.of_job)
     groups, inverse = np.unique(log.root[rows], return_inverse=True)
-    begin = np.full(len(groups), np.iinfo(np.int64).max)
-    end, wanted = np.full(len(groups), -1), np.full(len(groups), -1)
-    np.minimum.at(begin, inverse, log.time_ns[rows])
-    np.maximum.at(end, inverse, log.time_ns[rows] + log.busy_ns[rows])
-    np.maximum.at(wanted, inverse, log.deadline_ns[rows])
+    begin = least(inverse, len(groups), log.time_ns[rows])
+    end = greatest(inverse, len(groups), log.time_ns[rows] + log.busy_ns[rows])
+    wanted = greatest(inverse, len(groups), log.deadline_ns[rows])
     known = np.flatnonzero(wanted > begin)
     known = known[np.argsort(begin[known], kind="stable")]
     if not len(known):

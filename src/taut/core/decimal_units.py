@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from taut.core.array_types import Ints, Mask
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 PLACES = 18
 ONE = 10**PLACES
@@ -30,8 +29,6 @@ def units_of(column: pa.Array) -> tuple[Wholes, Mask]:
 
 def decimals_of(units: Wholes, missing: Mask) -> pa.Array:
     """The column that has these units."""
-    import pyarrow as pa
-
     words = np.empty((len(units), 2), dtype=np.uint64)
     words[:, 0] = (units & _HALF).astype(np.uint64)
     words[:, 1] = (units >> 64).astype(np.int64).view(np.uint64)
@@ -41,9 +38,6 @@ def decimals_of(units: Wholes, missing: Mask) -> pa.Array:
 
 def texts_of(column: pa.Array) -> pa.Array:
     """Decimals without an exponent and without zeros at their end; null stays null."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     size = pc.abs(column)
     if len(column) and (pc.max(size).as_py() or 0) >= 1 << 63:
         return pa.array([None if one is None else _text(f"{one:f}") for one in column.to_pylist()], pa.string())
@@ -69,6 +63,4 @@ def _words(column: pa.Array) -> tuple[NDArray[np.uint64], Ints]:
 
 
 def _money() -> pa.DataType:
-    import pyarrow as pa
-
     return pa.decimal128(38, PLACES)

@@ -1,4 +1,4 @@
-"""Many wholes shared out at once, each without a remainder: as ``exact_shares`` does it one by one, on arrays.
+"""Many wholes shared out at once, each without a remainder, on arrays.
 
 One rule for all money and time: every part is rounded down, and the largest remainders get what is left, ties the first.
 """

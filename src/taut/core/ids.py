@@ -159,6 +159,13 @@ def sums(ids: Indices, values: Indices, count: int) -> Ints:
     return group_sums(_bounded(ids, values, count), count, values)
 
 
+def rows_of_ids(ids: Indices, count: int, absent: int = 0) -> Ints:
+    """The row in which each id stands, the last of several; ``absent`` for ids of no row."""
+    rows = np.full(count, absent, dtype=np.int64)
+    rows[ids] = np.arange(len(ids))
+    return rows
+
+
 def weighed(ids: Indices, weights: Numbers | Mask, count: int = 0) -> Floats:
     """The sum of the weights of each id, in floating point."""
     return np.asarray(np.bincount(ids, weights=weights, minlength=count), dtype=np.float64)  # numpy types it as integers

@@ -34,14 +34,14 @@ def drawn(count: int, block: int | None = None, draws: int = DRAWS, seed: int = 
     return ((first[:, :, None] + np.arange(block)) % count).reshape(draws, -1)[:, :count]
 
 
-def estimate(statistic: Callable[[Ints], Floats], count: int, block: int | None = None) -> Estimate | None:
+def estimate(statistic: Callable[[Ints], Floats], count: int) -> Estimate | None:
     """A statistic of steps with its interval; it takes step numbers along the last axis. None where it has no value."""
     value = float(statistic(np.arange(count))) if count else np.nan
     if not np.isfinite(value):
         return None
     if count < 2:
         return Estimate(value=value, lo=None, hi=None)
-    again = statistic(drawn(count, block))
+    again = statistic(drawn(count))
     again = again[np.isfinite(again)]
     low, high = np.quantile(again, LEVEL) if len(again) else (value, value)
     return Estimate(value=value, lo=min(float(low), value), hi=max(float(high), value))

@@ -18,7 +18,7 @@ import numpy as np
 
 from taut.core.array_types import Ints, Mask
 from taut.core.device_words import on_device
-from taut.core.ids import numbered
+from taut.core.ids import least, numbered
 from taut.core.tables import Table, Trace, Verb
 
 LEAST_UNITS, LEAST_CLASSES, LEAST_KERNELS = 3, 2, 3
@@ -231,7 +231,6 @@ def _place_host(ops: Table, step: Ints, work: Ints) -> None:
         if not len(own):
             continue
         steps, where = np.unique(step[work[own]], return_inverse=True)
-        since = np.full(len(steps), np.iinfo(np.int64).max)
-        np.minimum.at(since, where, began[own])
+        since = least(where, len(steps), began[own])
         at = np.searchsorted(np.maximum.accumulate(since), ops.start_ns[mine], side="right") - 1
         step[mine] = np.where(at >= 0, steps[at], -1)

@@ -51,7 +51,7 @@ def infer(ops: Table, members: Table) -> tuple[Indices, Indices, Indices, list[s
     group[found] = offset[ops.name[found]] + codes[which[ops.name[found]], index[found]]
     verb = np.where(loose & barrier[ops.name], Verb.BARRIER, verb).astype(np.int8)
     if unpaired.any():
-        which, to = _peers(few, np.flatnonzero(unpaired[sample]), stage, dp, members, len(offset))
+        which, to = _peers(few, np.flatnonzero(unpaired[sample]), stage, members, len(offset))
         other = to[which[ops.name], (ops.verb == Verb.SEND).astype(np.int64), index]
         peer = np.where(unpaired, other, peer).astype(np.int32)
     return verb, group, peer, names
@@ -129,7 +129,7 @@ def _spread(work: Ints) -> float:
     return float(np.abs(work - np.median(work)).mean())
 
 
-def _peers(ops: Table, rows: Ints, stage: Ints, dp: Ints, members: Table, classes: int) -> tuple[Ints, Ints]:
+def _peers(ops: Table, rows: Ints, stage: Ints, members: Table, classes: int) -> tuple[Ints, Ints]:
     """Other ends of receives and sends: a number per class, and for each of these [is a send, rank], -1 for none.
 
     Sends of a class go to the next or to the previous stage: whichever lets each find an other end that overlaps it.

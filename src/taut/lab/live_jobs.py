@@ -15,7 +15,6 @@ from taut.core.array_types import Floats, Ints, Mask
 from taut.watch.seen import BACKWARD, LOAD, OPTIMIZER, Events, Meeting, Seat, Seen
 
 S = 1e9
-FAULTS = ("none", "slow", "host", "link", "loader", "drift", "stall", "all")
 ENDS_EVERY = 16
 LOAD_SHARE, OPTIMIZER_SHARE, TRANSFER_SHARE = 0.05, 0.05, 0.12
 

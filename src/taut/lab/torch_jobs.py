@@ -303,7 +303,7 @@ def _mesh(job: Job, names: tuple[str, ...]) -> DeviceMesh:
     return init_device_mesh(job.spec.device, shape, mesh_dim_names=names)
 
 
-def _sharded(job: Job, mesh: DeviceMesh, model: nn.Sequential) -> nn.Module:
+def _sharded(mesh: DeviceMesh, model: nn.Sequential) -> nn.Module:
     from torch.distributed.fsdp import fully_shard
 
     for block in model:
@@ -312,7 +312,7 @@ def _sharded(job: Job, mesh: DeviceMesh, model: nn.Sequential) -> nn.Module:
 
 
 def _fsdp(job: Job) -> tuple[Step, nn.Module]:
-    model = _sharded(job, _mesh(job, ("dp",)), job.model_of(*job.blocks()))
+    model = _sharded(_mesh(job, ("dp",)), job.model_of(*job.blocks()))
     return job.one_pass(model), model
 
 
@@ -325,12 +325,12 @@ def _tp_fsdp(job: Job) -> tuple[Step, nn.Module]:
     for block in model:
         if isinstance(block, Block):
             parallelize_module(block, mesh["tp"], {"up": ColwiseParallel(), "down": RowwiseParallel()})
-    sharded = _sharded(job, mesh["dp"], model)
+    sharded = _sharded(mesh["dp"], model)
     return job.one_pass(sharded), sharded
 
 
 def _hsdp(job: Job) -> tuple[Step, nn.Module]:
-    model: Any = _sharded(job, _mesh(job, ("replicate", "shard")), job.model_of(*job.blocks()))
+    model: Any = _sharded(_mesh(job, ("replicate", "shard")), job.model_of(*job.blocks()))
     once = job.one_pass(model)
 
     def step(x: torch.Tensor, y: torch.Tensor) -> Loss:

@@ -29,8 +29,6 @@ from taut.watch.seen import Feed
 from taut.watch.window import Hello, Names, Place, Window
 from taut.watch.wire import runs
 
-MS = 1e-6
-
 
 class About(Struct, frozen=True):
     """What a watched rank says of itself."""

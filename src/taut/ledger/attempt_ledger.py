@@ -16,6 +16,7 @@ import numpy as np
 from msgspec import Struct
 
 from taut.core.array_types import Ints, Mask, Texts
+from taut.core.ids import greatest
 from taut.core.prices import Prices
 from taut.core.tables import NULL, Table
 from taut.ledger.charge import spread
@@ -183,8 +184,7 @@ def charge_attempts(
     job, held = every[rows], held[rows]
     t = attempts.take(rows)
     begin, end, before = _serial(job, t.start_ns, t.end_ns)
-    most = np.zeros(len(names), dtype=np.int64)
-    np.maximum.at(most, job, held)
+    most = np.maximum(greatest(job, len(names), held), 0)
     held = np.where(held > 0, held, most[job])
     last = np.concatenate([job[1:] != job[:-1], [True]])
     resumed, guessed = _resumed(t, job)

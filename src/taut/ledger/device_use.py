@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from taut.core.array_types import Indices, Ints, Mask
 from taut.core.device_words import LAUNCHES, NO_BYTES, is_copy, on_device
 from taut.core.group_kernels import group_sort, order_groups
-from taut.core.ids import coded, numbered, sums, taken, weighed
+from taut.core.ids import coded, least, numbered, sums, taken, weighed
 from taut.core.span_kernels import begin_at, union_of_groups
 from taut.core.spans import Spans, union
 from taut.core.tables import Kind, Verb
@@ -196,8 +196,7 @@ def _once(graph: Graph, rows: Indices) -> Indices:
     place = np.flatnonzero(ops.kind[rows] == Kind.COMMUNICATE)
     call = rows[place]
     ids, count = numbered(ops.rank[call], graph.window[call], ops.lane[call], ops.start_ns[call], ops.end_ns[call])
-    first = np.full(count, len(rows))
-    np.minimum.at(first, ids, place)
+    first = least(ids, count, place)
     once[place] = first[ids] == place
     kept: Indices = rows[once]
     return kept

@@ -16,6 +16,7 @@ import numpy as np
 
 from taut.core.array_types import Codes, Column, Ints, Mask
 from taut.core.errors import InputRefused
+from taut.core.ids import greatest, least
 from taut.core.scratch import kept
 from taut.core.tables import NULL, Kind, Mark, Member, Op, Table, Trace, Verb
 from taut.read.arrow_columns import INT32, INT64, has_any, times_ns, wholes, words
@@ -231,10 +232,8 @@ def _relative(step: Ints | Codes, start: Ints) -> bool:
     low = int(step.min())
     if int(step.max()) - low > 16 * len(step) + 1024:
         return False
-    first = np.full(int(step.max()) - low + 1, np.iinfo(np.int64).max)
-    last = np.full(len(first), np.iinfo(np.int64).min)
-    np.minimum.at(first, step - low, start)
-    np.maximum.at(last, step - low, start)
+    count = int(step.max()) - low + 1
+    first, last = least(step - low, count, start), greatest(step - low, count, start)
     seen = last >= first
     first, last = first[seen], last[seen]
     if len(first) < 2 or (first[1:] < last[:-1]).mean() <= 0.5:

@@ -14,6 +14,7 @@ import numpy as np
 
 from taut.core.array_types import Floats, Ints, Numbers
 from taut.core.errors import InputRefused
+from taut.core.ids import greatest
 from taut.core.tables import Kind, Mark, Member, Op, Table, Trace, Verb
 from taut.read.arrow_columns import FAR, numbers, wholes
 from taut.read.files import Member as File
@@ -92,8 +93,7 @@ def load(data: bytes, label: str) -> Trace:
         began = began[order]
         marks = {"rank": rank, "step": steps, "start_ns": began, "end_ns": began + took}
     labels, window = np.unique(steps, return_inverse=True)
-    latest = np.zeros(len(labels), dtype=np.int64)
-    np.maximum.at(latest, window, took)
+    latest = greatest(window, len(labels), took)
 
     def both(a: Ints | int, b: Ints | int) -> Ints:
         return np.concatenate([np.broadcast_to(a, n), np.broadcast_to(b, n)])

@@ -8,7 +8,7 @@ from rich.console import ConsoleRenderable, Group
 from rich.padding import Padding
 from rich.text import Text
 
-from taut.render.analysis_screen import _table
+from taut.render.terminal import new_table
 from taut.render.text import safe
 from taut.result.types import Advice, Brought, Effect, Estimate, Setting, Swept
 
@@ -112,7 +112,7 @@ def _value(value: Setting | dict[str, float]) -> str:
 def render_sweep(rows: Sequence[Swept]) -> ConsoleRenderable:
     """A line for every number of accelerators."""
     names = swept(rows)
-    table = _table(("accel-\nerators", "right"), *((COLUMNS[name], "right") for name in names), ("worse than above", "left"))
+    table = new_table(("accel-\nerators", "right"), *((COLUMNS[name], "right") for name in names), ("worse than above", "left"))
     for row in rows:
         short = ", ".join(COLUMNS.get(name, name) for name in row.worse)
         table.add_row(f"{row.ranks:,}", *(_share(row.indices[name]) for name in names), short or "–")

@@ -5,29 +5,38 @@ Takes the object that ``--json`` prints and adds nothing to it; every text from 
 
 from __future__ import annotations
 
-import io
-import os
-import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from decimal import Decimal
-from typing import IO, Literal
 
-from msgspec import Struct
-from rich.console import Console, ConsoleRenderable, Group
+from rich.console import ConsoleRenderable, Group
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from taut.core.rank_words import MOST_NAMED, listed
 from taut.render.calls_screen import calls, who
-from taut.render.text import count, duration, money, percent, plain, safe, size, span
+from taut.render.terminal import (
+    CLASS_STYLE,
+    FATE_STYLE,
+    LEAST_FATE,
+    Screen,
+    Side,
+    clipped,
+    fate_mark,
+    heading,
+    new_table,
+    partial_lines,
+    screen_text,
+    spaced_text,
+    stacked_bar,
+    unclosed_lines,
+)
+from taut.render.text import count, duration, money, percent, safe, size, span
 from taut.result.types import (
     AnalysisResult,
-    AttemptEntry,
     Baseline,
     Cause,
     Clock,
-    Device,
     Fidelity,
     Finding,
     LedgerEnergy,
@@ -37,69 +46,19 @@ from taut.result.types import (
     WhatIfResult,
 )
 
-Side = Literal["left", "right"]
-WIDEST = 132
-"""Longer lines are hard to read, however wide the screen."""
-CAUSES, CALM_CAUSES, GATES, COLLECTIVES, PARTIAL = 4, 3, 4, 4, 4
-"""Lines at most: causes beside a finding and without one, gates, one-sided collectives, notes on what is missing."""
+CAUSES, CALM_CAUSES, GATES, COLLECTIVES = 4, 3, 4, 4
+"""Lines at most: causes beside a finding and without one, gates, one-sided collectives."""
 TRANSFERS = 0.1
 """Share of the bill in exposed transfers from which a run without a finding asks for a baseline: all may be equally slow."""
 STAGE_WIDTH = 100
 """Narrower screens have no room for the stage of a cause."""
 LEAST_SHARE = 0.005
 """A cause below this share of all waiting is not worth a line."""
-LEAST_FATE = 0.001
-"""A fate below this share of the rank time is named, without a line of its own."""
 
 FATE_WIDTH = 39
 """Columns that one fate takes with its share and its time."""
 ALL_LEFT = 0.9995
 """A delay of which more is left has lost nothing."""
-
-CLASS_STYLE = {
-    "healthy": "bold green",
-    "component": "bold red",
-    "structural": "bold yellow",
-    "control": "bold magenta",
-    "unknown": "bold cyan",
-}
-Style = tuple[str, str, str]
-FATE_STYLE: dict[str, Style] = {
-    "productive": ("#009e73", "█", "#"),
-    "slow compute": ("#e69f00", "▓", "="),
-    "exposed transfer": ("#0072b2", "▒", "-"),
-    "communication undivided": ("#56b4e9", "░", "~"),
-    "exposed copy": ("#b66dff", "o", "o"),
-    "fault wait": ("#d55e00", "x", "x"),
-    "jitter wait": ("#f0e442", "z", "z"),
-    "structural wait": ("#cc79a7", "/", "/"),
-    "gap": ("grey62", ".", "."),
-    "unexplained": ("bright_white", "?", "?"),
-    "unobserved": ("grey37", "_", "_"),
-    "idle": ("grey30", "·", ":"),
-    "control overhead": ("#aa4499", "%", "%"),
-    "discarded": ("#999933", "d", "d"),
-}
-"""Per fate its colour, its mark, and its mark in ASCII. The mark alone tells fates apart, and the colours are Okabe
-and Ito's and Tol's, which people with any kind of colour vision can tell apart."""
-
-
-class Screen(Struct, frozen=True):
-    """What the output can show."""
-
-    width: int = 80
-    styled: bool = False
-    color: bool = False
-    unicode: bool = True
-
-    @classmethod
-    def of(cls, stream: IO[str]) -> Screen:
-        """The abilities of a stream; NO_COLOR, FORCE_COLOR and a dumb terminal are respected."""
-        width = min(shutil.get_terminal_size((80, 24)).columns, WIDEST)
-        forced = os.environ.get("FORCE_COLOR", "") not in ("", "0")
-        styled = forced or (stream.isatty() and os.environ.get("TERM") != "dumb")
-        encoding = (getattr(stream, "encoding", None) or "ascii").lower().replace("-", "").replace("_", "")
-        return cls(max(width, 40), styled, styled and not os.environ.get("NO_COLOR"), encoding in ("utf8", "cp65001"))
 
 
 def render(result: AnalysisResult, screen: Screen, all_ranks: bool = False, all_signs: bool = False) -> str:
@@ -125,18 +84,12 @@ def render(result: AnalysisResult, screen: Screen, all_ranks: bool = False, all_
         _collectives(result, ledger),
         _ledger(ledger, screen),
         calls(result),
-        _control(result, screen),
+        _control(result),
         section(result.attempts, screen) if result.attempts else None,
         envelope_part(result, screen),
-        _together(
-            indices_part(result, screen),
-            _regime(result),
-            risk_part(result, all_signs),
-            *_fidelity(result.fidelity, result.device),
-        ),
+        _together(indices_part(result, screen), _regime(result), risk_part(result, all_signs), *_fidelity(result.fidelity)),
     ]
-    first, *others = (part for part in parts if part is not None)
-    return _print([first, *(line for part in others for line in (Text(), part))], screen)
+    return spaced_text(parts, screen)
 
 
 def _together(*parts: ConsoleRenderable | None) -> ConsoleRenderable | None:
@@ -145,25 +98,25 @@ def _together(*parts: ConsoleRenderable | None) -> ConsoleRenderable | None:
     return Group(*shown) if shown else None
 
 
-def _control(result: AnalysisResult, screen: Screen) -> ConsoleRenderable | None:
+def _control(result: AnalysisResult) -> ConsoleRenderable | None:
     """Which controllers work against each other, and where: only if any do."""
     if result.control is None or not result.control.relations:
         return None
     from taut.render.control_screen import section
 
-    return section(result.control, screen)
+    return section(result.control)
 
 
 def render_change(result: WhatIfResult, screen: Screen) -> str:
     """The answer of ``taut whatif``: before and after, as bars of one scale."""
     before, after = result.actual_wall_ns, result.changed_wall_ns
     room, longest = max(10, screen.width - 50), max(before, after, 1)
-    table = _table("", "bar", "wall", ("", "left"), header=False)
+    table = new_table("", "bar", "wall", ("", "left"), header=False)
     for label, ns, gain in (("as it was", before, ""), ("changed", after, _gain(result))):
         bar = ("█" if screen.unicode else "#") * max(1, round(room * ns / longest))
-        table.add_row(label, _in(bar, "green" if label == "changed" else "grey62"), duration(ns), gain)
+        table.add_row(label, clipped(bar, "green" if label == "changed" else "grey62"), duration(ns), gain)
     changes = "; ".join(map(safe, result.changes))
-    return _print([table, Text(changes, style="dim"), *_trust(result)], screen)
+    return screen_text([table, Text(changes, style="dim"), *_trust(result)], screen)
 
 
 def _trust(result: WhatIfResult) -> list[ConsoleRenderable]:
@@ -180,27 +133,6 @@ def _gain(result: WhatIfResult) -> str:
     if saved == 0:
         return "no difference"
     return f"{'saves' if saved > 0 else 'costs'} {duration(abs(saved))} ({percent(abs(share))})"
-
-
-def _print(parts: Iterable[ConsoleRenderable], screen: Screen) -> str:
-    console = Console(
-        file=io.StringIO(), width=screen.width, force_terminal=screen.styled, no_color=not screen.color,
-        color_system=_color_system() if screen.color else None if not screen.styled else "standard",
-        highlight=False, markup=False, emoji=False, legacy_windows=False,
-    )  # fmt: skip
-    with console.capture() as capture:
-        console.print(Group(*parts))
-    lines = "\n".join(line.rstrip() for line in capture.get().splitlines()) + "\n"
-    return lines if screen.unicode else plain(lines)
-
-
-def _color_system() -> Literal["auto", "256"]:
-    """What the terminal says it can; off one, and asked for colours all the same, what most can."""
-    return "256" if os.environ.get("FORCE_COLOR") and os.environ.get("TERM", "dumb") == "dumb" else "auto"
-
-
-def _in(text: str, style: str = "") -> Text:
-    return Text(text, style=style, no_wrap=True, overflow="ellipsis")
 
 
 def _verdict(result: AnalysisResult) -> ConsoleRenderable:
@@ -243,17 +175,13 @@ def _job(result: AnalysisResult) -> ConsoleRenderable:
         words.append(f"{duration(period)} a step")
     if result.verdict.bound:
         words.append(f"{result.verdict.bound}-bound")
-    lines: list[ConsoleRenderable] = [Text(" · ".join(words))]
-    lines += [Text(f"partial: {safe(line)}", style="yellow") for line in job.partial[:PARTIAL]]
-    if len(job.partial) > PARTIAL:
-        lines.append(Text(f"partial: {len(job.partial) - PARTIAL} more, see run.json", style="yellow"))
-    return Group(*lines)
+    return Group(Text(" · ".join(words)), *partial_lines(job.partial))
 
 
 def _findings(result: AnalysisResult, ledger: LedgerResult) -> ConsoleRenderable | None:
     if not result.findings:
         return None
-    lines: list[ConsoleRenderable] = [_heading("Findings")]
+    lines: list[ConsoleRenderable] = [heading("Findings")]
     for finding in result.findings:
         lines += [Padding(line, (0, 0, 0, indent)) for line, indent in _finding(finding, result, ledger)]
     return Group(*lines)
@@ -340,18 +268,18 @@ def _causes(result: AnalysisResult, ledger: LedgerResult, screen: Screen) -> Con
     if not rows:
         return None
     priced = bool(_priced(1, ledger))
-    table = _table("cause", "class", "blamed", *(["cost"] if priced else []), "of wait", "recoverable", "of wall")
+    table = new_table("cause", "class", "blamed", *(["cost"] if priced else []), "of wait", "recoverable", "of wall")
     for row in rows:
         cause, wait = row.cause, row.wait_rank_ns
         table.add_row(
-            _in(_place(cause, result, screen.width >= STAGE_WIDTH), "bold"),
-            _in(_short(cause.op_class)),
+            clipped(_place(cause, result, screen.width >= STAGE_WIDTH), "bold"),
+            clipped(_short(cause.op_class)),
             duration(wait),
             *([_priced(max(row.recoverable_wall_ns, 0) * result.job.ranks, ledger)] if priced else []),
             percent(row.share),
             *_recoverable(row.recoverable_wall_ns, result.job.wall_ns or 0),
         )
-    return Group(_heading("Who was waited for"), Padding(table, (0, 0, 0, 1)))
+    return Group(heading("Who was waited for"), Padding(table, (0, 0, 0, 1)))
 
 
 def _place(cause: Cause, result: AnalysisResult, with_stage: bool) -> str:
@@ -370,8 +298,8 @@ def _short(name: str | None) -> str:
 
 def _recoverable(ns: int, wall_ns: int) -> tuple[Text, Text]:
     if ns <= 0:
-        return _in("none", "dim"), _in("", "dim")
-    return _in(duration(ns)), _in(percent(ns / max(wall_ns, 1)))
+        return clipped("none", "dim"), clipped("", "dim")
+    return clipped(duration(ns)), clipped(percent(ns / max(wall_ns, 1)))
 
 
 def _gates(result: AnalysisResult) -> ConsoleRenderable | None:
@@ -380,13 +308,12 @@ def _gates(result: AnalysisResult) -> ConsoleRenderable | None:
     if result.job.steps != 1 or not gates:
         return None
     latest = sorted(gates, key=lambda item: -item[1].late_ns)[:GATES]
-    table = _table("gate", "class", "members", "last", "late")
+    table = new_table("gate", "class", "members", "last", "late")
     for turn, gate in sorted(latest, key=lambda item: item[0]):
-        last = _in(who(result, gate.last_rank), "bold")
-        table.add_row(str(turn), _in(_short(gate.op_class)), str(gate.members), last, duration(gate.late_ns))
+        last = clipped(who(result, gate.last_rank), "bold")
+        table.add_row(str(turn), clipped(_short(gate.op_class)), str(gate.members), last, duration(gate.late_ns))
     more = f", the {GATES} latest of {len(gates)}" if len(gates) > GATES else ""
-    heading = _heading(f"Who came last{more} (late = behind the median arrival)")
-    return Group(heading, Padding(table, (0, 0, 0, 1)))
+    return Group(heading(f"Who came last{more} (late = behind the median arrival)"), Padding(table, (0, 0, 0, 1)))
 
 
 def _collectives(result: AnalysisResult, ledger: LedgerResult) -> ConsoleRenderable | None:
@@ -397,11 +324,11 @@ def _collectives(result: AnalysisResult, ledger: LedgerResult) -> ConsoleRendera
     rows = [row for row in result.collectives if row.rank_ns >= least_ns][:COLLECTIVES]
     if not rows:
         return None
-    table = _table("class", "size", "calls", "rank time", "at most wait", "floor a call")
+    table = new_table("class", "size", "calls", "rank time", "at most wait", "floor a call")
     for row in rows:
         times = map(duration, (row.rank_ns, row.wait_upper_bound_rank_ns, row.floor_ns))
-        table.add_row(_in(_short(row.op_class)), size(row.size_bytes), f"{row.count:,}", *times)
-    return Group(_heading("Collectives seen from one side only"), Padding(table, (0, 0, 0, 1)))
+        table.add_row(clipped(_short(row.op_class)), size(row.size_bytes), f"{row.count:,}", *times)
+    return Group(heading("Collectives seen from one side only"), Padding(table, (0, 0, 0, 1)))
 
 
 def _coupling(result: AnalysisResult) -> ConsoleRenderable | None:
@@ -427,16 +354,14 @@ def _ledger(ledger: LedgerResult, screen: Screen) -> ConsoleRenderable:
     total = max(ledger.total_rank_ns, 1)
     entries = [entry for entry in ledger.entries if entry.rank_ns / total >= LEAST_FATE]
     small = [entry.fate for entry in ledger.entries if 0 < entry.rank_ns / total < LEAST_FATE]
-    lines: list[ConsoleRenderable] = [_heading(_bill(ledger)), _bar(entries, total, screen)]
+    lines: list[ConsoleRenderable] = [heading(_bill(ledger)), stacked_bar(entries, total, screen)]
     lines.append(Padding(_fates(entries, total, ledger.currency, screen), (0, 0, 0, 1)))
     beside = [f"below 0.1 %: {', '.join(map(safe, small))}"] if small else []
     hidden = ledger.hidden_wait_rank_ns
     beside += [f"{duration(hidden)} more of waiting hid under other work and costs nothing"] if hidden else []
     if beside:
         lines.append(Text(f" {' · '.join(beside)}", style="dim"))
-    if not ledger.closes:
-        lines.append(Text(" the ledger does not close: please report this", style="bold red"))
-    return Group(*lines)
+    return Group(*lines, *unclosed_lines(ledger.closes))
 
 
 def _fates(entries: Sequence[LedgerEntry], total: int, currency: str | None, screen: Screen) -> Table:
@@ -444,12 +369,17 @@ def _fates(entries: Sequence[LedgerEntry], total: int, currency: str | None, scr
     across = max(1, screen.width // (FATE_WIDTH + (12 if currency else 0)))
     rows = -(-len(entries) // across)
     one: tuple[str | tuple[str, Side], ...] = ("", ("", "left"), ("", "right"), ("", "right"))
-    table = _table(*(one + ((("", "right"),) if currency else ())) * across, header=False)
+    table = new_table(*(one + ((("", "right"),) if currency else ())) * across, header=False)
     for at in range(rows):
         cells: list[Text | str] = []
         for entry in entries[at::rows]:
-            style, mark = FATE_STYLE.get(entry.fate, ("", "", ""))[0], _mark(entry.fate, screen)
-            cells += [_in(mark * 2, style), _in(safe(entry.fate)), percent(entry.rank_ns / total), duration(entry.rank_ns)]
+            style, mark = FATE_STYLE.get(entry.fate, ("", "", ""))[0], fate_mark(entry.fate, screen)
+            cells += [
+                clipped(mark * 2, style),
+                clipped(safe(entry.fate)),
+                percent(entry.rank_ns / total),
+                duration(entry.rank_ns),
+            ]
             cells += [money(entry.money, currency)] if currency else []
         table.add_row(*cells)
     return table
@@ -503,31 +433,6 @@ def _told(energy: LedgerEnergy | None) -> str:
     return f" (by {energy.source}{alone}{rest}{ends})"
 
 
-def _bar(
-    entries: Sequence[LedgerEntry | AttemptEntry],
-    total: int,
-    screen: Screen,
-    styles: Mapping[str, Style] = FATE_STYLE,
-) -> Text:
-    """One stacked bar; every fate that is there gets at least one cell."""
-    room = min(screen.width - 2, 100)
-    ends, running = [], 0
-    for entry in entries:
-        running += max(entry.rank_ns, total // room)
-        ends.append(running)
-    bar, at = Text(" ", no_wrap=True), 0
-    for entry, end in zip(entries, ends, strict=True):
-        upto = round(room * end / max(running, 1))
-        bar.append(_mark(entry.fate, screen, styles) * (upto - at), style=styles.get(entry.fate, ("",))[0])
-        at = upto
-    return bar
-
-
-def _mark(fate: str, screen: Screen, styles: Mapping[str, Style] = FATE_STYLE) -> str:
-    _, shade, letter = styles.get(fate, ("", "▒", "+"))
-    return str(shade if screen.unicode else letter)
-
-
 def _priced(rank_ns: int, ledger: LedgerResult) -> str:
     """Rank time at the ledger's own rate; empty without a price."""
     if not ledger.currency:
@@ -539,28 +444,24 @@ def _paid(ledger: LedgerResult) -> Decimal:
     return sum((Decimal(entry.money) for entry in ledger.entries if entry.money is not None), Decimal(0))
 
 
-def _fidelity(fidelity: Fidelity | None, device: Device | None) -> list[ConsoleRenderable]:
+def _fidelity(fidelity: Fidelity | None) -> list[ConsoleRenderable]:
     if fidelity is None:
         return []
     error = fidelity.replay_error
     words = [
         "replay exact" if error == 0 else f"replay error {percent(error)}",
         f"{100 * fidelity.explained_share:.0f} % of starts explained",
-        _without_gaps(fidelity.gapfree_error, device),
+        _without_gaps(fidelity.gapfree_error),
         count(fidelity.dropped_edges, "edge") + " dropped",
         _clock(fidelity.clock),
     ]
     return [Text("Fidelity: " + " · ".join(words), style="dim")]
 
 
-def _without_gaps(error: float, device: Device | None) -> str:
+def _without_gaps(error: float) -> str:
     """What the gaps between ops are worth, in words."""
     if abs(error) < 0.0005:
         return "no time is lost in host gaps"
-    alone = list(device.ranks.values()) if device else []
-    if len(alone) == 1 and -error > alone[0].idle_share + 0.0005:
-        # More than the device was idle: its streams wait for each other, which no event tells.
-        return f"if no stream waited for another, and without gaps, the job would take {percent(-error)} less time"
     return f"without host gaps the job would take {percent(abs(error))} {'less' if error < 0 else 'more'} time"
 
 
@@ -571,18 +472,3 @@ def _clock(clock: Clock) -> str:
     worst = max(offsets, key=lambda rank: abs(offsets[rank]))
     most = f"most to rank {safe(worst)}: {duration(offsets[worst])}"
     return f"clock offsets applied to {count(len(offsets), 'rank')}, {most}"
-
-
-def _heading(text: str) -> Text:
-    return Text(text, style="underline")
-
-
-def _table(*columns: str | tuple[str, Side], header: bool = True) -> Table:
-    """A table without lines: two columns of words, then figures; the second column gives way where room is short."""
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, show_header=header, header_style="dim")
-    for i, column in enumerate(columns):
-        default: Side = "left" if i < 2 else "right"
-        name, justify = column if isinstance(column, tuple) else (column, default)
-        # Rich narrows columns that may wrap before it narrows others; their texts are cut, not wrapped (see _in).
-        table.add_column(name, justify=justify, no_wrap=i != 1)
-    return table

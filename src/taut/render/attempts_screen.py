@@ -10,7 +10,19 @@ from rich.console import ConsoleRenderable, Group
 from rich.padding import Padding
 from rich.text import Text
 
-from taut.render.analysis_screen import LEAST_FATE, PARTIAL, Screen, Side, _bar, _heading, _in, _mark, _print, _table
+from taut.render.terminal import (
+    LEAST_FATE,
+    Screen,
+    Side,
+    clipped,
+    fate_mark,
+    heading,
+    new_table,
+    partial_lines,
+    screen_text,
+    stacked_bar,
+    unclosed_lines,
+)
 from taut.render.text import count, duration, middle, money, percent, safe
 from taut.result.types import AnalysisResult, AttemptEntry, AttemptRow, AttemptsResult, DecidedCost
 
@@ -42,13 +54,13 @@ def render_jobs(result: AnalysisResult, screen: Screen) -> str:
     assert found is not None
     words = [safe(job.name), count(found.jobs, "job"), count(found.attempts, "attempt")]
     words += [f"{duration(job.wall_ns)} from first start to last end"] if job.wall_ns else []
-    lines: list[ConsoleRenderable] = [Text(" · ".join(words))]
-    lines += [Text(f"partial: {safe(line)}", style="yellow") for line in job.partial[:PARTIAL]]
-    if len(job.partial) > PARTIAL:
-        lines.append(Text(f"partial: {len(job.partial) - PARTIAL} more, see run.json", style="yellow"))
-    head: list[ConsoleRenderable] = [Text(safe(result.verdict.text), style="bold"), Text(), Group(*lines)]
+    head: list[ConsoleRenderable] = [
+        Text(safe(result.verdict.text), style="bold"),
+        Text(),
+        Group(Text(" · ".join(words)), *partial_lines(job.partial)),
+    ]
     signs = risk_part(result)
-    return _print([*head, Text(), section(found, screen), *([Text(), signs] if signs else [])], screen)
+    return screen_text([*head, Text(), section(found, screen), *([Text(), signs] if signs else [])], screen)
 
 
 def section(found: AttemptsResult, screen: Screen) -> ConsoleRenderable:
@@ -70,7 +82,7 @@ def _attempts(found: AttemptsResult) -> ConsoleRenderable:
     """One line per attempt of the only job, or of few that were not restarted."""
     many = found.jobs > 1
     stepped = any(row.last_step is not None for row in found.rows)
-    table = _table(
+    table = new_table(
         "job" if many else "attempt",
         ("ended", "left"),
         "started",
@@ -83,11 +95,11 @@ def _attempts(found: AttemptsResult) -> ConsoleRenderable:
         traced = " traced" if row.attempt == found.traced_attempt else ""
         steps = [_span(row), "–" if row.resumed_step is None else f"{row.resumed_step:,}"] if stepped else []
         table.add_row(
-            _in(safe(row.job) if many else f"{row.attempt}{traced}", "bold"),
-            _in(safe(row.outcome or "not told")), _when(row.start_ns), ran, *steps, _discarded(row.fates),
+            clipped(safe(row.job) if many else f"{row.attempt}{traced}", "bold"),
+            clipped(safe(row.outcome or "not told")), _when(row.start_ns), ran, *steps, _discarded(row.fates),
         )  # fmt: skip
     more = f", the last {ROWS} of {found.attempts:,}" if found.attempts > ROWS else ""
-    lines: list[ConsoleRenderable] = [_heading(f"Attempts{more}"), Padding(table, (0, 0, 0, 1))]
+    lines: list[ConsoleRenderable] = [heading(f"Attempts{more}"), Padding(table, (0, 0, 0, 1))]
     for row in found.rows[-ROWS:]:
         if row.reason and row.outcome != "completed":
             whose = safe(row.job) if many else f"attempt {row.attempt}"
@@ -112,18 +124,18 @@ def _jobs(found: AttemptsResult, screen: Screen) -> ConsoleRenderable | None:
     if not found.worst:
         return None
     last_column: list[tuple[str, Side]] = [("last", "left")] if any(row.outcome for row in found.worst) else []
-    table = _table("attempts", "job", *last_column, found.unit or "job", "time", "discarded", "of it", "down")
+    table = new_table("attempts", "job", *last_column, found.unit or "job", "time", "discarded", "of it", "down")
     for row in found.worst[:ROWS]:
         share = row.discarded_rank_ns / max(row.held_rank_ns, 1)
         named = middle(safe(f"{row.job} {row.name or ''}".strip()), max(screen.width - FIGURES, 12))
         lost = ("≤ " if row.at_most else "") + duration(row.discarded_rank_ns)
         table.add_row(
-            f"{row.attempts:>8}", _in(named, "bold"),
-            *([_in(safe(row.outcome or "not told"))] if last_column else []), "–" if row.held is None else f"{row.held:,}",
+            f"{row.attempts:>8}", clipped(named, "bold"),
+            *([clipped(safe(row.outcome or "not told"))] if last_column else []), "–" if row.held is None else f"{row.held:,}",
             duration(row.held_rank_ns), lost, percent(share), duration(row.down_ns),
         )  # fmt: skip
     more = f", {min(ROWS, len(found.worst))} of {found.restarted_jobs:,}" if found.restarted_jobs > 1 else ""
-    return Group(_heading(f"Restarted jobs by what they discarded{more}"), Padding(table, (0, 0, 0, 1)))
+    return Group(heading(f"Restarted jobs by what they discarded{more}"), Padding(table, (0, 0, 0, 1)))
 
 
 def _ledger(found: AttemptsResult, screen: Screen) -> ConsoleRenderable | None:
@@ -133,17 +145,19 @@ def _ledger(found: AttemptsResult, screen: Screen) -> ConsoleRenderable | None:
         return None
     entries = [entry for entry in found.entries if entry.rank_ns / total >= LEAST_FATE]
     priced = bool(found.currency)
-    table = _table("", "fate", "share", "time", *(["cost"] if priced else []), ("", "left"), header=False)
+    table = new_table("", "fate", "share", "time", *(["cost"] if priced else []), ("", "left"), header=False)
     for entry in entries:
         cost = [money(entry.money, found.currency)] if priced else []
         table.add_row(
-            _in(_mark(entry.fate, screen, STYLE) * 2, STYLE[entry.fate][0]), entry.fate,
+            clipped(fate_mark(entry.fate, screen, STYLE) * 2, STYLE[entry.fate][0]), entry.fate,
             percent(entry.rank_ns / total), duration(entry.rank_ns), *cost, _held(entry),
         )  # fmt: skip
-    lines: list[ConsoleRenderable] = [_heading(_bill(found)), _bar(entries, total, screen, STYLE), Padding(table, (0, 0, 0, 1))]
-    if not found.closes:
-        lines.append(Text(" the ledger does not close: please report this", style="bold red"))
-    return Group(*lines)
+    lines: list[ConsoleRenderable] = [
+        heading(_bill(found)),
+        stacked_bar(entries, total, screen, STYLE),
+        Padding(table, (0, 0, 0, 1)),
+    ]
+    return Group(*lines, *unclosed_lines(found.closes))
 
 
 def _held(entry: AttemptEntry) -> str:

@@ -9,7 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from taut.render.analysis_screen import Screen, _print
+from taut.render.terminal import Screen, screen_text
 from taut.render.text import UNKNOWN, count, middle, percent, safe
 from taut.result.types import AuditAgain, AuditLogResult, AuditOutcome, AuditRecord, AuditVerification, AuditWhyResult, Estimate
 
@@ -37,7 +37,7 @@ def render_log(result: AuditLogResult, screen: Screen) -> str:
     table.add_column(overflow="fold")
     for one in result.records:
         table.add_row(str(one.index), _when(one), Text(_line(one)))
-    return _print([head, Text(f"root {safe(result.root)}", style="dim"), table], screen)
+    return screen_text([head, Text(f"root {safe(result.root)}", style="dim"), table], screen)
 
 
 def render_why(result: AuditWhyResult, screen: Screen) -> str:
@@ -48,7 +48,7 @@ def render_why(result: AuditWhyResult, screen: Screen) -> str:
         head = Text(f"{rests}record {link.record.index}: {_line(link.record)}", style="bold")
         parts.append(_indented(head, link.depth))
         parts += [_indented(Text(line), link.depth + 1) for line in _body(link.record)]
-    return _print([*parts, *_again(result.again)], screen)
+    return screen_text([*parts, *_again(result.again)], screen)
 
 
 def _indented(text: Text, depth: int) -> ConsoleRenderable:
@@ -68,14 +68,14 @@ def _again(found: AuditAgain | None) -> list[Text]:
 def render_verification(result: AuditVerification, screen: Screen) -> str:
     """The whole screen of ``taut audit verify``."""
     if result.alone is not None:
-        return _print(_alone(result), screen)
+        return screen_text(_alone(result), screen)
     if not result.ok:
         first = f", the first that is not as it was written is {result.first_bad}" if result.first_bad is not None else ""
         lines = [
             f"not as it was recorded: {safe(result.says)}",
             f"{count(result.kept, 'record')} of {result.records} kept{first}",
         ]
-        return _print([Text(lines[0], style="bold red"), Text(lines[1])], screen)
+        return screen_text([Text(lines[0], style="bold red"), Text(lines[1])], screen)
     held = "not anchored: --key, --checkpoint or --witness hold it against something kept elsewhere"
     if result.anchored:
         rest = result.records - result.anchored_records
@@ -84,7 +84,7 @@ def render_verification(result: AuditVerification, screen: Screen) -> str:
     gone = [(result.redacted, "redacted text"), (result.pruned, "pruned record")]
     what = "the run's files and proof, and " if result.run else ""
     head = Text(f"consistent: {what}{count(result.records, 'record')} of {safe(result.log)}", style="bold")
-    return _print([head, Text(held), *(Text(count(number, noun)) for number, noun in gone if number)], screen)
+    return screen_text([head, Text(held), *(Text(count(number, noun)) for number, noun in gone if number)], screen)
 
 
 def _alone(result: AuditVerification) -> list[Text]:
@@ -105,7 +105,7 @@ def render_outcome(result: AuditOutcome, screen: Screen) -> str:
         told = "which is assumed" if result.run_spread_from == "assumed" else "as they tell themselves"
         lines.append(f"runs of one job were taken to differ by {percent(result.run_spread)}, {told}")
     head = f"decision {result.decision}: {result.says}"
-    return _print([Text(head, style="bold"), *map(Text, lines)], screen)
+    return screen_text([Text(head, style="bold"), *map(Text, lines)], screen)
 
 
 def saving(estimate: Estimate | None) -> str:

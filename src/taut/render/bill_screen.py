@@ -10,8 +10,8 @@ from rich.console import ConsoleRenderable, Group
 from rich.padding import Padding
 from rich.text import Text
 
-from taut.render.analysis_screen import Screen, Side, _heading, _in, _print, _table
 from taut.render.figure_table import digits, in_blocks
+from taut.render.terminal import Screen, Side, clipped, heading, new_table, spaced_text
 from taut.render.text import count, duration, middle, money, percent, safe
 from taut.result.types import Accrual, BillLine, BillPeriod, BillResult, BillShare, Estimate, Recovery
 
@@ -47,8 +47,7 @@ def render_bill(result: BillResult, screen: Screen, by: str | None = None) -> st
         _drill(result, by) if by else None,
         _besides(result),
     ]
-    first, *others = (part for part in parts if part is not None)
-    return _print([first, *(line for part in others for line in (Text(), part))], screen)
+    return spaced_text(parts, screen)
 
 
 def _head(result: BillResult) -> ConsoleRenderable:
@@ -80,8 +79,8 @@ def _closing(result: BillResult) -> ConsoleRenderable | None:
     accrual, currency = result.accrual, result.currency
     if accrual.effective is None:
         return None
-    lines: list[ConsoleRenderable] = [_heading("Closing")]
-    table = _table("", "", "in the bill", "in lines", "left over", ("", "left"))
+    lines: list[ConsoleRenderable] = [heading("Closing")]
+    table = new_table("", "", "in the bill", "in lines", "left over", ("", "left"))
     both = [money(one, "") for one in (accrual.effective, accrual.ledger, accrual.residual)]
     table.add_row(
         "accrual",
@@ -92,7 +91,7 @@ def _closing(result: BillResult) -> ConsoleRenderable | None:
     short = [one for one in result.invoices if not one.closes]
     for one in [*short, *(one for one in result.invoices if one.closes)][:UNMATCHED]:
         name = "without an invoice" if one.id is None else f"invoice {middle(safe(one.id), 24)}"
-        table.add_row(_in(name), "billed cost", money(one.billed, ""), money(one.allocated, ""), money(one.residual, ""),
+        table.add_row(clipped(name), "billed cost", money(one.billed, ""), money(one.allocated, ""), money(one.residual, ""),
                       "named below" if not one.closes and one.explained == one.residual else _closes(one.closes))  # fmt: skip
     lines.append(Padding(table, (0, 0, 0, 1)))
     more = len(result.invoices) - UNMATCHED
@@ -120,7 +119,7 @@ def _categories(result: BillResult, screen: Screen) -> ConsoleRenderable | None:
     priced = any(one.money is not None for one in rows)
     energy = any(one.joules is not None for one in rows)
     heads = ["", "", "money" if priced else "time", "share", *(["kWh", "kg CO2e"] if energy else [])]
-    table = _table(*heads, ("", "left"))
+    table = new_table(*heads, ("", "left"))
     ordered = sorted(((one, _size(one, rows)) for one in rows), key=lambda pair: _place(pair[0]))
     texts = [_figures(one, share, priced, energy) for one, share in ordered]
     wide = sum(max(len(head), *(len(text[i]) for text in texts)) + 2 for i, head in enumerate(heads))
@@ -129,9 +128,9 @@ def _categories(result: BillResult, screen: Screen) -> ConsoleRenderable | None:
     for (_, share), (mine, name, *figures) in zip(ordered, texts, strict=True):
         colour, shade, letter = KINDS[mine]
         bar = (shade if screen.unicode else letter) * max(1, round(room * abs(share) / most)) if share else ""
-        table.add_row(mine if mine != kind else "", _in(name), *figures, _in(bar, colour))
+        table.add_row(mine if mine != kind else "", clipped(name), *figures, clipped(bar, colour))
         kind = mine
-    return Group(_heading(_went(result, priced)), Padding(table, (0, 0, 0, 1)))
+    return Group(heading(_went(result, priced)), Padding(table, (0, 0, 0, 1)))
 
 
 def _figures(one: BillShare, share: float, priced: bool, energy: bool) -> list[str]:
@@ -176,14 +175,14 @@ def _lines(result: BillResult, screen: Screen) -> ConsoleRenderable | None:
     priced = any(one.money is not None for one in rows)
     wide = screen.width >= WIDE
     source: list[tuple[str, Side]] = [("from", "left")] if wide else []
-    table = _table("line", "cause", "money" if priced else "time", ("how", "left"), *source)
+    table = new_table("line", "cause", "money" if priced else "time", ("how", "left"), *source)
     for one in rows:
         amount = money(one.money, "") if priced else duration(one.rank_ns)
         what = one.fate if one.fate and one.item == "accelerator time" else one.item
-        table.add_row(_in(safe(what)), _in(_cause(one, result)), amount, one.source,
-                      *([_in(safe(one.origin))] if wide else []))  # fmt: skip
+        table.add_row(clipped(safe(what)), clipped(_cause(one, result)), amount, one.source,
+                      *([clipped(safe(one.origin))] if wide else []))  # fmt: skip
     more = f", {len(rows)} of {len(lost)}" if len(lost) > len(rows) else ""
-    return Group(_heading(f"The largest lines that are no useful work{more}"), Padding(table, (0, 0, 0, 1)))
+    return Group(heading(f"The largest lines that are no useful work{more}"), Padding(table, (0, 0, 0, 1)))
 
 
 def _cause(line: BillLine, result: BillResult) -> str:
@@ -195,11 +194,11 @@ def _cause(line: BillLine, result: BillResult) -> str:
 def _defects(result: BillResult) -> ConsoleRenderable | None:
     if not result.defects:
         return None
-    table = _table("defect", "because", "rows", "money")
+    table = new_table("defect", "because", "rows", "money")
     for one in result.defects[:DEFECTS]:
-        table.add_row(_in(safe(one.kind)), safe(one.because), f"{one.rows:,}", money(one.money, ""))
+        table.add_row(clipped(safe(one.kind)), safe(one.because), f"{one.rows:,}", money(one.money, ""))
     more = len(result.defects) - DEFECTS
-    lines: list[ConsoleRenderable] = [_heading("What is wrong with the bill"), Padding(table, (0, 0, 0, 1))]
+    lines: list[ConsoleRenderable] = [heading("What is wrong with the bill"), Padding(table, (0, 0, 0, 1))]
     return Group(*lines, *([Text(f" {more} more: see --json", style="dim")] if more > 0 else []))
 
 
@@ -207,14 +206,14 @@ def _unmatched(result: BillResult) -> ConsoleRenderable | None:
     rows = result.unmatched
     if not rows:
         return None
-    table = _table("resource", "remedy", "rows", "money")
+    table = new_table("resource", "remedy", "rows", "money")
     for one in rows[:UNMATCHED]:
         name = middle(safe(one.resource), 36) if one.resource else "not named"
-        table.add_row(_in(name), safe(one.remedy), f"{one.rows:,}", money(one.money, ""))
+        table.add_row(clipped(name), safe(one.remedy), f"{one.rows:,}", money(one.money, ""))
     total = sum((Decimal(one.money) for one in rows), Decimal(0))
     more = f", {UNMATCHED} of {len(rows)}" if len(rows) > UNMATCHED else ""
     head = f"Charges for accelerators that meet no host: {money(total, result.currency)}{more}"
-    return Group(_heading(head), Padding(table, (0, 0, 0, 1)))
+    return Group(heading(head), Padding(table, (0, 0, 0, 1)))
 
 
 def _rules(result: BillResult) -> ConsoleRenderable | None:
@@ -223,7 +222,7 @@ def _rules(result: BillResult) -> ConsoleRenderable | None:
         return None
     known = sum(one.validator is not None for one in result.rules)
     beside = f", {known} of them reported by focus-validator 1.0.0" if known else ""
-    lines = [_heading(f"The bill breaks {count(len(result.rules), 'rule')} of FOCUS{beside}")]
+    lines = [heading(f"The bill breaks {count(len(result.rules), 'rule')} of FOCUS{beside}")]
     for one in result.rules[:RULES]:
         where = f" ({count(one.rows, 'row')})" if one.rows else ""
         lines.append(Text(f" {safe(one.because)}{where}"))
@@ -248,7 +247,7 @@ def _energy(result: BillResult) -> ConsoleRenderable | None:
         f"{safe(one.name)} {_kwh(one.joules)} kWh for {percent(one.coverage)} of the time" for one in energy.sources
     )
     said = [Text(" · ".join(words)), *([Text(beside, style="dim")] if len(energy.sources) > 1 else [])]
-    return Group(_heading("Energy"), *(Padding(one, (0, 0, 0, 1)) for one in said))
+    return Group(heading("Energy"), *(Padding(one, (0, 0, 0, 1)) for one in said))
 
 
 def _range(found: Estimate, by: float = 1.0) -> str:
@@ -270,7 +269,7 @@ def _recoverable(result: BillResult, screen: Screen) -> ConsoleRenderable | None
     money_in = f", in {safe(result.currency)}" if "an hour" in cells and result.currency else ""
     table = in_blocks(cells, screen.width - 1, ["what"])
     said = Text(" of jobs that go on like this; not to be added up", style="dim")
-    return Group(_heading(f"What would come back{money_in}"), Padding(table, (0, 0, 0, 1)), said)
+    return Group(heading(f"What would come back{money_in}"), Padding(table, (0, 0, 0, 1)), said)
 
 
 def _paid_back(one: Recovery) -> str:
@@ -315,16 +314,16 @@ def _drill(result: BillResult, by: str) -> ConsoleRenderable | None:
     priced = any(one.money is not None for one in rows)
     shown = rows if by == "day" else rows[:SHARES]
     columns = ["money", "share", "lost"] if priced else []
-    table = _table(by, "", *columns, "time", *(["kWh"] if any(one.joules is not None for one in rows) else []))
+    table = new_table(by, "", *columns, "time", *(["kWh"] if any(one.joules is not None for one in rows) else []))
     for one in shown:
         name = "none" if one.name is None else result.causes.get(one.name, one.name)
         figures = [money(one.money, ""), percent(one.share), money(one.lost, "")] if priced else []
         energy = [_kwh(one.joules)] if any(other.joules is not None for other in rows) else []
         table.add_row(
-            _in(middle(safe(name), NAME), "" if one.name is None else "bold"), "", *figures, duration(one.rank_ns), *energy
+            clipped(middle(safe(name), NAME), "" if one.name is None else "bold"), "", *figures, duration(one.rank_ns), *energy
         )
     more = f", {len(shown)} of {len(rows):,}" if len(rows) > len(shown) else ""
-    return Group(_heading(f"By {by}{more}"), Padding(table, (0, 0, 0, 1)))
+    return Group(heading(f"By {by}{more}"), Padding(table, (0, 0, 0, 1)))
 
 
 def _besides(result: BillResult) -> ConsoleRenderable | None:

@@ -8,7 +8,8 @@ from rich.console import ConsoleRenderable, Group
 from rich.padding import Padding
 from rich.text import Text
 
-from taut.render.analysis_screen import Screen, _heading, _in, _print, _short, _table
+from taut.render.analysis_screen import _short
+from taut.render.terminal import Screen, clipped, heading, new_table, spaced_text
 from taut.render.text import count, duration, middle, money, percent, safe
 from taut.result.types import ChangedBy, CompareResult, Difference, Estimate, NonDeterminism, Restarts
 
@@ -33,8 +34,7 @@ def render_compare(result: CompareResult, screen: Screen) -> str:
         Text(safe(result.verdict.text), style="bold"), _runs(result, names, screen), _trends(result), _changed(result),
         _repeats(result.non_determinism, names), _restarts(result.restarts, names),
     ]  # fmt: skip
-    shown = [part for part in parts if part is not None]
-    return _print([x for i, part in enumerate(shown) for x in ([Text()] if i else []) + [part]], screen)
+    return spaced_text(parts, screen)
 
 
 def _names(runs: Sequence[str]) -> dict[str, str]:
@@ -64,7 +64,7 @@ def _runs(result: CompareResult, names: Mapping[str, str], screen: Screen) -> Co
     """A line for each run; where that is too wide, a line for each quantity and a column for each run."""
     rows = result.runs
     order = "in order of time" if result.order == "time" else "in the order given"
-    heading = _heading(f"{count(len(rows), 'run')}, {order}")
+    title = heading(f"{count(len(rows), 'run')}, {order}")
     shown = [q for q in LABELS if any(getattr(row, q) is not None for row in rows)]
     half = RUNS // 2
     some = rows if len(rows) <= RUNS else [*rows[:half], *rows[-half:]]
@@ -74,12 +74,12 @@ def _runs(result: CompareResult, names: Mapping[str, str], screen: Screen) -> Co
     titles = ["run", "steps", *(LABELS[q] for q in shown)]
     if _width([titles, *lines]) > screen.width and _width([*zip(titles, *lines, strict=True)]) <= screen.width:
         titles, *lines = map(list, zip(titles, *lines, strict=True))
-    table = _table(titles[0], (titles[1], "left" if titles[1] == "steps" else "right"), *titles[2:])
+    table = new_table(titles[0], (titles[1], "left" if titles[1] == "steps" else "right"), *titles[2:])
     for i, line in enumerate(lines):
         if len(some) < len(rows) and i == half:
             table.add_row(f"… {len(rows) - 2 * half} more")
-        table.add_row(_in(middle(line[0], NAME_WIDTH), "bold"), *line[1:])
-    return Group(heading, Padding(table, (0, 0, 0, 1)))
+        table.add_row(clipped(middle(line[0], NAME_WIDTH), "bold"), *line[1:])
+    return Group(title, Padding(table, (0, 0, 0, 1)))
 
 
 def _width(lines: Sequence[Sequence[str]]) -> int:
@@ -92,14 +92,14 @@ def _trends(result: CompareResult) -> ConsoleRenderable | None:
     if not rows:
         return None
     currency = next((run.currency for run in result.runs if run.currency), None)
-    table = _table("quantity", ("a run", "right"), "from", "to", "p", "q")
+    table = new_table("quantity", ("a run", "right"), "from", "to", "p", "q")
     for row, slope in rows:
         q = row.quantity
         cells = (_say(q, end, currency, signed=True) for end in (slope.value, slope.lo, slope.hi))
         table.add_row(
-            _in(LABELS[q], "bold" if row.q is not None and row.q <= NOTABLE else ""), *cells, _chance(row.p), _chance(row.q)
+            clipped(LABELS[q], "bold" if row.q is not None and row.q <= NOTABLE else ""), *cells, _chance(row.p), _chance(row.q)
         )
-    return Group(_heading("Trends: change a run, with its interval"), Padding(table, (0, 0, 0, 1)))
+    return Group(heading("Trends: change a run, with its interval"), Padding(table, (0, 0, 0, 1)))
 
 
 def _chance(p: float | None) -> str:
@@ -110,17 +110,17 @@ def _changed(result: CompareResult) -> ConsoleRenderable | None:
     rows = result.changed
     if not rows:
         return None
-    table = _table("rank", "class", "before", "after", "change", "on the wall", "q")
+    table = new_table("rank", "class", "before", "after", "change", "on the wall", "q")
     for row in rows[:CHANGES]:
         before, after, effect = row.before_ns, row.after_ns, row.effect_wall_ns
         table.add_row(
-            _in(f"rank {row.rank}", "bold"), _in(_short(row.op_class)), duration(before), duration(after),
+            clipped(f"rank {row.rank}", "bold"), clipped(_short(row.op_class)), duration(before), duration(after),
             f"{100 * (after / before - 1):+.0f} %" if before else "new",
             "–" if effect is None else ("+" if effect > 0 else "") + duration(effect), _chance(row.q),
         )  # fmt: skip
     more = f", the first {CHANGES} of {len(rows):,}" if len(rows) > CHANGES else ""
     ends = "" if len(result.runs) == 2 else ", first run against last"
-    return Group(_heading(f"What changed: work a step{ends}{more}"), Padding(table, (0, 0, 0, 1)), *_by(result.changed_by))
+    return Group(heading(f"What changed: work a step{ends}{more}"), Padding(table, (0, 0, 0, 1)), *_by(result.changed_by))
 
 
 def _by(by: ChangedBy) -> Sequence[Text]:
@@ -149,7 +149,7 @@ def _repeats(found: NonDeterminism, names: Mapping[str, str]) -> ConsoleRenderab
             kind = "same graph" if one.same_graph else "another graph"
             lines.append(Text(f" {names[one.run]}: {kind}, {count(one.count, 'difference')} from {names[one.against]}"))
             lines += [Text(f"   {_unlike(other)}", style="dim") for other in one.differences[:UNLIKE]]
-    return Group(_heading("Repeats"), *lines) if lines else None
+    return Group(heading("Repeats"), *lines) if lines else None
 
 
 def _unlike(one: Difference) -> str:
@@ -162,15 +162,15 @@ def _unlike(one: Difference) -> str:
 def _restarts(found: Restarts, names: Mapping[str, str]) -> ConsoleRenderable | None:
     if not found.at:
         return None
-    table = _table("restart", "into", "at step", "run again", "before", "after", "step time", "spread")
+    table = new_table("restart", "into", "at step", "run again", "before", "after", "step time", "spread")
     for row in found.at[:RESTARTS]:
         ratios = (
             "–" if one is None else f"× {one.ratio.value:.2f} (q {_chance(one.q if isinstance(one.q, float) else None)})"
             for one in (row.step_time, row.spread)
         )
         table.add_row(
-            _in(names[row.before], "bold"), _in(names[row.after]), str(row.step), count(row.rerun_steps, "step"),
+            clipped(names[row.before], "bold"), clipped(names[row.after]), str(row.step), count(row.rerun_steps, "step"),
             duration(row.before_ns), duration(row.after_ns), *ratios,
         )  # fmt: skip
     more = f", the first {RESTARTS} of {len(found.at)}" if len(found.at) > RESTARTS else ""
-    return Group(_heading(f"Restarts{more}"), Padding(table, (0, 0, 0, 1)))
+    return Group(heading(f"Restarts{more}"), Padding(table, (0, 0, 0, 1)))

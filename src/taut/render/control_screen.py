@@ -8,7 +8,7 @@ from rich.text import Text
 
 from taut.core.reporting import stuck_text
 from taut.render.advice_screen import render_advice
-from taut.render.analysis_screen import Screen, _heading, _in, _print, _table
+from taut.render.terminal import Screen, clipped, heading, new_table, screen_text
 from taut.render.text import count, duration, money, safe, span, three
 from taut.result.types import ControlResult, Estimate, RelationCost, RelationResult
 
@@ -31,22 +31,22 @@ def render_control(result: ControlResult, screen: Screen) -> str:
     parts = [_verdict(result), _about(result), _relations(result, screen), _because(result), _advice(result), _indices(result),
              _left(result)]  # fmt: skip
     shown = [part for part in parts if part is not None]
-    return _print([x for i, part in enumerate(shown) for x in ([Text()] if i > 1 else []) + [part]], screen)
+    return screen_text([x for i, part in enumerate(shown) for x in ([Text()] if i > 1 else []) + [part]], screen)
 
 
-def section(found: ControlResult, screen: Screen) -> ConsoleRenderable:
+def section(found: ControlResult) -> ConsoleRenderable:
     """Relations on the graph, as a part of the screen of ``taut analyze``."""
-    table = _table("relation", "where", "zone", "took", "cost")
+    table = new_table("relation", "where", "zone", "took", "cost")
     for number, one in enumerate(found.relations[:PLACED], 1):
         zone, who = one.zone, " – ".join(safe(name) for name in one.controllers)
         table.add_row(
-            _in(f"{safe(one.kind)}: {who or 'all'}", "bold"), _in(_place(one)), str(number) if zone else "–",
+            clipped(f"{safe(one.kind)}: {who or 'all'}", "bold"), clipped(_place(one)), str(number) if zone else "–",
             duration(zone.rank_ns) if zone else "–", _money(one.cost) or _cost(one.cost),
         )  # fmt: skip
     more = f", {PLACED} of {len(found.relations):,}" if len(found.relations) > PLACED else ""
     kind = found.regime.kind or "not known"
     what = "what repeats cost" if kind == "coherent" else "relations between controllers"
-    return Group(_heading(f"Control is {kind}: {what}{more}"), Padding(table, (0, 0, 0, 1)))
+    return Group(heading(f"Control is {kind}: {what}{more}"), Padding(table, (0, 0, 0, 1)))
 
 
 def _place(one: RelationResult) -> str:
@@ -109,14 +109,14 @@ def _relations(result: ControlResult, screen: Screen) -> ConsoleRenderable | Non
     if not found:
         return None
     wide = screen.width >= NARROW
-    table = _table("relation", "who, on what", "count", *(["statistic"] if wide else []), "p", "q", "cost")
+    table = new_table("relation", "who, on what", "count", *(["statistic"] if wide else []), "p", "q", "cost")
     for one in found[:RELATIONS]:
         table.add_row(
-            _in(safe(one.kind), "bold"), _in(_where(one)), f"{one.count:,}" if one.count is not None else "–",
+            clipped(safe(one.kind), "bold"), clipped(_where(one)), f"{one.count:,}" if one.count is not None else "–",
             *([_number(one.statistic)] if wide else []), _chance(one.p), _chance(one.q), _cost(one.cost),
         )  # fmt: skip
     more = f", {RELATIONS} of {len(found):,}" if len(found) > RELATIONS else ""
-    return Group(_heading(f"Relations{more}"), Padding(table, (0, 0, 0, 1)))
+    return Group(heading(f"Relations{more}"), Padding(table, (0, 0, 0, 1)))
 
 
 def _where(one: RelationResult) -> str:
@@ -132,13 +132,13 @@ def _because(result: ControlResult) -> ConsoleRenderable | None:
         for one in result.relations[:RELATIONS]
         if one.because
     ]
-    return Group(_heading("Because"), *lines) if lines else None
+    return Group(heading("Because"), *lines) if lines else None
 
 
 def _advice(result: ControlResult) -> ConsoleRenderable | None:
     """What would remove each, where that was tried."""
     tried = {(one.kind, one.target): one.advice for one in result.relations if one.advice}
-    return Group(_heading("Separations, tried in the simulator"), render_advice(list(tried.values()))) if tried else None
+    return Group(heading("Separations, tried in the simulator"), render_advice(list(tried.values()))) if tried else None
 
 
 def _number(value: float | None) -> str:
@@ -165,12 +165,12 @@ def _indices(result: ControlResult) -> ConsoleRenderable | None:
     rows = [(name, *_interval(value)) for name, value in known.items()]
     if not rows:
         return None
-    table = _table("index", ("", "left"), "value", ("interval", "left"), header=False)
+    table = new_table("index", ("", "left"), "value", ("interval", "left"), header=False)
     for name, value, interval in rows:
         table.add_row(safe(name.replace("_", " ")), "", value, interval)
     silent = len(result.indices) - len(rows)
     more = f", {silent} not known from these logs" if silent else ""
-    return Group(_heading(f"Indices{more}"), Padding(table, (0, 0, 0, 1)))
+    return Group(heading(f"Indices{more}"), Padding(table, (0, 0, 0, 1)))
 
 
 def _interval(found: Estimate) -> tuple[str, str]:

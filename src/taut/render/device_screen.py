@@ -9,7 +9,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from taut.core.rank_words import short_host
-from taut.render.analysis_screen import LEAST_FATE, _heading, _in, _table
+from taut.render.terminal import LEAST_FATE, clipped, heading, new_table
 from taut.render.text import UNKNOWN, duration, percent, safe, size, three
 from taut.result.types import AnalysisResult, Device, DeviceCollective, DeviceRank, Mfu, RankRow
 
@@ -78,12 +78,12 @@ def _classes(device: Device, most: int) -> list[ConsoleRenderable]:
     if not rows:
         return []
     rates = any(row.gb_per_s is not None for row in rows)
-    table = _table("", "kernels and copies", "calls", "time", "share", "median", *(["GB/s"] if rates else []))
+    table = new_table("", "kernels and copies", "calls", "time", "share", "median", *(["GB/s"] if rates else []))
     for row in rows:
         rate = [three(row.gb_per_s) if row.gb_per_s is not None else ""] if rates else []
         kind = {"compute": NO_KIND, "communication": "comm", "copy": "copy"}[row.kind]
         table.add_row(
-            _in(kind, "dim"), _in(kernel(row.name)), f"{row.count:,}", duration(row.rank_ns), percent(row.share),
+            clipped(kind, "dim"), clipped(kernel(row.name)), f"{row.count:,}", duration(row.rank_ns), percent(row.share),
             duration(row.median_ns), *rate,
         )  # fmt: skip
     return [Padding(table, (0, 0, 0, 1))]
@@ -100,10 +100,10 @@ def _collectives(device: Device, most: int) -> list[ConsoleRenderable]:
     if not rows:
         return []
     bound = any(row.waiting_included for row in rows)
-    table = _table("", "collectives", "size", "ranks", "calls", "time", "GB/s", "bus GB/s")
+    table = new_table("", "collectives", "size", "ranks", "calls", "time", "GB/s", "bus GB/s")
     for row in rows:
         table.add_row(
-            _in(NO_KIND), _in(safe(row.op_class)), size(row.size_bytes), _known(row.members), f"{row.count:,}",
+            clipped(NO_KIND), clipped(safe(row.op_class)), size(row.size_bytes), _known(row.members), f"{row.count:,}",
             duration(row.rank_ns), _rate(row, row.gb_per_s), _rate(row, row.bus_gb_per_s),
         )  # fmt: skip
     note = Text(" ≥: waiting for ranks that were not traced is part of the time", style="dim")
@@ -137,15 +137,17 @@ def rank_table(result: AnalysisResult, all_ranks: bool) -> ConsoleRenderable | N
         ("gap", True),
         ("late", late),
     )
-    table = _table("rank", "host" if hosts else "", *(name for name, is_there in optional if is_there))
+    table = new_table("rank", "host" if hosts else "", *(name for name, is_there in optional if is_there))
     for row in shown:
         figures = [
             ("" if row.gpu is None else str(row.gpu), gpus), (percent(row.compute_share), True),
             (percent(row.communication_share), True), (percent(row.copy_share), copies), (percent(row.wait_share), True),
             (percent(row.gap_share), True), (duration(row.late_ns), late),
         ]  # fmt: skip
-        table.add_row(_in(_who(row, result), "bold"), _in(_host(row)), *(text for text, is_there in figures if is_there))
-    lines: list[ConsoleRenderable] = [_heading("Ranks, those that others waited for first"), Padding(table, (0, 0, 0, 1))]
+        table.add_row(
+            clipped(_who(row, result), "bold"), clipped(_host(row)), *(text for text, is_there in figures if is_there)
+        )
+    lines: list[ConsoleRenderable] = [heading("Ranks, those that others waited for first"), Padding(table, (0, 0, 0, 1))]
     if len(shown) < len(rows):
         lines.append(Text(f" {len(rows) - len(shown):,} more: --all-ranks", style="dim"))
     return Group(*lines)

@@ -12,7 +12,7 @@ from math import sqrt
 from rich.console import ConsoleRenderable, Group
 from rich.text import Text
 
-from taut.render.analysis_screen import Screen, _heading
+from taut.render.terminal import Screen, heading
 from taut.render.text import safe
 from taut.result.types import AnalysisResult, Envelope, EnvelopeCell, Estimate
 
@@ -55,7 +55,7 @@ def envelope_part(result: AnalysisResult, screen: Screen) -> ConsoleRenderable |
     )
     wide = CELL * len(ranks) + BETWEEN
     across = max(1, (screen.width - LABEL) // wide)
-    lines: list[ConsoleRenderable] = [_heading("Failure envelope: what dominates around this job, % of the wall it takes")]
+    lines: list[ConsoleRenderable] = [heading("Failure envelope: what dominates around this job, % of the wall it takes")]
     for first in range(0, len(gates), across):
         some = gates[first : first + across]
         titles = "".join(f"{_gates(one)}".center(wide - BETWEEN) + " " * BETWEEN for one in some)

@@ -17,9 +17,9 @@ from taut.core.folder import is_run_folder
 from taut.core.json_text import UNSEEN, json_text
 from taut.core.whole_file import whole_file
 from taut.render.advice_screen import advice_page
-from taut.render.analysis_screen import Screen, _print
 from taut.render.figure_table import change, number
 from taut.render.forecast_screen import threshold
+from taut.render.terminal import Screen, screen_text
 from taut.render.text import safe
 from taut.render.threshold_screen import made_by
 from taut.render.workload_words import Words, words_of
@@ -240,7 +240,7 @@ def render_list(found: Sequence[ListedScenario], screen: Screen) -> str:
     for one in found:
         text = f"{safe(one.pattern)}\n→ {safe(one.decision)}"
         parts += [Text(safe(one.name), style="bold"), Padding(Text(text), (0, 0, 1, 2))]
-    return _print(
+    return screen_text(
         [
             *parts,
             Text("taut project NAME computes one, --show NAME prints its TOML; --evidence DIR writes it down.", style="dim"),

@@ -9,9 +9,9 @@ from rich.console import ConsoleRenderable, Group
 from rich.text import Text
 
 from taut.render.advice_screen import render_advice, render_sweep
-from taut.render.analysis_screen import Screen, _print
 from taut.render.figure_table import aligned, amount, cell, digits, in_blocks, number, price
 from taut.render.gains_screen import policy_parts
+from taut.render.terminal import Screen, spaced_text
 from taut.render.text import count, duration, money, percent, safe, three
 from taut.render.threshold_screen import what_makes_it
 from taut.render.workload_words import Words, middle_of, words_of
@@ -37,8 +37,7 @@ def render_forecasts(result: ProjectResult, screen: Screen) -> str:
     parts += [part for about in result.envelope or () for part in _rows(about, getattr(result.envelope, about), screen)]
     parts += _separated(result)
     parts.append(_notes(result, own))
-    shown = [part for part in parts if part is not None]
-    return _print([x for i, part in enumerate(shown) for x in ([Text()] if i else []) + [part]], screen)
+    return spaced_text(parts, screen)
 
 
 def _headline(result: ProjectResult, own: Forecast, words: Words) -> str:

@@ -9,8 +9,8 @@ from msgspec import UNSET
 from rich.console import ConsoleRenderable
 from rich.text import Text
 
-from taut.render.analysis_screen import Screen
 from taut.render.figure_table import aligned, change, in_blocks, number, price
+from taut.render.terminal import Screen
 from taut.render.text import count, percent, safe
 from taut.render.workload_words import Words
 from taut.result.types import PolicyComparison, PolicyGain, ProjectResult

@@ -11,7 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from taut.render.analysis_screen import Screen, _heading
+from taut.render.terminal import Screen, heading
 from taut.render.text import UNKNOWN, safe, three
 from taut.result.types import AnalysisResult, Estimate, Indices, Turnover
 
@@ -70,7 +70,7 @@ def indices_part(result: AnalysisResult, screen: Screen) -> ConsoleRenderable | 
     if turnover is not None and turnover.value is not None:
         before = result.baseline.turnover if result.baseline else None
         table.add_row("critical path turnover", _changed(turnover.value, before), Text(_turns(turnover, wide), "dim"))
-    lines: list[ConsoleRenderable] = [_heading("Indices, with 95 % intervals")]
+    lines: list[ConsoleRenderable] = [heading("Indices, with 95 % intervals")]
     lines += [Padding(table, (0, 0, 0, 1))] if table.row_count else []
     silent = _silent(result.index_needs)
     lines += [Padding(Text(f"no value: {silent}", style="dim"), (0, 0, 0, 1))] if silent else []

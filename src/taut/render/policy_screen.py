@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from rich.console import ConsoleRenderable
 from rich.text import Text
 
-from taut.render.analysis_screen import Screen, _in, _print, _table, render_change
+from taut.render.analysis_screen import render_change
+from taut.render.terminal import Screen, clipped, new_table, screen_text
 from taut.render.text import UNKNOWN, percent, safe
 from taut.result.types import MeasuredPolicy, WhatIfResult
 
@@ -18,17 +19,17 @@ def render_whatif(result: WhatIfResult, screen: Screen) -> str:
     if policies is None:
         return render_change(result, screen)
     head = render_change(result, screen) + "\n" if result.changes else ""
-    return head + _print([*_policies(result, policies)], screen)
+    return head + screen_text([*_policies(result, policies)], screen)
 
 
 def _policies(result: WhatIfResult, policies: list[MeasuredPolicy]) -> Iterator[ConsoleRenderable]:
     if policies:
         known = policies[0].more_steps_share is not None
-        table = _table("policy", "regime then", "saves", "range", "behind", "net" if known else "even at")
+        table = new_table("policy", "regime then", "saves", "range", "behind", "net" if known else "even at")
         for one in policies:
             last = _net(one) if known else _even(one)
-            name = _in(f"{safe(one.name)} *", "bold") if one.on_frontier is True else _in(safe(one.name))
-            table.add_row(name, _in(_regime(one)), _saves(one), _range(one), str(one.staleness_steps), last)
+            name = clipped(f"{safe(one.name)} *", "bold") if one.on_frontier is True else clipped(safe(one.name))
+            table.add_row(name, clipped(_regime(one)), _saves(one), _range(one), str(one.staleness_steps), last)
         yield table
     else:
         yield Text("no policy within this budget saves anything worth showing")

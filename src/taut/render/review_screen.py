@@ -8,7 +8,7 @@ from rich.console import ConsoleRenderable, Group
 from rich.padding import Padding
 from rich.text import Text
 
-from taut.render.analysis_screen import Screen, _print
+from taut.render.terminal import Screen, spaced_text
 from taut.render.text import count, safe
 from taut.result.types import ReviewRelation, ReviewResult, Setting
 
@@ -25,8 +25,7 @@ def render_review(result: ReviewResult, screen: Screen) -> str:
         _relations("fought before, and still would", old, "yellow"),
         _relations("no longer fights", result.resolved, "green"),
     ]  # fmt: skip
-    shown = [part for part in parts if part is not None]
-    return _print([x for i, part in enumerate(shown) for x in ([Text()] if i else []) + [part]], screen)
+    return spaced_text(parts, screen)
 
 
 def _headline(result: ReviewResult, new: Sequence[ReviewRelation], old: Sequence[ReviewRelation]) -> str:

@@ -9,9 +9,9 @@ from msgspec import UNSET
 from rich.console import ConsoleRenderable
 from rich.text import Text
 
-from taut.render.analysis_screen import Screen, _print
 from taut.render.figure_table import aligned, amount, change, digits, in_blocks, price
 from taut.render.forecast_screen import threshold
+from taut.render.terminal import Screen, spaced_text
 from taut.render.text import count, duration, middle, percent, safe
 from taut.render.workload_words import Words, words_of
 from taut.result.types import FigureRatio, ProjectResult, ScalePair, TwoScenarios
@@ -34,7 +34,7 @@ def render_two(result: TwoScenarios, screen: Screen) -> str:
         parts += [Text(_scale(pair, names, words), style="bold"), _table(pair, names, words, _tokens(result))]
     parts += _gains(result, names, words, screen)
     parts.append(Text("\n".join(_notes(result)), style="dim"))
-    return _print([x for i, part in enumerate(parts) for x in ([Text()] if i else []) + [part]], screen)
+    return spaced_text(parts, screen)
 
 
 TIMES = 3.0

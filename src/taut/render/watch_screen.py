@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from taut.core.rank_words import listed, short_host
-from taut.render.analysis_screen import CLASS_STYLE, Screen, _heading, _in, _print
+from taut.render.terminal import CLASS_STYLE, Screen, clipped, heading, screen_text
 from taut.render.text import UNKNOWN, count, duration, middle, money, safe, three
 from taut.result.types import LiveFinding, LiveState, WatchedJob, WatchedRank
 
@@ -37,10 +37,10 @@ def render_top(
     """
     parts = [*_silence(state, silent_ns), *([_nothing(state)] if job is None else _job(job, state, screen))]
     if job is not None and job.ranks:
-        above = _print(parts, screen).count("\n")
+        above = screen_text(parts, screen).count("\n")
         room = len(job.ranks) if lines is None else max(lines - above - 2, 0)
         parts += [_ranks(job, job.ranks[:room])] if room else []
-    text = _print(parts, screen)
+    text = screen_text(parts, screen)
     return text if lines is None else "".join(text.splitlines(keepends=True)[:lines])
 
 
@@ -76,16 +76,16 @@ def _about(job: WatchedJob, state: LiveState) -> Text:
     ranks += [f"{number:,} {word}" for number, word in ((job.lost, "lost"), (job.ended, "ended")) if number]
     lost = sum(number for name, number in job.not_received.items() if name != "faults")
     ranks += [f"{count(lost, 'event')} lost"] if lost else []
-    return _in(f"{', '.join(ranks)} · seen {_clock(state.at_ns)}", "dim")
+    return clipped(f"{', '.join(ranks)} · seen {_clock(state.at_ns)}", "dim")
 
 
 def _steps(job: WatchedJob, screen: Screen) -> Text:
     if not job.steps_ns:
-        return _in("step –")
+        return clipped("step –")
     number = f" {job.last_step:,}" if job.last_step is not None else ""
     head = f"step{number}  {duration(job.step_ns)}  "
     shown = job.steps_ns[-(screen.width - len(head)) :] if screen.width > len(head) else []
-    return _in(head).append(_bars(shown, BARS if screen.unicode else PLAIN_BARS), style="cyan")
+    return clipped(head).append(_bars(shown, BARS if screen.unicode else PLAIN_BARS), style="cyan")
 
 
 def _bars(values: list[int], bars: str) -> str:
@@ -97,8 +97,8 @@ def _bars(values: list[int], bars: str) -> str:
 
 def _regime(job: WatchedJob) -> Text:
     if job.regime is None:
-        return _in("regime – (after the first analysis, within minutes)", "dim")
-    text = _in("regime ").append(safe(job.regime), style=REGIME_STYLE.get(job.regime, ""))
+        return clipped("regime – (after the first analysis, within minutes)", "dim")
+    text = clipped("regime ").append(safe(job.regime), style=REGIME_STYLE.get(job.regime, ""))
     if job.reserve is None:
         return text.append(", reserve –")
     ends = f" ({three(job.reserve.lo)} to {three(job.reserve.hi)})" if job.reserve.lo is not None and job.reserve.hi else ""
@@ -107,7 +107,7 @@ def _regime(job: WatchedJob) -> Text:
 
 def _others(job: WatchedJob, state: LiveState) -> list[ConsoleRenderable]:
     others = [_name(one.job) for one in state.jobs if one is not job]
-    return [_in(f"also heard: {listed(others)} (--job NAME)", "dim")] if others else []
+    return [clipped(f"also heard: {listed(others)} (--job NAME)", "dim")] if others else []
 
 
 def _findings(job: WatchedJob) -> list[ConsoleRenderable]:
@@ -119,11 +119,11 @@ def _findings(job: WatchedJob) -> list[ConsoleRenderable]:
     for one in job.findings[:FINDINGS]:
         since = f"{one.since_step:,}" if one.since_step is not None else UNKNOWN
         cost = money(one.money_per_hour, one.currency)
-        table.add_row(_in(safe(one.mode), "bold"), _in(_place(one)), since, _clock(one.at_ns), cost)
+        table.add_row(clipped(safe(one.mode), "bold"), clipped(_place(one)), since, _clock(one.at_ns), cost)
     why = [Padding(Text(safe(one.text), style="dim"), (0, 0, 0, 1)) for one in job.findings[:EXPLAINED]]
     more = len(job.findings) - FINDINGS
-    rest = [_in(f" and {count(more, 'finding')} more", "dim")] if more > 0 else []
-    return [_heading("Open findings"), Padding(table, (0, 0, 0, 1)), *rest, *why, Text()]
+    rest = [clipped(f" and {count(more, 'finding')} more", "dim")] if more > 0 else []
+    return [heading("Open findings"), Padding(table, (0, 0, 0, 1)), *rest, *why, Text()]
 
 
 def _place(one: LiveFinding) -> str:
@@ -148,7 +148,7 @@ def _ranks(job: WatchedJob, shown: list[WatchedRank]) -> ConsoleRenderable:
         )  # fmt: skip
     known = job.heard + job.lost + job.ended
     part = f"{len(shown):,} of {known:,} ranks" if len(shown) < known else "Ranks"
-    return Group(_heading(f"{part}, the latest first"), Padding(table, (0, 0, 0, 1)))
+    return Group(heading(f"{part}, the latest first"), Padding(table, (0, 0, 0, 1)))
 
 
 def _host(host: str) -> str:

@@ -23,10 +23,9 @@ from taut.graph import Graph
 from taut.ledger.device_use import device_use
 from taut.replay.blame import AtSome
 from taut.replay.whatif import link_ends
-from taut.result.analysis_verdict import analysis_verdict
+from taut.result.analysis_verdict import analysis_verdict, why_no_gate
 from taut.result.finding_result import finding_result
 from taut.result.jobs_result import block, notes
-from taut.result.no_gate import why_no_gate
 from taut.result.nominal_share import utilised_and_productive
 from taut.result.rank_rows import rank_rows
 from taut.result.risk_profile import risk_profile

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from taut.core.device_words import NO_DEVICE, is_copy, on_device
+from taut.core.device_words import is_copy
 from taut.core.ids import weighed
 from taut.core.rank_words import listed, rank_label, rank_labels
 from taut.core.reporting import LISTED_SHARE
@@ -15,10 +15,12 @@ from taut.diagnose.instability import Structure
 from taut.diagnose.unequal_ranks import Unequal, unequal_ranks
 from taut.graph import Graph
 from taut.result.computed import Computed
-from taut.result.no_gate import why_no_gate
+from taut.result.nominal_share import host_only
 from taut.result.quiet_doubts import quiet_doubts
 from taut.result.savings import Saving, savings
 from taut.result.types import Bound, ControlResult, Verdict, VerdictClass
+
+CALLED = "collectives called without a device event"
 
 BOUNDS: dict[Bound, tuple[str, ...]] = {
     "compute": ("productive", "slow compute", "discarded"),
@@ -78,13 +80,8 @@ def analysis_verdict(a: Computed, explained: float, controlled: ControlResult | 
     failed = failed_spans(g.trace)
     if failed:  # what fails comes before what is slow
         text, kind = f"{failed_text(failed)} {text}", "component" if kind == "healthy" else kind
-    bound = None if _host_only(g) else _bound(fates)
+    bound = None if host_only(g) else _bound(fates)
     return Verdict(text=text + doubt, kind=kind, bound=bound, components=beside)
-
-
-def _host_only(g: Graph) -> bool:
-    """Whether work was put onto devices, and nothing of what they did is recorded."""
-    return bool(g.trace.counts.get(NO_DEVICE)) and not on_device(g.trace.lanes).any()
 
 
 def _fought(a: Computed, controlled: ControlResult | None, largest: list[Saving]) -> str | None:
@@ -183,7 +180,7 @@ def _place(f: Diagnosed, g: Graph) -> str:
 
 def _alone(a: Computed, share: dict[str, float]) -> str:
     world = a.graph.trace.world_size
-    what = "operators on the host (the device's side is not recorded)" if _host_only(a.graph) else "compute"
+    what = "operators on the host (the device's side is not recorded)" if host_only(a.graph) else "compute"
     text = f"One rank{f' of {world}' if world else ''}: {share['productive'] + share['slow compute']:.0f} % {what}, "
     text += _copies(share)
     if world == 1 or (world is None and not _communicates(a.graph)):
@@ -216,7 +213,7 @@ def _unmatched(a: Computed, share: dict[str, float], why: str) -> str:
 
 def _quiet(a: Computed, share: dict[str, float], ordinary: bool) -> str:
     waiting = 100 * (a.blame.totals["wait_ns"] - a.ledger.hidden_wait_rank_ns) / max(a.ledger.total_rank_ns, 1)
-    what = "in operators on the host (the device's side is not recorded)" if _host_only(a.graph) else "productive"
+    what = "in operators on the host (the device's side is not recorded)" if host_only(a.graph) else "productive"
     text = (
         f"No finding: {share['productive']:.0f} % {what}, {_copies(share)}{share['gap']:.0f} % gaps and waits for them; "
         f"in all {waiting:.0f} % waiting at gates"
@@ -248,3 +245,26 @@ def _worst_stage(a: Computed) -> str:
     if len(stages) < 2 or stages[0][0] < 1.02 or stages[0][0] - 1 < 2 * (stages[1][0] - 1):
         return ""
     return f"Stage {stages[0][1]} is the longest: alone it slows the job by {100 * (stages[0][0] - 1):.0f} %."
+
+
+def why_no_gate(g: Graph) -> str:
+    """Why no two ranks of a job meet anywhere in its graph; empty where some do, and where there is nobody to meet."""
+    if len(g.ranks) < 2 or g.trace.waits_recorded or (len(g.gates) and int(g.gates.members.max()) > 1):
+        return ""
+    ops = g.ops
+    has_verb = ops.verb > 0
+    if not has_verb.any():
+        if g.counts.get(CALLED):
+            return "collectives were called, but no event says when they ran"
+        moves = (ops.kind == Kind.COMMUNICATE) & ~np.append(is_copy(g.names), False)[ops.name]
+        if moves.any():
+            return "the traces do not say what their communication does, nor who takes part"
+        return "no collective is in the traces"
+    if (ops.group[has_verb] < 0).all() and (ops.peer[has_verb] < 0).all():
+        return "the collectives do not name their group"
+    present = set(g.ranks.tolist())
+    used = {g.trace.groups[group] for group in np.unique(ops.group[has_verb]).tolist() if group >= 0}
+    known = [g.trace.group_ranks[group] for group in used if group in g.trace.group_ranks]
+    if known and len(known) == len(used) and all(len(present.intersection(ranks)) < 2 for ranks in known):
+        return "every group of the collectives has one traced rank only"
+    return "the collectives of a rank have no counterpart on the others"

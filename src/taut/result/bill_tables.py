@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import pyarrow as pa
 
 from taut.result.types import BillResult
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 def line_table(result: BillResult) -> pa.Table:
     """One row for each line; money as decimal text beside its currency."""
-    import pyarrow as pa
-
     texts = ("category", "kind", "item", "fate", "cause", "money", "billed", "source", "origin")
     kinds = {**dict.fromkeys(texts, pa.string()), "rank_ns": pa.int64(), "joules": pa.float64(), "kg_co2e": pa.float64()}
     columns = {name: pa.array([getattr(line, name) for line in result.lines], kind) for name, kind in kinds.items()}

@@ -35,7 +35,7 @@ class Shares(Struct, frozen=True):
 
 def utilised_and_productive(a: Computed) -> Shares:
     """Both shares of a job, 0–1."""
-    unseen = _host_only(a.graph) or not bool((a.graph.ops.kind == Kind.COMPUTE).any())  # dumps hold calls, and no work
+    unseen = host_only(a.graph) or not bool((a.graph.ops.kind == Kind.COMPUTE).any())  # dumps hold calls, and no work
     effective = None if unseen else _productive(a)
     measured = _measured(a.graph)
     if measured is not None:
@@ -48,7 +48,7 @@ def utilised_and_productive(a: Computed) -> Shares:
     return Shares(share, None if share is None else "derived from ops", effective)
 
 
-def _host_only(graph: Graph) -> bool:
+def host_only(graph: Graph) -> bool:
     """Whether work was put onto devices, and nothing of what they did is recorded."""
     return bool(graph.trace.counts.get(NO_DEVICE)) and not on_device(graph.trace.lanes).any()
 

@@ -9,8 +9,6 @@ The JSON Schema (``schema.json`` beside this file) and docs/result.md are made f
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime
-from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import msgspec
@@ -2331,102 +2329,6 @@ class CostOverTime(Part, frozen=True, kw_only=True):
     """Kind of cost → so far at each moment, in the currency of the bill."""
     undated: float
     """Cost that has no time: no part of the above."""
-
-
-class FocusRow(Part, frozen=True, kw_only=True):
-    """A charge, or an allocated part of one, as a row of FOCUS: each field is the column of that name."""
-
-    billed_cost: Decimal | None
-    effective_cost: Decimal | None
-    list_cost: Decimal | None
-    contracted_cost: Decimal | None
-    billing_currency: str
-    billing_account_id: str
-    billing_period_start: datetime
-    billing_period_end: datetime
-    charge_period_start: datetime
-    charge_period_end: datetime
-    charge_category: str = "Usage"
-    invoice_issuer_name: str
-    service_provider_name: str
-    service_category: str = "Compute"
-    service_name: str
-    billing_account_name: str | None = None
-    billing_account_type: str | None = None
-    charge_class: str | None = None
-    charge_description: str | None = None
-    charge_frequency: str = "Usage-Based"
-    invoice_id: str | None = None
-    invoice_detail_id: str | None = None
-    host_provider_name: str | None = None
-    """None: the service provider."""
-    publisher_name: str | None = None
-    """None: the service provider."""
-    service_subcategory: str | None = None
-    resource_id: str | None = None
-    """Of an allocated part: that of its origin."""
-    resource_name: str | None = None
-    resource_type: str | None = None
-    region_id: str | None = None
-    region_name: str | None = None
-    availability_zone: str | None = None
-    sub_account_id: str | None = None
-    sub_account_name: str | None = None
-    sub_account_type: str | None = None
-    sku_id: str | None = None
-    sku_price_id: str | None = None
-    sku_meter: str | None = None
-    sku_price_details: str | None = None
-    """JSON text."""
-    pricing_category: str | None = None
-    pricing_quantity: Decimal | None = None
-    pricing_unit: str | None = None
-    list_unit_price: Decimal | None = None
-    contracted_unit_price: Decimal | None = None
-    pricing_currency: str | None = None
-    pricing_currency_contracted_unit_price: Decimal | None = None
-    pricing_currency_effective_cost: Decimal | None = None
-    pricing_currency_list_unit_price: Decimal | None = None
-    consumed_quantity: Decimal | None = None
-    consumed_unit: str | None = None
-    commitment_discount_category: str | None = None
-    commitment_discount_id: str | None = None
-    commitment_discount_name: str | None = None
-    commitment_discount_quantity: Decimal | None = None
-    commitment_discount_status: str | None = None
-    commitment_discount_type: str | None = None
-    commitment_discount_unit: str | None = None
-    capacity_reservation_id: str | None = None
-    capacity_reservation_status: str | None = None
-    contract_applied: str | None = None
-    """JSON text."""
-    commitment_program_eligibility_details: str | None = None
-    """JSON text."""
-    tags: str | None = None
-    """JSON text; of an allocated part those of its origin."""
-    allocated_method_id: str | None = None
-    """None of a charge that is not an allocated part of another."""
-    allocated_ratio: Decimal | None = None
-    """Part of the origin's cost; over all parts of an origin exactly 1. In AllocatedMethodDetails, and in x_taut_ratio."""
-    allocated_usage_unit: str | None = None
-    """What the ratio was taken from (AllocatedMethodDetails)."""
-    allocated_usage_quantity: Decimal | None = None
-    allocated_resource_id: str | None = None
-    """None of a part that is allocated to nobody."""
-    allocated_resource_name: str | None = None
-    """None: the id."""
-    allocated_tags: str | None = None
-    """JSON text of tags that the origin does not have."""
-    x_taut_origin: str | None = None
-    """The charge of which this is a part: FOCUS has no column for it."""
-    x_taut_item: str | None = None
-    """What is paid for: an item of a bill."""
-    x_taut_category: str | None = None
-    """Category of the bill, by item and fate."""
-    x_taut_fate: str | None = None
-    x_taut_cause: str | None = None
-    x_taut_job: str | None = None
-    x_taut_team: str | None = None
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from taut.core.array_types import Floats, Ints
-from taut.core.ids import weighed
+from taut.core.ids import rows_of_ids, weighed
 from taut.core.tables import NULL, Kind, Table
 from taut.graph import Graph
 from taut.ledger.charge import FATES
@@ -44,8 +44,7 @@ def condensed(graph: Graph, cells: Table) -> OperatorView:
     chosen = classes.chosen()
     rest = np.setdiff1d(np.flatnonzero(classes.ops), chosen)
     nodes = [classes.node(np.array([one]), names[int(one)]) for one in chosen]
-    node_of = np.full(len(names), NULL, dtype=np.int64)
-    node_of[chosen] = np.arange(len(chosen))
+    node_of = rows_of_ids(chosen, len(names), NULL)
     if float(classes.weight[rest].sum()) >= OTHERS:
         node_of[rest] = len(nodes)
         nodes.append(classes.node(rest, "1 other class" if len(rest) == 1 else f"{len(rest):,} other classes"))

@@ -15,14 +15,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from focus_rows import month, usage
+from focus_rows import FocusRow, month, render, usage
 from taut.core.tables import Table
 from taut.ledger.bill.allocated_parts import Allocated, allocated_parts
 from taut.ledger.bill.rows import UNIT, Booked, Held
 from taut.read.focus.focus_reader import read_focus
-from taut.render.focus import render
 from taut.render.focus_table import render_parts
-from taut.result.types import FocusRow
 
 HELD = Table(Held, {
     "job": ["j1", "j1", "j2", "j2"], "team": ["vision", "vision", "", ""],

@@ -105,7 +105,7 @@ def test_experts_may_be_spread_over_context_parallel_ranks() -> None:
 
 def test_gradients_of_experts_meet_where_the_same_experts_are() -> None:
     s = made(EXPERTS, dp=16, ep=8, sharding="zero1")
-    held, dense = rank_memory.stage_parameters(s), rank_memory.stage_parts(s)[0]
+    held, dense = sum(rank_memory.stage_parts(s)), rank_memory.stage_parts(s)[0]
     found = {(one.verb, one.axis): one.size for one in sync_transfers(s, net_of(s))}
     assert found[("reduce-scatter", "dp")] == pytest.approx(2 * dense)
     assert found[("all-gather", "expert")] == pytest.approx(2 * (held - dense))
@@ -121,7 +121,7 @@ def test_state_and_gradients_span_data_and_context_parallel_ranks() -> None:
     s = made(DENSE, cp=8, sharding="zero1")
     assert plan(s).sync_ns > 0, "context-parallel ranks sum their gradients too"
     assert net_of(s).members("dp") == 8
-    assert rank_memory.sharded_parameters(s) == pytest.approx(rank_memory.stage_parameters(s) / 8)
+    assert rank_memory.sharded_parameters(s) == pytest.approx(sum(rank_memory.stage_parts(s)) / 8)
     apart = made(DENSE, dp=2, cp=4, sharding="zero1")
     assert rank_memory.memory_parts_gb(apart)["optimiser"] == rank_memory.memory_parts_gb(s)["optimiser"]
     assert sync_transfers(apart, net_of(apart)) == sync_transfers(s, net_of(s))
@@ -129,7 +129,7 @@ def test_state_and_gradients_span_data_and_context_parallel_ranks() -> None:
 
 def test_hsdp_shards_the_state_over_its_own_ranks() -> None:
     s = made(DENSE, dp=32, sharding="hsdp", shard=8)
-    assert rank_memory.sharded_parameters(s) == pytest.approx(rank_memory.stage_parameters(s) / 8)
+    assert rank_memory.sharded_parameters(s) == pytest.approx(sum(rank_memory.stage_parts(s)) / 8)
 
 
 def small(memory_gb: float) -> dict[str, Any]:

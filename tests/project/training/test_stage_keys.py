@@ -77,7 +77,7 @@ def test_a_stage_with_more_layers_takes_longer_and_holds_more() -> None:
     assert step_ns(uneven) < step_ns(even)
     short = made(12, pp=4, first_stage_layers=2, last_stage_layers=2)
     layers = model_shape.layer_parameters(short.model)
-    assert rank_memory.stage_parameters(short) == max(4 * layers, 2 * layers + 32000 * 4096)
+    assert sum(rank_memory.stage_parts(short)) == max(4 * layers, 2 * layers + 32000 * 4096)
     assert max(plan(short).forward_ns) == pytest.approx(2 * plan(made(12, pp=6)).forward_ns[0])
 
 

@@ -7,26 +7,29 @@ quantities of a charge: they are split at 18 decimals and add up to the charge e
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from msgspec import Struct
 
 from taut.core.array_types import Ints, Mask, Texts
 from taut.core.decimal_units import ONE, Wholes, decimals_of, units_of
 from taut.core.exact_parts import ManyShares
+from taut.core.ids import sums
 from taut.core.tables import Table
-from taut.ledger.allocated_charges import METHOD, SPLIT
 from taut.ledger.bill.categories import category_of
 from taut.ledger.bill.defects.left_out import NOT_BOOKED
 from taut.ledger.bill.rows import UNIT
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 BLOCK = 1 << 16
 """Parts of one block, about; a charge is never in two."""
-SPLIT_COLUMNS = tuple("".join(part.capitalize() for part in field.split("_")) for field in SPLIT)
+METHOD = "taut-accelerator-time"
+"""Parts go by the accelerator time that each fate took of the charge (docs/focus.md)."""
+SPLIT_COLUMNS = (
+    "BilledCost", "EffectiveCost", "ListCost", "ContractedCost", "PricingQuantity", "ConsumedQuantity",
+    "CommitmentDiscountQuantity", "PricingCurrencyEffectiveCost",
+)  # fmt: skip
 COSTS = {"effective": "EffectiveCost", "billed": "BilledCost"}
 WORDS = ("job", "team", "fate", "cause")
 """What parts of a charge are told apart by, beside their item."""
@@ -76,8 +79,6 @@ class Allocated(Struct, frozen=True):
         return np.repeat(count > 1, count) | somebody[self.key]
 
     def _block(self, part: slice, allocated: Mask) -> pa.Table:
-        import pyarrow as pa
-
         charge = self.charge[part] - self.charge[part.start]
         first = np.flatnonzero(np.diff(charge, prepend=-1))
         shares = ManyShares(self.weight[part], first)
@@ -99,23 +100,21 @@ def allocated_parts(held: Table, booked: Table, charges: pa.Table, unit: int = U
     mine = booked.take(booked.charge >= 0)
     who, keys = _keys(held, mine)
     example, group = alike(joined(mine.charge, who))
-    sums = {name: _sum(mine.columns[name], group, len(example)) for name in ("effective", "billed", "rank_ns")}
+    amounts = {name: sums(group, mine.columns[name], len(example)) for name in ("effective", "billed", "rank_ns")}
     charge, key = mine.charge[example], who[example]
-    rest = {name: _rest(charges[column], charge, sums[name], unit) for name, column in COSTS.items()}
+    rest = {name: _rest(charges[column], charge, amounts[name], unit) for name, column in COSTS.items()}
     lacking = np.bincount(charge, minlength=charges.num_rows) == 0
     alone = np.flatnonzero((rest["effective"] != 0) | (rest["billed"] != 0) | lacking)
     charge, key = np.append(charge, alone), np.append(key, np.full(len(alone), keys.num_rows - 1))
     rest["rank_ns"] = np.zeros(len(lacking), dtype=np.int64)
     order = np.lexsort((key, charge))
-    sums = {name: np.append(some, rest[name][alone])[order] for name, some in sums.items()}
-    weight = _weights(charge[order], *sums.values())
-    return Allocated(_named(charges), charge[order], key[order], keys, weight, sums["rank_ns"])
+    amounts = {name: np.append(some, rest[name][alone])[order] for name, some in amounts.items()}
+    weight = _weights(charge[order], *amounts.values())
+    return Allocated(_named(charges), charge[order], key[order], keys, weight, amounts["rank_ns"])
 
 
 def _keys(held: Table, booked: Table) -> tuple[Ints, pa.Table]:
     """Of every booked row its key, and the keys; the last is that of what is not booked."""
-    import pyarrow as pa
-
     item, items = coded(booked.item)
     holder = np.zeros(len(held), dtype=np.int64)
     for word in WORDS:
@@ -135,16 +134,11 @@ def _keys(held: Table, booked: Table) -> tuple[Ints, pa.Table]:
 
 def _texts(words: Texts, row: Ints) -> pa.Array:
     """The words of some rows; null for no row and for no word."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     found = pa.array(words, pa.string()).take(pa.array(row, mask=row < 0))
     return pc.if_else(pc.equal(found, ""), pa.scalar(None, pa.string()), found)
 
 
 def _categories(item: Ints, items: list[str], fates: pa.Array) -> pa.Array:
-    import pyarrow as pa
-
     told = fates.dictionary_encode()
     fate, words = told.indices.fill_null(-1).to_numpy().astype(np.int64), [*told.dictionary.to_pylist(), None]
     example, pair = alike(joined(item, fate + 1))
@@ -154,8 +148,6 @@ def _categories(item: Ints, items: list[str], fates: pa.Array) -> pa.Array:
 
 def coded(words: Texts) -> tuple[Ints, list[str]]:
     """Words as codes, and what the codes mean."""
-    import pyarrow as pa
-
     found = pa.array(words, pa.string()).dictionary_encode()
     return found.indices.to_numpy().astype(np.int64), found.dictionary.to_pylist()
 
@@ -171,16 +163,10 @@ def alike(codes: Ints) -> tuple[Ints, Ints]:
     return first.astype(np.int64), number.astype(np.int64)
 
 
-def _sum(values: Ints, group: Ints, groups: int) -> Ints:
-    total = np.zeros(groups, dtype=np.int64)
-    np.add.at(total, group, values)
-    return total
-
-
 def _rest(costs: pa.ChunkedArray, charge: Ints, booked: Ints, unit: int) -> Ints:
     """Of every charge what is not booked, in units of money; less than one of them is none."""
     units, _ = units_of(costs.combine_chunks())
-    left: Wholes = units - _sum(booked, charge, len(units)).astype(object) * (ONE // unit)
+    left: Wholes = units - sums(charge, booked, len(units)).astype(object) * (ONE // unit)
     size: Ints = (abs(left) // (ONE // unit)).astype(np.int64)
     return np.where(left < 0, -size, size)
 
@@ -200,9 +186,6 @@ def _weights(charge: Ints, *amounts: Ints) -> Ints:
 
 def _named(charges: pa.Table) -> pa.Table:
     """Charges with what each is called, its file and row, and without what an earlier export called its own."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     kept = charges.select([name for name in charges.column_names if not name.startswith("x_taut_")]).unify_dictionaries()
     file = kept["file"].cast(pa.string())
     short = pc.replace_substring_regex(file, "^.*/", "")
@@ -216,8 +199,6 @@ def _named(charges: pa.Table) -> pa.Table:
 
 def _split(charges: pa.Table, shares: ManyShares, row: Ints) -> dict[str, pa.Array]:
     """The columns of some charges for their parts: amounts and quantities divided, everything else as it is."""
-    import pyarrow as pa
-
     columns: dict[str, pa.Array] = {}
     known: list[tuple[pa.Array, pa.Array]] = []
     for name in charges.column_names:

@@ -6,14 +6,12 @@ first step and ends with what a later attempt did again and with the time until 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from msgspec import Struct
 
 from taut.core.array_types import Ints, Texts
 from taut.core.errors import InputRefused
-from taut.core.tables import NULL, Attempt, Table, concat
+from taut.core.tables import NULL, Table, concat
 from taut.ledger.attempt_ledger import Attempts
 from taut.ledger.bill.cut_rows import cut_at_days
 from taut.ledger.bill.rows import Held
@@ -69,23 +67,6 @@ def attempt_time(attempts: Attempts, origin: str) -> Placed:
     dated = ran.dated[row] == 1
     whole = Table(Held, columns, len(row)).take(accelerators > 0)
     return Placed(_timed(whole, dated[accelerators > 0]), notes)
-
-
-def without_attempts() -> Placed:
-    """Of no attempts."""
-    return Placed(Table(Held, {}, 0), [])
-
-
-def unlike(attempts: Sequence[Table]) -> Table:
-    """The attempts of several sources, each once: a log and a run that was made of it tell the same ones."""
-    every = concat(Attempt, [table for table in attempts if len(table)])
-    if len(attempts) < 2 or not len(every):
-        return every
-    keys = zip(every.job.tolist(), every.start_ns.tolist(), every.end_ns.tolist(), strict=True)
-    first: dict[tuple[str, int, int], int] = {}
-    for row, key in enumerate(keys):
-        first.setdefault(key, row)
-    return every.take(np.array(list(first.values()), dtype=np.int64))
 
 
 def _timed(held: Table, dated: Ints) -> Table:

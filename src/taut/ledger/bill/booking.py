@@ -171,7 +171,7 @@ def book_at_prices(held: Table, prices: Prices | None, period: Period | None = N
     }, len(order))  # fmt: skip
     back = np.argsort(order, kind="stable")
     return Booking(
-        booked=booked.take(back), uncharged=_nothing(), period=period, open=False,
+        booked=booked.take(back), uncharged=Table(Uncharged, {}, 0), period=period, open=False,
         currency=prices.currency if prices else None, unit=UNIT, effective=None,
         billed=None, removed=0, removed_billed=0, invoices=[], unmatched=[], defects=[], notes=[],
     )  # fmt: skip
@@ -225,10 +225,6 @@ def _host_rates(prices: Prices | None, rows: ChargeRows) -> Ints:
         return np.full(len(rows.hosts), -1)
     units = rates_at(prices, np.array(rows.hosts, dtype=object), np.full(len(rows.hosts), -1)).units
     return np.where(units < 0, -1, units // (UNIT // rows.unit))
-
-
-def _nothing() -> Table:
-    return Table(Uncharged, {}, 0)
 
 
 def _notes(rows: ChargeRows, capacity: Capacity, empty: Sequence[str]) -> list[str]:

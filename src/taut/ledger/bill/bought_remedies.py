@@ -65,7 +65,7 @@ def of_spare(entries: Table, held: Table, prices: Prices, period: Period | None,
     if float(most) < LEAST:
         return []
     saved = Estimate(value=float(most), lo=float(least), hi=float(most))
-    rate = _money(time, unit) / whole if bool((time.priced == 1).all()) else None
+    rate = Decimal(_sum(time, "money")) / unit / whole if bool((time.priced == 1).all()) else None
     per_hour = None if rate is None or period is None else rate * whole * HOUR_NS / max(period[1] - period[0], 1)
     ask = '[[fix]] kind = "spare", or a price and [hosts] accelerators'
     return [recovered(FAILED, "a spare host, at most", saved, per_hour, _spare(held, prices, rate), ask)]
@@ -83,10 +83,6 @@ def _spare(held: Table, prices: Prices, rate: Decimal | None) -> Fix | Cost | No
 
 def _hours(entries: Table) -> Decimal:
     return Decimal(_sum(entries, "rank_ns")) / HOUR_NS
-
-
-def _money(entries: Table, unit: int) -> Decimal:
-    return Decimal(_sum(entries, "money")) / unit
 
 
 def _sum(entries: Table, column: str) -> int:

@@ -6,7 +6,7 @@ import numpy as np
 from msgspec import Struct
 
 from taut.core.array_types import Ints
-from taut.core.ids import numbered
+from taut.core.ids import numbered, rows_of_ids
 from taut.core.prices import HostFacts
 from taut.ledger.bill.charge_items import EACH, HOST, accelerator_counts
 from taut.ledger.bill.charge_rows import ChargeRows
@@ -79,8 +79,7 @@ def hours_count(rows: ChargeRows) -> Ints:
     span = rows.spans.take(some)
     group, count = numbered(span.host, span.start, span.end, sku_codes(rows)[some])
     together = np.bincount(group, rows.hours[some] * HOUR_NS, minlength=count)
-    row = np.zeros(count, dtype=np.int64)
-    row[group] = np.arange(len(some))
+    row = rows_of_ids(group, count)
     at_once = together / np.maximum(span.length[row], 1)
     near = np.rint(at_once)
     full = (near >= 1) & (np.abs(at_once - near) < 0.02 * near)

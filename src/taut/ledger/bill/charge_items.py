@@ -56,7 +56,7 @@ def item_codes(v: Charged, host: Ints) -> Ints:
     for service, item in SERVICES.items():
         code[v.is_("ServiceCategory", service)] = CODE[item]
     computes = v.is_("ServiceCategory", *COMPUTES) | v.null("ServiceCategory")
-    stored, moved = _of_disks(v), _of_networks(v)
+    stored, moved = _units_like(v, _STORED), _units_like(v, _MOVED)
     code[computes & stored], code[computes & moved] = CODE["storage"], CODE["network"]
     counted = computes & ~stored & ~moved & ((host != NONE) | named_accelerators(v, host))
     code[counted] = np.where(host[counted] != NONE, CODE["accelerator time"], CODE["unmatched"])
@@ -116,14 +116,6 @@ def _unit(text: str | None) -> tuple[float, int]:
     of = re.sub(r"[^a-z]", "", match[2].lower())
     kind = EACH if of in _OF_EACH else HOST if of in _OF_HOST else UNKNOWN
     return float(match[1] or 1) * _HOURS[match[3][0].lower()], kind
-
-
-def _of_disks(v: Charged) -> Mask:
-    return _units_like(v, _STORED)
-
-
-def _of_networks(v: Charged) -> Mask:
-    return _units_like(v, _MOVED)
 
 
 def _units_like(v: Charged, pattern: re.Pattern[str]) -> Mask:

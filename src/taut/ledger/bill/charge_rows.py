@@ -4,23 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from taut.core.array_types import Floats, Ints, Mask
 from taut.core.errors import InputRefused
-from taut.core.ids import numbered
+from taut.core.ids import numbered, sums
 from taut.ledger.bill.charge_items import CODE, charged_hours, item_codes
 from taut.ledger.bill.hosts import NONE, Met
-from taut.ledger.bill.money_units import sums, unit_for, units
+from taut.ledger.bill.money_units import money_sums, unit_for, units
 from taut.ledger.bill.overlap import Spans
 from taut.ledger.bill.period import Period
 from taut.read.focus.focus_charged import Charged
 from taut.read.focus.focus_reader import Charges
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 NO_TIME = np.iinfo(np.int64).min
 US = 1000
@@ -68,8 +66,6 @@ class ChargeRows:
 
     def __init__(self, charges: Charges, met: Met, index: Ints, currency: str = "") -> None:
         """``met`` is of the charges in ``index``, which are rows of the bill."""
-        import pyarrow as pa
-
         self.table: pa.Table = charges.table.take(pa.array(index)) if len(index) < charges.table.num_rows else charges.table
         self.index, self.version, self.currency = index, charges.version, currency
         self.v = Charged(self.table, charges.version, [], {})
@@ -185,12 +181,10 @@ class ChargeRows:
 
     def rounding(self, group: Ints, count: int) -> tuple[Ints, Ints]:
         """What charges have beyond whole units, by group: effective, billed; before anything is taken from them."""
-        import pyarrow as pa
-
         keep = pa.array(self.whole)
         found = [
-            sums(cost.filter(keep), group[self.whole], count, self.unit)
-            - _summed(rounded[self.whole], group[self.whole], count)
+            money_sums(cost.filter(keep), group[self.whole], count, self.unit)
+            - sums(group[self.whole], rounded[self.whole], count)
             for cost, rounded in zip(self.exact, self.in_units, strict=True)
         ]
         return found[0], found[1]
@@ -229,20 +223,9 @@ class ChargeRows:
 
 def _zero(column: pa.ChunkedArray) -> Mask:
     """Where a cost is 0, and there."""
-    import pyarrow.compute as pc
-
     found: Mask = pc.fill_null(pc.equal(column, 0), False).to_numpy()
     return found
 
 
 def _filled(column: pa.ChunkedArray, other: pa.ChunkedArray) -> pa.ChunkedArray:
-    import pyarrow.compute as pc
-
     return pc.coalesce(column, other) if column.null_count else column
-
-
-def _summed(values: Ints, group: Ints, count: int) -> Ints:
-    """Exact sums over groups."""
-    out = np.zeros(count, dtype=np.int64)
-    np.add.at(out, group, values)
-    return out

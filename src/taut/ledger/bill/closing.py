@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from taut.core.array_types import Ints
-from taut.core.ids import numbered
+from taut.core.ids import numbered, sums
 from taut.core.tables import Table
 from taut.ledger.bill.charge_items import CODE
 from taut.ledger.bill.charge_rows import ChargeRows
@@ -35,9 +35,9 @@ def invoices(rows: ChargeRows, booked: Table, rounded: Ints, charged: Ints) -> l
     place = np.full(int(rows.index.max(initial=0)) + 1, len(names) - 1)
     place[rows.index] = invoice
     some = booked.charge >= 0
-    held = rounded + _sums(booked.billed[some], place[booked.charge[some]], len(names))
-    billed = rounded + _sums(charged[rows.in_period], invoice[rows.in_period], len(names))
-    taken = _sums((charged - rows.billed)[rows.in_period], invoice[rows.in_period], len(names))
+    held = rounded + sums(place[booked.charge[some]], booked.billed[some], len(names))
+    billed = rounded + sums(invoice[rows.in_period], charged[rows.in_period], len(names))
+    taken = sums(invoice[rows.in_period], (charged - rows.billed)[rows.in_period], len(names))
     seen = np.bincount(invoice[rows.in_period], minlength=len(names)) > 0
     return [
         Invoice(id=names[i], billed=amount(int(billed[i]), rows.unit), allocated=amount(int(held[i]), rows.unit),
@@ -55,7 +55,7 @@ def unmatched(rows: ChargeRows, known_hosts: int) -> list[Unmatched]:
     texts, resource = rows.v.words("ResourceId")
     names, name = rows.v.words("ResourceName")
     group, count = numbered(resource[some], name[some])
-    money = _sums(rows.effective[some], group, count)
+    money = sums(group, rows.effective[some], count)
     first, often = np.zeros(count, dtype=np.int64), np.bincount(group, minlength=count)
     first[group[::-1]] = some[::-1]
     return [
@@ -73,9 +73,3 @@ def _remedy(resource: str | None, known_hosts: int) -> str:
     if not resource:
         return "the charge names no resource: export the bill with ResourceId or tags"
     return "name its host under hosts in the prices, or tag the resource with its host's name"
-
-
-def _sums(values: Ints, group: Ints, count: int) -> Ints:
-    out = np.zeros(count, dtype=np.int64)
-    np.add.at(out, group, values)
-    return out

@@ -47,7 +47,7 @@ def cost_over_time(held: Table, booked: Table, points: int = POINTS, unit: int =
     )  # fmt: skip
 
 
-def idle_between(held: Table, booked: Table, start_ns: int, end_ns: int) -> int:
+def idle_between(booked: Table, start_ns: int, end_ns: int) -> int:
     """What idle accelerators cost from one moment to another, in units of money."""
     timed = booked.take((booked.start_ns >= 0) & (booked.end_ns >= booked.start_ns))
     if not len(timed):

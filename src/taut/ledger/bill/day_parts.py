@@ -9,7 +9,7 @@ import numpy as np
 
 from taut.core.array_types import Ints
 from taut.core.exact_parts import ManyShares
-from taut.core.ids import numbered, word_ids
+from taut.core.ids import numbered, rows_of_ids, sums, word_ids
 from taut.core.tables import Table, concat
 from taut.ledger.bill.period import DAY_NS
 
@@ -28,19 +28,16 @@ def in_days(entries: Table, start_ns: Ints, end_ns: Ints) -> Table:
     some, start, end = entries.take(several), start_ns[several], end_ns[several]
     codes = [word_ids(some.columns[name])[0] for name in WORDS]
     group, count = numbered(*codes, some.rank, some.rank_ns >= 0, some.priced, start, end)
-    example = np.zeros(count, dtype=np.int64)
-    example[group] = np.arange(len(group))
+    example = rows_of_ids(group, count)
     return concat(entries.row, [entries.take(~several), _parts(_summed(some, group, example), start[example], end[example])])
 
 
 def _summed(some: Table, group: Ints, example: Ints) -> Table:
     """One entry for each group; time outside the cells stays marked as such."""
-    sums = {name: np.zeros(len(example), dtype=np.int64) for name in AMOUNTS}
-    for name, total in sums.items():
-        np.add.at(total, group, some.columns[name])
+    amounts = {name: sums(group, some.columns[name], len(example)) for name in AMOUNTS}
     inside = some.rank_ns[example] >= 0
-    sums["rank_ns"] = np.where(inside, sums["rank_ns"], some.rank_ns[example])
-    return some.take(example).replace(**sums)
+    amounts["rank_ns"] = np.where(inside, amounts["rank_ns"], some.rank_ns[example])
+    return some.take(example).replace(**amounts)
 
 
 def _parts(whole: Table, start: Ints, end: Ints) -> Table:

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from taut.core.array_types import Floats, Ints, Mask, Texts
 from taut.core.exact_parts import MOST, ManyShares
-from taut.core.ids import numbered
+from taut.core.ids import numbered, rows_of_ids
 from taut.core.tables import Table
 from taut.ledger.bill.charge_items import CODE, EACH, HOST, ITEM_WORDS, UNKNOWN
 from taut.ledger.bill.charge_rows import ChargeRows
@@ -85,8 +85,7 @@ def counted_once(spans: Spans) -> Spans:
     if len(some) > 1:
         same = some.host[1:] == some.host[:-1]
         start[1:] = np.where(same, np.maximum(some.start[1:], reached(some)[:-1]), some.start[1:])
-    back = np.empty(len(order), dtype=np.int64)
-    back[order] = np.arange(len(order))
+    back = rows_of_ids(order, len(order))
     return Spans(spans.host, start[back], np.maximum(spans.end, start[back]))
 
 

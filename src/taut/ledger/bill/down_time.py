@@ -44,7 +44,7 @@ def down_money(held: Table, booked: Table, some: Sequence[Window], unit: int = U
     for one in some:
         hosts = np.unique(held.host[held.job == one.job].astype(str))
         mine = booked.take(np.isin(booked.host.astype(str), hosts))
-        whole += idle_between(held, mine, one.start_ns, one.end_ns) / Decimal(unit)
+        whole += idle_between(mine, one.start_ns, one.end_ns) / Decimal(unit)
     return whole
 
 

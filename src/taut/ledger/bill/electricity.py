@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from decimal import Decimal
 
 import numpy as np
 
@@ -159,8 +158,3 @@ def _listed(gaps: Sequence[tuple[int, int]]) -> str:
 
 def _clock(at_ns: int) -> str:
     return datetime.fromtimestamp(at_ns // 10**9, UTC).strftime("%Y-%m-%dT%H:%MZ")
-
-
-def money(units: int) -> Decimal:
-    """Billionths as an amount."""
-    return Decimal(units) / UNIT

@@ -27,7 +27,6 @@ from taut.result.types import BillEnergy, EnergySource, LedgerEnergy
 
 SHARED = ("fate", "cause", "job", "team", "host", "rank")
 """What entries of energy have from the time that it was drawn in."""
-HOUR_NS = 3.6e12
 
 
 class Energy(Struct, frozen=True):

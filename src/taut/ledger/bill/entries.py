@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from taut.core.array_types import Ints, Mask, Texts
+from taut.core.ids import sums
 from taut.core.tables import NULL, Table, col, concat
 from taut.ledger.bill.day_parts import in_days
 from taut.ledger.bill.idle_days import idle_by_day
@@ -62,9 +63,7 @@ def entries_of(
 
 def _of_time(held: Table, booked: Table) -> Table:
     paid = booked.take(booked.held >= 0)
-    money, billed = (np.zeros(len(held), dtype=np.int64) for _ in range(2))
-    np.add.at(money, paid.held, paid.effective)
-    np.add.at(billed, paid.held, paid.billed)
+    money, billed = (sums(paid.held, amount, len(held)) for amount in (paid.effective, paid.billed))
     priced = np.zeros(len(held), dtype=np.int8)
     priced[paid.held] = 1
     columns = {name: held.columns[name] for name in ("fate", "cause", "source", "origin", "job", "team", "host", "rank")}

@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 
 from taut.core.array_types import Floats, Ints, Texts
 from taut.core.tables import Table
@@ -24,8 +25,6 @@ def host_codes(hosts: Texts) -> tuple[list[str], Ints]:
 
     A name with a domain is that without it where logs use both.
     """
-    import pyarrow as pa
-
     coded = pa.array(hosts, pa.string()).dictionary_encode()
     texts = [text.strip() for text in coded.dictionary.to_pylist()]
     lower = {text.lower() for text in texts}

@@ -5,20 +5,17 @@ Booked rows are cut at midnight, UTC, by time; what has no time is one charge ov
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+import pyarrow as pa
 from msgspec import Struct
 
 from taut.core.array_types import Ints, Texts
 from taut.core.decimal_units import ONE, Wholes, decimals_of
 from taut.core.exact_parts import ManyShares
+from taut.core.ids import sums
 from taut.core.tables import NULL, Table
 from taut.ledger.bill.allocated_parts import alike, coded, joined
 from taut.ledger.bill.rows import UNIT
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 DAY_NS = 86_400_000_000_000
 HOUR_NS = DAY_NS // 24
@@ -50,12 +47,9 @@ def internal_charges(booked: Table, currency: str, period: Period | None, unit: 
     cut = _by_day(booked)
     day = np.where(cut.start_ns < 0, NULL, cut.start_ns // DAY_NS)
     example, charge = alike(joined(joined(day + 1, coded(cut.host)[0]), coded(cut.item)[0]))
-    cost, rank_ns = (np.zeros(len(example), dtype=np.int64) for _ in range(2))
-    np.add.at(cost, charge, cut.effective)
-    np.add.at(rank_ns, charge, cut.rank_ns)
+    cost, rank_ns = (sums(charge, amount, len(example)) for amount in (cut.effective, cut.rank_ns))
     columns = _columns(cut.host[example], cut.item[example], currency)
     columns |= _times(day[example], period) | _amounts(cost, rank_ns, unit)
-    import pyarrow as pa
 
     return cut.replace(charge=charge, billed=cut.effective), pa.table(columns)
 
@@ -78,8 +72,6 @@ def _by_day(booked: Table) -> Table:
 
 
 def _columns(host: Texts, item: Texts, currency: str) -> dict[str, pa.Array]:
-    import pyarrow as pa
-
     rows, timed = len(host), np.asarray(item == TIMED, dtype=np.bool_)
     named = pa.array(host, pa.string(), mask=np.asarray(host == "", dtype=np.bool_))
     kind = pa.array(np.full(rows, "Host"), pa.string(), mask=np.asarray(host == "", dtype=np.bool_))
@@ -106,15 +98,11 @@ def _times(day: Ints, period: Period | None) -> dict[str, pa.Array]:
 
 
 def _moments(us: Ints) -> pa.Array:
-    import pyarrow as pa
-
     return pa.array(us).cast(pa.timestamp("us", "UTC"))
 
 
 def _amounts(cost: Ints, rank_ns: Ints, unit: int) -> dict[str, pa.Array]:
     """Costs, hours, and the price that makes the ones of the others; what takes no time is one unit at its price."""
-    import pyarrow as pa
-
     there = np.zeros(len(cost), dtype=np.bool_)
     units = cost.astype(object) * (ONE // unit)
     hours = np.where(rank_ns > 0, _rounded(rank_ns.astype(object) * ONE, HOUR_NS), ONE)

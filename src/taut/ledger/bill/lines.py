@@ -10,7 +10,7 @@ import numpy as np
 from msgspec import Struct
 
 from taut.core.array_types import Floats, Ints, Mask
-from taut.core.ids import numbered, weighed, word_ids
+from taut.core.ids import numbered, rows_of_ids, sums, weighed, word_ids
 from taut.core.tables import Table
 from taut.ledger.bill.categories import CATEGORIES, category_of
 from taut.ledger.bill.period import day_text
@@ -57,8 +57,7 @@ class Coded:
 
     def _categories(self) -> Ints:
         pair, count = numbered(self.codes["item"], self.codes["fate"])
-        row = np.zeros(count, dtype=np.int64)
-        row[pair] = np.arange(len(pair))
+        row = rows_of_ids(pair, count)
         place = {one.name: i for i, one in enumerate(CATEGORIES)}
         items, fates = self.codes["item"][row].tolist(), self.codes["fate"][row].tolist()
         found = [category_of(self.word("item", i) or "", self.word("fate", f)) for i, f in zip(items, fates, strict=True)]
@@ -69,8 +68,7 @@ def lines(coded: Coded, unit: int = UNIT, billed: bool = False) -> list[BillLine
     """One line for each item, fate, cause and source: useful work first, then by category, the largest first in each."""
     codes = coded.codes
     group, count = numbered(codes["item"], codes["fate"], codes["cause"], codes["source"])
-    row = np.zeros(count, dtype=np.int64)
-    row[group] = np.arange(len(group))
+    row = rows_of_ids(group, count)
     sums, origins = summed(coded.entries, group, count), _origins(coded, group, count)
     out = []
     for i, at in enumerate(row.tolist()):
@@ -90,8 +88,7 @@ def lines(coded: Coded, unit: int = UNIT, billed: bool = False) -> list[BillLine
 def _origins(coded: Coded, group: Ints, count: int) -> list[str]:
     """What the entries of each group are from, in words."""
     pair, pairs = numbered(group, coded.codes["origin"])
-    row = np.zeros(pairs, dtype=np.int64)
-    row[pair] = np.arange(len(pair))
+    row = rows_of_ids(pair, pairs)
     found: list[list[str]] = [[] for _ in range(count)]
     for one, code in zip(group[row].tolist(), coded.codes["origin"][row].tolist(), strict=True):
         found[one].append(coded.word("origin", code) or "")
@@ -118,8 +115,7 @@ def drill(coded: Coded, by: str, unit: int = UNIT) -> list[BillShare]:
     """All entries by one of ``DRILLS``, the largest first, days in order; what belongs to none has the name None."""
     codes, names = _named(coded, by)
     group, count = numbered(codes)
-    row = np.zeros(count, dtype=np.int64)
-    row[group] = np.arange(len(group))
+    row = rows_of_ids(group, count)
     sums, whole = summed(coded.entries, group, count), total_money(coded.entries)
     lost = exact_sums(group, np.where(coded.lost, coded.entries.money, 0), count)
     out = [_share(names.get(int(codes[at])), i, sums, lost[i], whole, unit) for i, at in enumerate(row.tolist())]
@@ -138,8 +134,7 @@ def _named(coded: Coded, by: str) -> tuple[Ints, Mapping[int, str]]:
         return coded.codes[by], dict(enumerate(coded.words[by]))
     ranked = entries.rank >= 0
     pair, count = numbered(np.where(ranked, coded.codes["job"], -1), entries.rank)
-    row = np.zeros(count, dtype=np.int64)
-    row[pair] = np.arange(len(pair))
+    row = rows_of_ids(pair, count)
     several = len(np.unique(coded.codes["job"][ranked])) > 1
     names = {}
     for one, at in enumerate(row.tolist()):
@@ -187,9 +182,7 @@ def _floats(values: Floats, group: Ints, count: int) -> list[float | None]:
 
 def exact_sums(group: Ints, values: Ints, count: int) -> list[int]:
     """Exact sums of groups, also beyond 64 bits: halves are summed apart."""
-    high, low = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
-    np.add.at(high, group, values >> 32)
-    np.add.at(low, group, values & 0xFFFFFFFF)
+    high, low = sums(group, values >> 32, count), sums(group, values & 0xFFFFFFFF, count)
     return [(a << 32) + b for a, b in zip(high.tolist(), low.tolist(), strict=True)]
 
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from taut.core.array_types import Ints
 from taut.core.errors import InputRefused
 from taut.ledger.bill.rows import UNIT
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 # Sums of money stay below this, so that no sum of parts leaves 64 bits.
 MOST = 1 << 62
@@ -21,8 +19,6 @@ UNITS = (UNIT, 1_000_000, 1_000, 1)
 
 def unit_for(costs: list[pa.ChunkedArray]) -> int:
     """Units of money in one of the currency: billionths, or fewer where the sum of so large a bill would not fit 64 bits."""
-    import pyarrow.compute as pc
-
     largest = max((pc.sum(pc.abs(cost)).as_py() or Decimal(0) for cost in costs), default=Decimal(0))
     found = next((unit for unit in UNITS if largest * unit < MOST), None)
     if found is None:
@@ -32,9 +28,6 @@ def unit_for(costs: list[pa.ChunkedArray]) -> int:
 
 def units(cost: pa.ChunkedArray, unit: int) -> Ints:
     """A column of money in whole units, rounded to even; null is 0."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     places = len(str(unit)) - 1
     filled = pc.fill_null(cost, pa.scalar(Decimal(0), cost.type))
     kept = pc.round(filled, places, round_mode="half_to_even").cast(pa.decimal128(38, places))
@@ -45,10 +38,8 @@ def units(cost: pa.ChunkedArray, unit: int) -> Ints:
     return words[whole.offset : whole.offset + len(whole), 0].copy()
 
 
-def sums(cost: pa.ChunkedArray, group: Ints, count: int, unit: int) -> Ints:
+def money_sums(cost: pa.ChunkedArray, group: Ints, count: int, unit: int) -> Ints:
     """Exact sums of a column of money over groups of rows, each rounded to whole units; null counts as nothing."""
-    import pyarrow as pa
-
     found = pa.table({"group": group, "cost": cost}).group_by("group").aggregate([("cost", "sum")])
     out = np.zeros(count, dtype=np.int64)
     for one, amount in zip(found["group"].to_pylist(), found["cost_sum"].to_pylist(), strict=True):

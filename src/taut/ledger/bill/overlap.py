@@ -6,6 +6,7 @@ import numpy as np
 from msgspec import Struct
 
 from taut.core.array_types import Ints, Mask
+from taut.core.ids import sums
 
 
 class Spans(Struct, frozen=True):
@@ -41,6 +42,12 @@ def pairs(asked: Spans, among: Spans) -> tuple[Ints, Ints]:
     left, right = np.concatenate([one[0] for one in found]), np.concatenate([one[1] for one in found])
     order = np.lexsort((right, left)) if len(found) > 1 else np.argsort(left, kind="stable")
     return left[order], right[order]
+
+
+def covered_ns(spans: Spans, cover: Spans) -> Ints:
+    """How much of each span lies in a cover whose own spans are apart."""
+    left, right = pairs(spans, cover)
+    return sums(left, shared_ns(spans.take(left), cover.take(right)), len(spans))
 
 
 def _pairs_of(asked: Spans, among: Spans, rows: Ints) -> tuple[Ints, Ints]:
@@ -80,15 +87,15 @@ def shared_ns(one: Spans, other: Spans) -> Ints:
     return found
 
 
-def merged(spans: Spans, bridge_ns: int = 0) -> Spans:
-    """What intervals cover together, host by host in order of time; gaps of at most ``bridge_ns`` count as covered."""
+def merged(spans: Spans) -> Spans:
+    """What intervals cover together, host by host in order of time."""
     order = np.lexsort((spans.start, spans.host))
     some = spans.take(order)
     if not len(some):
         return some
     reach = reached(some)
     new = np.ones(len(some), dtype=np.bool_)
-    new[1:] = (some.host[1:] != some.host[:-1]) | (some.start[1:] > reach[:-1] + bridge_ns)
+    new[1:] = (some.host[1:] != some.host[:-1]) | (some.start[1:] > reach[:-1])
     first = np.flatnonzero(new)
     last = np.append(first[1:], len(some)) - 1
     return Spans(some.host[first], some.start[first], reach[last])

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
+import pyarrow as pa
 
 from taut.core.array_types import Texts
 from taut.ledger.bill.hosts import TAG_PREFIX
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 KEYS = ("team", "costcenter", "department", "project", "owner")
 """Tags that name who is shown a charge, the best first; without case, signs and the prefixes of exporters."""

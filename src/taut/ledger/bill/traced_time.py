@@ -14,7 +14,7 @@ import numpy as np
 from msgspec import Struct
 
 from taut.core.array_types import Floats, Ints, Mask, Texts
-from taut.core.ids import distinct, numbered, sums, weighed
+from taut.core.ids import distinct, numbered, rows_of_ids, sums, weighed
 from taut.core.reporting import FIRST_DATE_NS
 from taut.core.tables import NULL, Table
 from taut.ledger.bill.cut_rows import cut_at_days
@@ -121,8 +121,7 @@ def _summed(run: Traced, cause: Ints) -> _Rows:
     place[run.steps] = np.arange(len(run.steps))
     step = place[cells.step]
     ids, count = numbered(cells.rank, step, cells.fate, cause)
-    first = np.zeros(count, dtype=np.int64)
-    first[ids] = np.arange(len(ids))
+    first = rows_of_ids(ids, count)
     return _Rows(
         cells.rank[first].astype(np.int64), step[first], cells.fate[first].astype(np.int64), cause[first],
         sums(ids, cells.rank_ns, count), weighed(ids, cells.joules, count), np.zeros(count, dtype=np.bool_),

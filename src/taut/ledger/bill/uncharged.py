@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from taut.core.array_types import Floats, Ints, Mask, Texts
 from taut.core.exact_parts import ManyShares
-from taut.core.ids import numbered
+from taut.core.ids import greatest, least, numbered, rows_of_ids, sums
 from taut.core.tables import Table
 from taut.ledger.bill.capacity import Capacity
 from taut.ledger.bill.charge_rows import ChargeRows
@@ -95,9 +95,7 @@ def around_the_clock(cover: Spans, gaps: Spans) -> Mask:
 def _reach(cover: Spans, gaps: Spans) -> tuple[Ints, Ints]:
     """The first and the last charged moment of the host of each gap."""
     hosts = int(max(cover.host.max(initial=-1), gaps.host.max(initial=-1))) + 1
-    first, last = np.full(hosts, np.iinfo(np.int64).max), np.full(hosts, -1)
-    np.minimum.at(first, cover.host, cover.start)
-    np.maximum.at(last, cover.host, cover.end)
+    first, last = least(cover.host, hosts, cover.start), np.maximum(greatest(cover.host, hosts, cover.end), -1)
     return first[gaps.host], last[gaps.host]
 
 
@@ -106,8 +104,7 @@ def host_hour_rates(rows: ChargeRows) -> Floats:
     some = np.flatnonzero(rows.accelerator() & (rows.effective > 0))
     span = rows.spans.take(some)
     group, count = numbered(span.host, span.start, span.end)
-    row = np.zeros(count, dtype=np.int64)
-    row[group] = np.arange(len(some))
+    row = rows_of_ids(group, count)
     hours = np.zeros(count)
     told = np.where(np.isnan(rows.hours[some]), 0, rows.hours[some]) * HOUR_NS
     np.maximum.at(hours, group, np.where((told > 0) & (told < span.length), told, span.length))
@@ -133,7 +130,7 @@ def _priced(gaps: Gaps, holdings: Holdings, capacity: Ints, rate: Floats) -> Tab
     low = np.maximum(spans.start[at], holdings.spans.start[holding])
     high = np.minimum(spans.end[at], holdings.spans.end[holding])
     used = holdings.rank_ns(holding, low, high)
-    total, whole = _sums(used, at, len(spans)), capacity[spans.host] * spans.length
+    total, whole = sums(at, used, len(spans)), capacity[spans.host] * spans.length
     idle = np.where(why == "missing", np.maximum(whole - total, 0), 0)
     alone = np.flatnonzero(idle > 0)
     span = np.concatenate((at, alone))
@@ -159,12 +156,6 @@ def _joined(one: Spans, other: Spans) -> Spans:
     return Spans(
         np.concatenate((one.host, other.host)), np.concatenate((one.start, other.start)), np.concatenate((one.end, other.end))
     )
-
-
-def _sums(values: Ints, group: Ints, count: int) -> Ints:
-    out = np.zeros(count, dtype=np.int64)
-    np.add.at(out, group, values)
-    return out
 
 
 def _medians(group: Ints, value: Floats, groups: int) -> Floats:

@@ -56,11 +56,6 @@ class SimulatedRun:
         """Accelerator-seconds held."""
         return sum(self.terms_s.values())
 
-    def goodput(self, first_s: float, last_s: float) -> float:
-        """Requests a second that arrived in a window and were answered in time."""
-        inside = (self.born_s >= first_s) & (self.born_s < last_s)
-        return float((self.in_time & inside).sum() / (last_s - first_s))
-
 
 def simulate(s: Scenario, seed: int = 0) -> SimulatedRun:
     """Simulate a scenario from its beginning to its horizon."""

@@ -14,6 +14,7 @@ import numpy as np
 
 from taut.core.array_types import Ints, Mask
 from taut.core.errors import UsageError
+from taut.core.ids import sums
 from taut.core.tables import Verb
 from taut.graph import Graph
 from taut.replay.data_parallel import joined, stride
@@ -67,8 +68,7 @@ def _sets(graph: Graph) -> tuple[Ints, list[Ints]]:
     gate, rank = graph.gate[rows], graph.rank_index[rows]
     # A random mark for each rank: gates with the same members have the same sum of marks.
     mark = np.random.default_rng(0).integers(1, 1 << 62, len(graph.ranks), dtype=np.int64)
-    key = np.zeros(len(graph.gates), dtype=np.int64)
-    np.add.at(key, gate, mark[rank])
+    key = sums(gate, mark[rank], len(graph.gates))
     _, first, which = np.unique(key, return_index=True, return_inverse=True)
     order = np.argsort(gate, kind="stable")
     begin = np.searchsorted(gate[order], [first, first + 1])

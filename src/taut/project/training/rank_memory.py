@@ -96,11 +96,6 @@ def stage_parts(s: Scenario) -> tuple[float, float]:
     return _busiest(_held(s))
 
 
-def stage_parameters(s: Scenario) -> float:
-    """Parameters on a rank of the busiest stage, before the state is sharded; experts are spread over their ranks."""
-    return sum(stage_parts(s))
-
-
 def trained_parts(s: Scenario) -> tuple[float, float]:
     """Parameters on a rank of the busiest stage that have gradients: all that it holds, or its adapters."""
     return _busiest(_trained(s))

@@ -14,6 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from taut.core.array_types import Ints, Mask, Texts
+from taut.core.ids import rows_of_ids
 from taut.core.tables import NULL, Action, Metric, Table, Trace, concat
 from taut.read.actions import attempt_actions
 from taut.read.actions.control_log import ControlLog
@@ -93,8 +94,7 @@ def _joined(tables: Sequence[Table]) -> Table:
 
 def _take(actions: Table, rows: Ints) -> Table:
     """Those rows in that order; parents move with them, one that is left out is no parent."""
-    place = np.full(len(actions) + 1, NULL, dtype=np.int64)
-    place[rows] = np.arange(len(rows))
+    place = rows_of_ids(rows, len(actions) + 1, NULL)
     out = actions.take(rows)
     return out.replace(parent=place[out.parent]) if len(out) else out
 

@@ -70,6 +70,32 @@ def varint(data: Octets, at: int, end: int) -> tuple[int, int]:
     return value, at + 1
 
 
+@kernel()
+def next_field(data: Octets, at: int, end: int) -> tuple[int, int, int, int]:
+    """(tag, value, size, byte after it) of the field at a byte; the last is -1 where there is none.
+
+    The value is a number, or where so many bytes begin.
+    """
+    tag, at = varint(data, at, end)
+    kind = tag & 7
+    if at < 0 or tag < 8 or tag > 4294967295 or kind == 3 or kind == 4 or kind > 5:
+        return 0, 0, 0, -1
+    if kind == 0:
+        value, at = varint(data, at, end)
+        return tag, value, 0, at
+    size = 8 if kind == 1 else 4
+    if kind == 2:
+        size, at = varint(data, at, end)
+    if at < 0 or size < 0 or size > end - at:
+        return 0, 0, 0, -1
+    if kind == 2:
+        return tag, at, size, at + size
+    value = data[at + size - 1]
+    for place in range(size - 2, -1, -1):
+        value = value * 256 + (data[at + place] & 255)
+    return tag, value, 0, at + size
+
+
 @kernel(lists=True)
 def frames(data: Octets, most: int) -> tuple[Ints, Ints, int]:
     """(begin, end, bad byte or -1) of messages that stand behind their lengths, at most so many; empty ones left out."""
@@ -103,35 +129,13 @@ def fields(data: Octets, begin: Ints, finish: Ints) -> tuple[Ints, Ints, Ints, I
             at, end = begin[message], finish[message]
             while at < end:
                 here = at
-                tag, at = varint(data, at, end)
-                if at < 0 or tag < 8 or tag > 4294967295:
-                    return owner, number, wire, value, length, here
-                kind, found, size = tag & 7, 0, 0
-                if kind == 0:
-                    found, at = varint(data, at, end)
-                    if at < 0:
-                        return owner, number, wire, value, length, here
-                elif kind == 2:
-                    size, at = varint(data, at, end)
-                    if at < 0 or size < 0 or size > end - at:
-                        return owner, number, wire, value, length, here
-                    found = at
-                    at += size
-                elif kind == 1 or kind == 5:
-                    last = at + (7 if kind == 1 else 3)
-                    if last >= end:
-                        return owner, number, wire, value, length, here
-                    found = data[last]
-                    while last > at:
-                        last -= 1
-                        found = found * 256 + (data[last] & 255)
-                    at += 8 if kind == 1 else 4
-                else:
+                tag, found, size, at = next_field(data, at, end)
+                if at < 0:
                     return owner, number, wire, value, length, here
                 if turn:
                     owner[count] = message
                     number[count] = tag >> 3
-                    wire[count] = kind
+                    wire[count] = tag & 7
                     value[count] = found
                     length[count] = size
                 count += 1

@@ -18,7 +18,7 @@ import numpy as np
 
 from taut.core.array_types import Floats, Ints, Mask
 from taut.core.errors import InputRefused
-from taut.core.ids import numbered
+from taut.core.ids import greatest, least, numbered
 from taut.core.tables import NULL, Call, Kind, Member, Op, Table, Trace, concat
 from taut.read.columns import Codes
 from taut.read.contents import InspectorLog, Seat
@@ -376,7 +376,4 @@ def _notes(logs: Sequence[InspectorLog], row: Mapping[str, Ints], found: bool) -
 
 def _absent(seq: Ints, series: Ints, count: int) -> int:
     """Numbers left out between the first and the last of every series; every number comes once."""
-    low, high = np.full(count, np.iinfo(np.int64).max), np.full(count, NULL)
-    np.minimum.at(low, series, seq)
-    np.maximum.at(high, series, seq)
-    return int((high - low + 1).sum()) - len(seq)
+    return int((greatest(series, count, seq) - least(series, count, seq) + 1).sum()) - len(seq)

@@ -16,6 +16,7 @@ import numpy as np
 from taut.core.array_types import Ints, Mask
 from taut.core.device_words import is_copy, on_device
 from taut.core.errors import InputRefused, NotATrace
+from taut.core.ids import greatest, least
 from taut.core.tables import NULL, Call, Kind, Mark, Member, Op, Table, Trace, Verb, concat
 from taut.read.columns import Codes
 from taut.read.contents import ONLY_DUMPS, Dump
@@ -363,10 +364,8 @@ def _ran(calls: Table) -> bool:
         return False
     rows = np.flatnonzero((calls.verb != Verb.SEND) & (calls.verb != Verb.RECV))
     cells, cell = np.unique(calls.group[rows].astype(np.int64) << 32 | calls.rank[rows], return_inverse=True)
-    made = np.full(len(cells), NULL)
-    np.maximum.at(made, cell, calls.seq[rows])
-    most = np.full(int(calls.group.max()) + 1, NULL)
-    np.maximum.at(most, cells >> 32, made)
+    made = greatest(cell, len(cells), calls.seq[rows])
+    most = greatest(cells >> 32, int(calls.group.max()) + 1, made)
     return bool((made == most[cells >> 32]).all())
 
 
@@ -379,10 +378,8 @@ def _met(calls: Table) -> Table:
     while len(calls) and not ((calls.verb == Verb.SEND) | (calls.verb == Verb.RECV)).any():
         group = calls.group.astype(np.int64)
         cells, cell = np.unique(group << 32 | calls.rank, return_inverse=True)
-        made = np.full(len(cells), NULL)
-        np.maximum.at(made, cell, np.where(calls.done == 1, calls.seq, NULL))
-        common = np.full(int(group.max()) + 1, np.iinfo(np.int64).max)
-        np.minimum.at(common, cells >> 32, made)
+        made = greatest(cell, len(cells), np.where(calls.done == 1, calls.seq, NULL))
+        common = least(cells >> 32, int(group.max()) + 1, made)
         ranks, rank = np.unique(calls.rank, return_inverse=True)
         first = np.full(len(ranks), len(calls))
         beyond = np.flatnonzero((calls.seq > common[group]) | (calls.done != 1))
@@ -469,8 +466,7 @@ def apply(trace: Trace, dumps: Sequence[Dump]) -> Trace:
 def _ended(trace: Trace) -> dict[int, int]:
     """When the last op of every rank ended."""
     cell, ranks = np.unique(trace.ops.rank, return_inverse=True)
-    last = np.zeros(len(cell), dtype=np.int64)
-    np.maximum.at(last, ranks, trace.ops.end_ns)
+    last = greatest(ranks, len(cell), trace.ops.end_ns)
     return dict(zip(cell.tolist(), last.tolist(), strict=True))
 
 

@@ -6,17 +6,15 @@ import json
 import re
 from collections.abc import Sequence
 from decimal import ROUND_HALF_EVEN, Context, Decimal, InvalidOperation
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from msgspec import Struct, field
 
 from taut.core.array_types import Ints, Mask
 from taut.core.errors import InputRefused
 from taut.read.dates import date_ns
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 PLACES = 18
 """Decimals that money is kept with."""
@@ -61,15 +59,11 @@ class Rounded(Struct):
 
 def money_type() -> pa.DataType:
     """The type of every number of a bill."""
-    import pyarrow as pa
-
     return pa.decimal128(DIGITS, PLACES)
 
 
 def decimals(cells: pa.Array, place: Place, lost: Rounded) -> pa.Array:
     """Numbers as decimals; refuses what is none, with its row. ``cells`` are texts, or numbers of a Parquet file."""
-    import pyarrow as pa
-
     if pa.types.is_dictionary(cells.type):
         cells = cells.dictionary_decode()
     if pa.types.is_null(cells.type):
@@ -95,15 +89,11 @@ def decimals(cells: pa.Array, place: Place, lost: Rounded) -> pa.Array:
 
 def _fits(kind: pa.DataType) -> bool:
     """Whether every decimal of a type is one that is kept."""
-    import pyarrow as pa
-
     return bool(pa.types.is_decimal(kind)) and 0 <= kind.scale <= PLACES and kind.precision - kind.scale <= DIGITS - PLACES
 
 
 def _is_far(cells: pa.Array) -> bool:
     """Whether some number may have more digits before the point than are kept: Arrow does not refuse all of them, but wraps."""
-    import pyarrow.compute as pc
-
     longest = pc.max(pc.binary_length(cells)).as_py() or 0
     if longest <= SAFE and not pc.any(pc.match_substring(cells, "e", ignore_case=True)).as_py():
         return False
@@ -112,18 +102,12 @@ def _is_far(cells: pa.Array) -> bool:
 
 def _written(cells: pa.Array) -> pa.Array:
     """Numbers as texts: the shortest that mean a float, all digits of a decimal; what is not finite is nothing."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     if pa.types.is_floating(cells.type):
         cells = pc.if_else(pc.is_finite(cells), cells, None)
     return cells.cast(pa.string())
 
 
 def _narrowed(wide: pa.Array, place: Place, lost: Rounded) -> pa.Array:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     kept = pc.round(wide, PLACES, round_mode="half_to_even")
     moved = pc.not_equal(kept, wide)
     if pc.any(moved).as_py():
@@ -134,8 +118,6 @@ def _narrowed(wide: pa.Array, place: Place, lost: Rounded) -> pa.Array:
 
 def _one_by_one(cells: pa.Array, place: Place, lost: Rounded) -> pa.Array:
     """The slow way, for cells with blanks around them, other words for nothing, or exponents far out."""
-    import pyarrow as pa
-
     coded = cells.dictionary_encode()
     found: list[Decimal | None] = []
     off: list[Decimal] = []
@@ -183,8 +165,6 @@ class Clock:
 
     def times(self, cells: pa.Array) -> tuple[pa.Array, Mask]:
         """Times in UTC, and which cells are not written as the specification wants; null where a text is no time."""
-        import pyarrow as pa
-
         kind = pa.timestamp("us", "UTC")
         if pa.types.is_timestamp(cells.type) or pa.types.is_date(cells.type):
             self.bare += bool(len(cells)) and (pa.types.is_date(cells.type) or cells.type.tz is None)
@@ -210,8 +190,6 @@ class Clock:
 
 def as_json(cells: pa.Array) -> pa.Array:
     """Maps, lists and structs of a Parquet file as JSON texts; texts stay as they are."""
-    import pyarrow as pa
-
     if not pa.types.is_nested(cells.type):
         return cells
     return pa.array([None if one is None else _json(one) for one in cells.to_pylist()], pa.string()).dictionary_encode()

@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from taut.core.array_types import Floats, Ints, Mask
 from taut.read.focus.focus_cells import PLACES
 from taut.read.focus.focus_columns import KINDS, meant
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 FIRST = 5
 """Rows that are named of those that break a rule."""
@@ -70,15 +68,11 @@ class Charged:
 
     def number(self, column: str) -> Floats:
         """A column as floats, for comparing within rounding only; NaN where there is nothing."""
-        import pyarrow as pa
-
         found: Floats = self.table[column].cast(pa.float64()).to_numpy(zero_copy_only=False)
         return found
 
     def time(self, column: str) -> Ints:
         """A column of times in µs, the least of integers where there is none."""
-        import pyarrow as pa
-
         found: Ints = self.table[column].cast(pa.int64()).fill_null(np.iinfo(np.int64).min).to_numpy(zero_copy_only=False)
         return found
 
@@ -87,8 +81,6 @@ class Charged:
 
         ``least``: decimals that it is taken to carry in any case, because ends of zeros are not told from rounding.
         """
-        import pyarrow as pa
-
         texts, code = self.words("ServiceProviderName")
         one_group = len(texts) > PROVIDERS
         rows = [None] if one_group else [pa.array(code == one) for one in range(len(texts))]
@@ -108,9 +100,6 @@ class Charged:
 
     def money(self, rows: Mask) -> dict[str, Decimal]:
         """Billed cost of some rows by currency; where no currency is named, under the empty text."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         texts, code = self.words("BillingCurrency")
         return {
             texts[one] or "": pc.sum(self.table["BilledCost"].filter(pa.array(rows & (code == one)))).as_py() or Decimal(0)
@@ -126,8 +115,6 @@ class Charged:
 
 def _decimals(cells: pa.ChunkedArray) -> int:
     """The most decimals that any cell carries."""
-    import pyarrow.compute as pc
-
     low, high = 0, PLACES
     while low < high:
         middle = (low + high) // 2

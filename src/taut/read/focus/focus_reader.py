@@ -10,9 +10,10 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.csv as arrow
 from msgspec import Struct
 
 from taut.core.array_types import Mask
@@ -24,9 +25,6 @@ from taut.read.focus.focus_check import Broken, check, merged
 from taut.read.focus.focus_columns import COLUMNS, COSTS, EARLIER, KINDS, TIME, VERSIONS, is_focus, is_kept, meant, version_of
 from taut.read.limits import check_count
 from taut.read.table_file import PARQUET, ParquetTable, check_columns, check_once, header_cells, readable
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 NULLS = ("", "NULL", "null", "Null", "\\N")
 BLOCK_BYTES = 8 << 20
@@ -88,8 +86,6 @@ class _Notes(Struct):
 
 def read_focus(paths: Paths) -> Charges:
     """The charges of files and folders. Raises InputRefused for what is no FOCUS bill, or is damaged."""
-    import pyarrow as pa
-
     asked = [str(path) for path in listed(paths)]
     notes = _Notes(Clock(), Rounded(), [], [], {})
     tables: list[pa.Table] = []
@@ -190,9 +186,6 @@ def _cells(line: bytes, delimiter: str) -> list[str]:
 
 
 def _from_csv(member: Member, names: list[str], delimiter: str, notes: _Notes) -> _File:
-    import pyarrow as pa
-    import pyarrow.csv as arrow
-
     head = bytes(member.head)
     begin = len(head) - len(head.lstrip())
     end = head.find(b"\n", begin)
@@ -255,8 +248,6 @@ class _Growing:
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Understand the cells of one block."""
-        import pyarrow as pa
-
         if self._rows + batch.num_rows > MOST_ROWS:
             raise TooLarge(self._label, f"more than {MOST_ROWS:,} charges", "split it by billing period")
         columns: dict[str, pa.Array] = {}
@@ -276,8 +267,6 @@ class _Growing:
 
     def done(self, names: list[str]) -> _File:
         """The whole file, with all columns of the newest version."""
-        import pyarrow as pa
-
         empty = {column: pa.nulls(0, column_type(column)) for column in self._wanted} | {"row": pa.nulls(0, pa.int64())}
         table = pa.concat_tables(self._blocks).unify_dictionaries() if self._blocks else pa.table(empty)
         odd = {column: np.concatenate(masks) for column, masks in self._odd.items()}
@@ -286,8 +275,6 @@ class _Growing:
 
 def column_type(column: str) -> pa.DataType:
     """The type that a column of the normalised table has; texts are coded."""
-    import pyarrow as pa
-
     match KINDS.get(column, "text"):
         case "number":
             return money_type()
@@ -297,8 +284,6 @@ def column_type(column: str) -> pa.DataType:
 
 
 def _text(cells: pa.Array) -> pa.Array:
-    import pyarrow as pa
-
     coded = pa.dictionary(pa.int32(), pa.string())
     if cells.type == coded:
         return cells
@@ -309,8 +294,6 @@ def _text(cells: pa.Array) -> pa.Array:
 
 def _normalised(table: pa.Table, label: str) -> pa.Table:
     """The columns of the newest version in their order, the exporter's own behind them; what is missing is null."""
-    import pyarrow as pa
-
     rows = table.num_rows
     columns: dict[str, pa.ChunkedArray | pa.Array] = {}
     for column in COLUMNS:

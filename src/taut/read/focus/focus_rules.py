@@ -10,12 +10,32 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 import numpy as np
+import pyarrow.compute as pc
 from msgspec import Struct
 
 from taut.core.array_types import Floats, Mask
 from taut.read.focus.focus_charged import Charged
 from taut.read.focus.focus_columns import NEWEST, is_custom
-from taut.read.focus.focus_words import CHARGE_CATEGORIES, CURRENCIES, FREQUENCIES, PRICING_CATEGORIES, SERVICE_CATEGORIES
+
+# fmt: off
+CHARGE_CATEGORIES = ("Usage", "Purchase", "Tax", "Credit", "Adjustment")
+FREQUENCIES = ("One-Time", "Recurring", "Usage-Based")
+PRICING_CATEGORIES = ("Standard", "Dynamic", "Committed", "Other")
+SERVICE_CATEGORIES = (
+    "AI and Machine Learning", "Analytics", "Business Applications", "Compute", "Databases", "Developer Tools", "Multicloud",
+    "Identity", "Integration", "Internet of Things", "Management and Governance", "Media", "Migration", "Mobile",
+    "Networking", "Security", "Storage", "Web", "Other",
+)
+# fmt: on
+ISO_4217 = """
+AED AFN ALL AMD ANG AOA ARS AUD AWG AZN BAM BBD BDT BGN BHD BIF BMD BND BOB BOV BRL BSD BTN BWP BYN BZD CAD CDF CHE CHF CHW CLF
+CLP CNY COP COU CRC CUC CUP CVE CZK DJF DKK DOP DZD EGP ERN ETB EUR FJD FKP GBP GEL GHS GIP GMD GNF GTQ GYD HKD HNL HRK HTG HUF
+IDR ILS INR IQD IRR ISK JMD JOD JPY KES KGS KHR KMF KPW KRW KWD KYD KZT LAK LBP LKR LRD LSL LYD MAD MDL MGA MKD MMK MNT MOP MRU
+MUR MVR MWK MXN MXV MYR MZN NAD NGN NIO NOK NPR NZD OMR PAB PEN PGK PHP PKR PLN PYG QAR RON RSD RUB RWF SAR SBD SCR SDG SEK SGD
+SHP SLE SLL SOS SRD SSP STN SVC SYP SZL THB TJS TMT TND TOP TRY TTD TWD TZS UAH UGX USD USN UYI UYU UYW UZS VED VES VND VUV WST
+XAF XAG XAU XBA XBB XBC XBD XCD XCG XDR XOF XPD XPF XPT XSU XTS XUA XXX YER ZAR ZMW ZWG ZWL
+"""
+CURRENCIES = frozenset(ISO_4217.split())
 
 CENTS = 2
 """Decimals that a cost is written with at least."""
@@ -94,8 +114,6 @@ def _as_billed(cost: str, rule: str, price: str = "") -> Rule:
     """A credit costs what is billed; before 1.4 that is asked only of credits without a unit price, where cost has one."""
 
     def off(v: Charged) -> Mask:
-        import pyarrow.compute as pc
-
         unlike = pc.not_equal(v.table[cost], v.table["BilledCost"]).fill_null(False).to_numpy(zero_copy_only=False)
         found: Mask = unlike & v.is_("ChargeCategory", "Credit")
         return found & v.null(price) if price and v.version < "1.4" else found

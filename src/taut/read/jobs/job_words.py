@@ -48,8 +48,6 @@ MOST_ATTEMPTS = 5_000_000
 MOST_COUNT = 1 << 24
 SECOND = 1_000_000_000
 SLURM = "slurmctld"
-Row = Mapping[str, "str | int"]
-"""Columns of one attempt, or of one action, as a reader finds them."""
 _CLOCK = re.compile(r"(?:(\d{1,6})-)?(?:(\d{1,6}):)?(\d{1,5}):(\d{1,2})(?:\.\d+)?")
 _HOST = re.compile(r"(?:\[[^][]*+\]|[^,\[]++)++")
 _BRACKET = re.compile(r"\[([^][]*+)\]")

@@ -21,7 +21,6 @@ _SINCE_06 = re.compile(r":::MLL (\d{9,10}\.\d{1,9}) (\w{1,80}): (\{.{1,2000})")
 _FIRST = re.compile(r":::MLPv\S{1,12} \S{1,80} (\d{9,10}\.\d{1,9}) \(\S{0,300}\) (\w{1,80})(?:: (.{0,2000}))?")
 BEGINS = ("cache_clear", "submission_benchmark", "init_start", "run_start", "run_set_random_seed", "run_clear_caches")
 STEPS = ("step", "step_num", "iteration", "iter_num", "global_step")
-SAMPLED = ("block_stop", "eval_stop", "eval_accuracy", "eval_error", "tracked_stats", "train_loss")
 SUCCESS = ("success", "SUCCESS", True)
 
 

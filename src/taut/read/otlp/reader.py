@@ -14,14 +14,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from taut.core.errors import InputRefused
-from taut.core.tables import Member, Table, Trace
+from taut.core.tables import Failure, Member, Table, Trace
 from taut.read.contents import Service, Spans
 from taut.read.merge import left_out
 from taut.read.otlp import span_actions, span_columns
 from taut.read.otlp.span_calls import Participants, calls, participants
-from taut.read.otlp.span_failures import failures
 from taut.read.otlp.span_ops import MOST_LANES, Layout
-from taut.read.otlp.span_tree import build_tree
+from taut.read.otlp.span_tree import Tree, build_tree
 
 BOM = b"\xef\xbb\xbf"
 _FIRST_KEY = re.compile(
@@ -108,3 +107,33 @@ def _short(service: Service) -> str:
     """An instance in a few letters."""
     text = service.instance or service.host or "?"
     return text[:8] if _UUID.fullmatch(text) else text[:40]
+
+
+def failures(tree: Tree, words: list[str]) -> Table:
+    """One row for each failed span, in order of time; ``words`` are the classes of all spans."""
+    rows = np.flatnonzero(tree.failed)
+    if not len(rows):
+        return Table(Failure, {}, 0)
+    at = tree.origin[tree.step[rows]] + tree.start[rows]
+    rows, at = rows[order := np.argsort(at, kind="stable")], at[order]
+    passed = np.zeros(len(tree), dtype=np.bool_)
+    above = tree.parent[rows]
+    passed[above[above >= 0]] = True
+    many = Counter(words)
+    known = [tree.known.of(row) for row in rows.tolist()]
+    return Table(
+        Failure,
+        {
+            "name": np.array([words[row] for row in rows.tolist()], dtype=object),
+            "error": np.array([one.error for one in known], dtype=object),
+            "rank": tree.rank[rows],
+            "step": tree.step[rows],
+            "time_ns": at,
+            "busy_ns": tree.end[rows] - tree.start[rows],
+            "tokens": np.array([max(one.tokens_in, 0) + max(one.tokens_out, 0) for one in known], dtype=np.int64),
+            "alike": np.array([many[words[row]] for row in rows.tolist()], dtype=np.int64),
+            "passed_on": passed[rows].astype(np.int8),
+            "request": (tree.parent[rows] < 0).astype(np.int8),
+        },
+        len(rows),
+    )

@@ -13,6 +13,7 @@ import re
 import numpy as np
 
 from taut.core.array_types import Ints, Mask
+from taut.core.ids import rows_of_ids
 from taut.core.tables import NULL, Kind, Op, Table, Verb
 from taut.read.columns import Codes, Flags
 from taut.read.op_rows import coded
@@ -185,8 +186,7 @@ class Layout:
         # Own work ends where the event is, so it goes before what the event does.
         order = np.argsort(np.concatenate([2 * at + (i > 0) for i, (at, _) in enumerate(blocks)]), kind="stable")
         columns = {key: np.concatenate([block[key] for _, block in blocks])[order] for key in BLANK}
-        row_of = np.empty(len(order), dtype=np.int64)
-        row_of[order] = np.arange(len(order))
+        row_of = rows_of_ids(order, len(order))
         sent_at = np.full(len(found.span), NULL, dtype=np.int64)
         sent_at[call[sends]] = row_of[len(blocks[0][0]) :][: len(sends)]
         members = np.flatnonzero(gather)

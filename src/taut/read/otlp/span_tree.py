@@ -15,6 +15,7 @@ import numpy as np
 
 from taut.core.array_types import Ints, Mask
 from taut.core.errors import InputRefused, TooLarge
+from taut.core.ids import rows_of_ids
 from taut.core.tables import NULL
 from taut.read.columns import Codes
 from taut.read.contents import Facts, Service, Spans
@@ -211,8 +212,7 @@ def _ranks(parts: Sequence[Spans], usable: Sequence[Ints]) -> tuple[Ints, list[S
         raise TooLarge(parts[0].label, why, "analyze fewer services, or set service.instance.id to something that stays")
     service_of = dict(zip(reversed(code.tolist()), reversed(listed), strict=True))  # the first of each instance stays
     order = sorted(used.tolist(), key=lambda c: (service_of[c].name, _natural(service_of[c].instance)))
-    rank = np.full(len(instances), NULL, dtype=np.int64)
-    rank[order] = np.arange(len(order))
+    rank = rows_of_ids(np.array(order, dtype=np.int64), len(instances), NULL)
     return rank[code_of], [service_of[c] for c in order]
 
 
@@ -264,8 +264,7 @@ def _relative(tree: Tree, keep: Mask) -> Tree:
     """The tree without what belongs to no step, its times from the start of their step."""
     if not keep.all():
         rows = np.flatnonzero(keep)
-        new = np.full(len(keep) + 1, NULL, dtype=np.int64)
-        new[rows] = np.arange(len(rows))
+        new = rows_of_ids(rows, len(keep) + 1, NULL)
         texts = (tree.trace, tree.span, tree.name)
         tree.trace, tree.span, tree.name = ([column[i] for i in rows.tolist()] for column in texts)
         numbers = (tree.rank, tree.kind, tree.start, tree.end, tree.step)

@@ -11,7 +11,7 @@ import numpy as np
 
 from taut.core.array_types import Ints, Texts
 from taut.core.device_words import COPY_CLASSES, stream_lane
-from taut.core.ids import numbered
+from taut.core.ids import numbered, rows_of_ids
 from taut.core.tables import NULL, Kind, Mark, Table, Trace, Verb
 from taut.core.tables import Member as Rank
 from taut.read.op_rows import NAME_LENGTH, Rows, coded, issuer, steps_at
@@ -85,8 +85,7 @@ class DeviceOps:
         call = np.append(self.calls.name, NULL)[launch]
         columns = line.name_of, line.texts["hlo_op"], call, line.numbers["program_id"]
         code, count = numbered(*columns)
-        first = np.empty(count, dtype=np.int64)
-        first[code] = np.arange(len(code))
+        first = rows_of_ids(code, count)
         texts, names = [*plane.texts, ""], [*self.calls.names, ""]  # the last is for -1
         meanings = []
         for n, h, c, p in zip(*(column[first].tolist() for column in columns), strict=True):

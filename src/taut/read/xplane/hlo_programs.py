@@ -15,8 +15,7 @@ import numpy as np
 from taut.core.array_types import Ints
 from taut.core.jit import kernel
 from taut.core.tables import NULL
-from taut.read.chakra.wire import SPAN, VARINT, Fields, Octets, digests, fields, numbers, varint
-from taut.read.xplane.plane_bytes import after_field
+from taut.read.chakra.wire import SPAN, VARINT, Fields, Octets, digests, fields, next_field, numbers
 
 Groups = tuple[tuple[int, ...], ...]
 # A module of more instructions than this is not looked into, nor more collectives of one, nor those of more replicas.
@@ -54,21 +53,13 @@ def titles(data: Octets, begin: Ints, finish: Ints) -> tuple[Ints, int]:
         at, end = begin[row], finish[row]
         while at < end:
             here = at
-            tag, at = varint(data, at, end)
-            if at < 0 or tag < 8 or tag > 4294967295:
+            tag, value, size, at = next_field(data, at, end)
+            if at < 0:
                 return found, here
             if tag == 10 or tag == 18:
-                size, at = varint(data, at, end)
-                if at < 0 or size < 0 or size > end - at:
-                    return found, here
                 column = 0 if tag == 10 else 2
-                found[row, column] = at
+                found[row, column] = value
                 found[row, column + 1] = size
-                at += size
-            else:
-                at = after_field(data, at, end, tag & 7)
-                if at < 0:
-                    return found, here
     return found, -1
 
 

@@ -10,28 +10,10 @@ import numpy as np
 
 from taut.core.array_types import Ints
 from taut.core.jit import kernel
-from taut.read.chakra.wire import Octets, varint
+from taut.read.chakra.wire import Octets, next_field
 
 # What a statistic holds instead of the length of a text.
 ABSENT, NUMBER, REFERENCE, FRACTION = -1, -2, -3, -4
-
-
-@kernel()
-def after_field(data: Octets, at: int, end: int, wire: int) -> int:
-    """The byte after the value of a field that is not wanted; -1 where there is none."""
-    if wire == 0:
-        _, at = varint(data, at, end)
-        return at
-    size = 8
-    if wire == 2:
-        size, at = varint(data, at, end)
-        if at < 0 or size < 0:
-            return -1
-    elif wire == 5:
-        size = 4
-    elif wire != 1:
-        return -1
-    return at + size if size <= end - at else -1
 
 
 # Columns of what is known of a line: events, begin and length of its name and of the name to show, timestamp.
@@ -46,25 +28,17 @@ def line_heads(data: Octets, begin: Ints, finish: Ints) -> tuple[Ints, int]:
         at, end = begin[line], finish[line]
         while at < end:
             here = at
-            tag, at = varint(data, at, end)
-            if at < 0 or tag < 8 or tag > 4294967295:
-                return heads, here
-            if tag == 24:
-                heads[line, 5], at = varint(data, at, end)
-            elif tag == 18 or tag == 90:  # fields 2 and 11
-                size, at = varint(data, at, end)
-                if at < 0 or size < 0 or size > end - at:
-                    return heads, here
-                column = 1 if tag == 18 else 3
-                heads[line, column] = at
-                heads[line, column + 1] = size
-                at += size
-            else:
-                at = after_field(data, at, end, tag & 7)
-                if tag == 34:  # field 4, a message
-                    heads[line, 0] += 1
+            tag, value, size, at = next_field(data, at, end)
             if at < 0:
                 return heads, here
+            if tag == 24:
+                heads[line, 5] = value
+            elif tag == 18 or tag == 90:  # fields 2 and 11
+                column = 1 if tag == 18 else 3
+                heads[line, column] = value
+                heads[line, column + 1] = size
+            elif tag == 34:  # field 4, a message
+                heads[line, 0] += 1
     return heads, -1
 
 
@@ -81,37 +55,27 @@ def events(data: Octets, begin: Ints, finish: Ints, count: int) -> tuple[Ints, I
         at, end = begin[line], finish[line]
         while at < end:
             here = at
-            tag, at = varint(data, at, end)
+            tag, inside, size, at = next_field(data, at, end)
             if at < 0:
                 return metadata, offset, duration, stats, ends, here
             if tag != 34:
-                at = after_field(data, at, end, tag & 7)
-                if at < 0:
-                    return metadata, offset, duration, stats, ends, here
                 continue
-            size, at = varint(data, at, end)
-            if at < 0 or size < 0 or size > end - at:
-                return metadata, offset, duration, stats, ends, here
-            last = at + size
+            last = inside + size
             first, many = last, False
-            while at < last:
-                here = at
-                tag, at = varint(data, at, last)
-                if at < 0 or tag < 8 or tag > 4294967295:
+            while inside < last:
+                here = inside
+                tag, value, _, inside = next_field(data, inside, last)
+                if inside < 0:
                     return metadata, offset, duration, stats, ends, here
                 if tag == 8:
-                    metadata[row], at = varint(data, at, last)
+                    metadata[row] = value
                 elif tag == 16:
-                    offset[row], at = varint(data, at, last)
+                    offset[row] = value
                 elif tag == 24:
-                    duration[row], at = varint(data, at, last)
-                else:
-                    if tag == 34 and first == last:
-                        first = here
-                    many = many or tag == 40
-                    at = after_field(data, at, last, tag & 7)
-                if at < 0:
-                    return metadata, offset, duration, stats, ends, here
+                    duration[row] = value
+                elif tag == 34 and first == last:
+                    first = here
+                many = many or tag == 40
             if many:
                 duration[row] = -1
             stats[row] = first
@@ -133,45 +97,28 @@ def statistics(data: Octets, begin: Ints, finish: Ints, field: int, column: Ints
         at, end = begin[row], finish[row]
         while at < end:
             here = at
-            tag, at = varint(data, at, end)
-            if at < 0 or tag < 8 or tag > 4294967295:
+            tag, inside, size, at = next_field(data, at, end)
+            if at < 0:
                 return values, kinds, here
             if tag != wanted:
-                at = after_field(data, at, end, tag & 7)
-                if at < 0:
-                    return values, kinds, here
                 continue
-            size, at = varint(data, at, end)
-            if at < 0 or size < 0 or size > end - at:
-                return values, kinds, here
-            last = at + size
+            last = inside + size
             key, value, kind = 0, 0, -1
-            while at < last:
-                here = at
-                tag, at = varint(data, at, last)
-                if at < 0 or tag < 8 or tag > 4294967295:
+            while inside < last:
+                here = inside
+                tag, found, size, inside = next_field(data, inside, last)
+                if inside < 0:
                     return values, kinds, here
                 if tag == 8:
-                    key, at = varint(data, at, last)
-                elif tag == 24 or tag == 32 or tag == 56:  # unsigned, signed, reference
-                    value, at = varint(data, at, last)
-                    kind = -3 if tag == 56 else -2
+                    key = found
+                elif tag == 24 or tag == 32:  # unsigned, signed
+                    value, kind = found, -2
+                elif tag == 56:  # reference
+                    value, kind = found, -3
                 elif tag == 42 or tag == 50:  # text, bytes
-                    size, at = varint(data, at, last)
-                    if at < 0 or size < 0 or size > last - at:
-                        return values, kinds, here
-                    value, kind = at, size
-                    at += size
-                elif tag == 17 and last - at >= 8:  # fraction
-                    value = data[at + 7]
-                    for place in range(6, -1, -1):
-                        value = value * 256 + (data[at + place] & 255)
-                    kind = -4
-                    at += 8
-                else:
-                    at = after_field(data, at, last, tag & 7)
-                if at < 0:
-                    return values, kinds, here
+                    value, kind = found, size
+                elif tag == 17:  # fraction
+                    value, kind = found, -4
             if 0 <= key < len(column) and column[key] >= 0:
                 values[row, column[key]] = value
                 kinds[row, column[key]] = kind

@@ -8,7 +8,7 @@ from taut.render.brief.document import Block, Text
 from taut.render.brief.written import percent, share, worth
 from taut.render.text import count, duration
 from taut.result.brief_types import BriefedRun, Briefing
-from taut.result.types import AnalysisResult, BriefCause
+from taut.result.types import AnalysisResult
 
 CLOCK = (
     "Costs and gains are shares of the time on the clock, and were replayed; the bar has shares of accelerator time: “Where "
@@ -55,12 +55,8 @@ def together(briefing: Briefing) -> list[Block]:
     measured = [one for one in briefing.causes if one.costs is not None and briefing.runs]
     said = [CLOCK] if measured else []
     said += [WORTH] if any(one.money_per_month is not None for one in briefing.causes) else []
-    said += [*_sum(briefing), *(_stays(k, one) for k, one in enumerate(briefing.causes, 1) if one.stays)]
+    said += [*_sum(briefing), *(f"Cause {k}: {one.stays}." for k, one in enumerate(briefing.causes, 1) if one.stays)]
     return [Text(" ".join(said), "note")] if said else []
-
-
-def _stays(number: int, cause: BriefCause) -> str:
-    return f"Cause {number}: {cause.stays}."
 
 
 def _sum(briefing: Briefing) -> Iterator[str]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from taut.core.array_types import Mask
 from taut.ledger.bill.capacity import Capacity
@@ -27,9 +28,6 @@ from taut.ledger.bill.defects.found import Found, take_out
 from taut.read.focus.focus_charged import Charged
 from taut.read.focus.focus_reader import Charges
 from taut.result.types import Defect
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 CURRENCY, NO_CHARGE = "another currency", "no charge"
 KINDS = (
@@ -81,8 +79,5 @@ def of_currencies(charges: Charges, chosen: Mask) -> list[Defect]:
 
 
 def _sum(cost: pa.ChunkedArray, other: pa.ChunkedArray, some: Mask) -> Decimal:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     total = pc.sum(pc.coalesce(cost, other).filter(pa.array(some))).as_py() or Decimal(0)
     return Decimal(total).quantize(Decimal("0.01")) if total == round(total, 2) else Decimal(total).normalize()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from taut.core.array_types import Ints, Mask
-from taut.core.ids import numbered
+from taut.core.ids import least, numbered
 from taut.ledger.bill.charge_items import CODE, EACH
 from taut.ledger.bill.charge_rows import NO_TIME, ChargeRows
 from taut.ledger.bill.defects.found import Found, whole
@@ -54,8 +54,7 @@ def _in_invoices(rows: ChargeRows) -> list[Found]:
     if len(names) < 3 or not len(some):
         return []
     content, count = numbered(fingerprints(rows, (*APART, *OF_INVOICE))[some])
-    first = np.full(count, len(rows), dtype=np.int64)
-    np.minimum.at(first, content, some)
+    first = least(content, count, some)
     again = some[invoice[some] != invoice[first[content]]]
     said = f"{len(again):,} charges stand in another invoice already, the same in every other column"
     return [whole(KIND, rows, again, said)] if len(again) else []

@@ -11,7 +11,7 @@ from taut.ledger.bill.charge_rows import NO_TIME, ChargeRows
 from taut.ledger.bill.defects.found import Found
 from taut.ledger.bill.divided_charges import HOUR_NS, MORE_THAN_TIME, SLACK_NS, of_each, sku_codes
 from taut.ledger.bill.hosts import NONE
-from taut.ledger.bill.overlap import Spans, merged, pairs, reached, shared_ns
+from taut.ledger.bill.overlap import Spans, covered_ns, merged, reached
 
 KIND = "overlapping periods"
 
@@ -81,7 +81,7 @@ def _twice(spans: Spans, odd: Mask) -> Ints:
     out = np.zeros(len(spans), dtype=np.int64)
     out[regular] = _behind(spans.take(regular))
     rest = np.flatnonzero(odd)
-    out[rest] = np.maximum(_in(spans.take(rest), merged(spans.take(regular))), _behind(spans.take(rest)))
+    out[rest] = np.maximum(covered_ns(spans.take(rest), merged(spans.take(regular))), _behind(spans.take(rest)))
     return out
 
 
@@ -94,11 +94,4 @@ def _behind(spans: Spans) -> Ints:
         same = some.host[1:] == some.host[:-1]
         shared = np.minimum(reached(some)[:-1], some.end[1:]) - some.start[1:]
         out[order[1:]] = np.where(same, np.maximum(shared, 0), 0)
-    return out
-
-
-def _in(spans: Spans, cover: Spans) -> Ints:
-    left, right = pairs(spans, cover)
-    out = np.zeros(len(spans), dtype=np.int64)
-    np.add.at(out, left, shared_ns(spans.take(left), cover.take(right)))
     return out

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from taut.core.array_types import Ints
 from taut.ledger.bill.charge_rows import DAY_NS, ChargeRows
 from taut.ledger.bill.defects.found import Found, said
 from taut.ledger.bill.divided_charges import HOUR_NS
 from taut.ledger.bill.holdings import Holdings
-from taut.ledger.bill.overlap import Spans, merged, pairs, shared_ns
+from taut.ledger.bill.overlap import Spans, covered_ns, merged
 
 KIND = "time zone"
 FARTHEST = 14
@@ -41,22 +40,14 @@ def find(rows: ChargeRows, holdings: Holdings) -> tuple[list[Found], int]:
 def shift_hours(charges: Spans, busy: Spans) -> int:
     """By how many hours charges fit holdings better than as they are; 0 unless that is beyond chance."""
     length = busy.length
-    here = length - covered(charges, busy)
+    here = length - covered_ns(busy, charges)
     if here.sum() <= LEAST_SHARE * max(int(length.sum()), 1):
         return 0
-    left = {hours: length - covered(_later(charges, hours), busy) for hours in range(-FARTHEST, FARTHEST + 1) if hours}
+    left = {hours: length - covered_ns(busy, _later(charges, hours)) for hours in range(-FARTHEST, FARTHEST + 1) if hours}
     best = min(left, key=lambda hours: (int(left[hours].sum()), abs(hours)))
     gained = here - left[best]
     enough = int(((gained > 0) & (left[best] <= (1 - EXPLAINED) * here)).sum()) >= EPISODES
     return best if enough and left[best].sum() <= (1 - EXPLAINED) * here.sum() else 0
-
-
-def covered(charges: Spans, busy: Spans) -> Ints:
-    """How much of each time that a host was busy lies in its charges, which are merged."""
-    left, right = pairs(busy, charges)
-    out = np.zeros(len(busy), dtype=np.int64)
-    np.add.at(out, left, shared_ns(busy.take(left), charges.take(right)))
-    return out
 
 
 def _later(spans: Spans, hours: int) -> Spans:

@@ -103,7 +103,7 @@ def _of_scenario(scenario: BriefedScenario) -> Iterator[Block]:
         yield _grown(around.growth, currency)
     if around.traffic:
         yield _traffic(around.traffic, _movement(found.forecasts))
-    yield _worth([one for one in around.elasticities if _of_fabric(one)])
+    yield _worth([one for one in around.elasticities if "bandwidth of" in one.knob or "latency of" in one.knob])
 
 
 def _currency(found: ProjectResult) -> str:
@@ -198,10 +198,6 @@ def _traffic(rows: Sequence[Traffic], movement: float | None) -> Grid:
 def _movement(forecasts: Sequence[Forecast]) -> float | None:
     found = forecasts[-1].movement_share
     return found if isinstance(found, float) else None
-
-
-def _of_fabric(one: Elasticity) -> bool:
-    return "bandwidth of" in one.knob or "latency of" in one.knob
 
 
 def _worth(some: Sequence[Elasticity]) -> Grid:

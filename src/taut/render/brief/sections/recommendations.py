@@ -206,7 +206,7 @@ def _relations(some: list[RelationResult]) -> Iterator[_Advice]:
             cause=safe(f"{one.kind}: {' and '.join(one.controllers)}" + (f" on {one.target}" if one.target else "")),
             do=safe(advice.says if advice is not None and advice.says else SEPARATE),
             effect=f"{_removes(one)}{lost}", size=0.0, monthly=None, currency=None,
-            sure=UNKNOWN if one.q is None else _chance(1 - one.q),
+            sure=UNKNOWN if one.q is None else sure(max(1 - one.q, 0.0)),
         )  # fmt: skip
 
 
@@ -215,10 +215,6 @@ def _removes(one: RelationResult) -> str:
     if advice is None or advice.separation is None:
         return "not measured"
     return f"removes it in {advice.runs:,} simulated runs"
-
-
-def _chance(confidence: float) -> str:
-    return sure(max(confidence, 0.0))
 
 
 def _controls(control: BriefedControl) -> Iterator[_Advice]:
