@@ -12,7 +12,9 @@ QUEUED = "queued"
 LEAST_NS = 500_000
 """Less than this in a step is not told."""
 EVERY_NS = 1_000_000_000
-"""As often the control group is asked."""
+"""As often the control group is asked, at most."""
+MOST_BYTES = 1 << 14
+"""Of a file of the kernel."""
 ROOTS = ("/sys/fs/cgroup/cpu", "/sys/fs/cgroup")
 
 
@@ -20,30 +22,32 @@ class CoreWaits:
     """Asks for the thread that asks first, which is the one that ends steps."""
 
     def __init__(self) -> None:
-        self._file: int | None = None
+        self._file = -1
         self._waited_ns, self._asked_ns = 0, 0
         self._throttled_ns = 0
         self._own = 1
         """Whether waits are told: 1 or 0."""
 
     def since_last(self, now_ns: int) -> int:
-        """Nanoseconds since it was last asked; 0 where that is not known."""
+        """Nanoseconds since it was last asked; 0 where they are few, or not known."""
         try:
-            if self._file is None:
-                self._file = os.open("/proc/thread-self/schedstat", os.O_RDONLY)
-                self._waited_ns = self._read()
-                self._throttled_ns = throttled_ns()
-            before, self._waited_ns = self._waited_ns, self._read()
+            if self._file < 0:
+                self._begin()
+            before, self._waited_ns = self._waited_ns, int(os.pread(self._file, 64, 0).split()[1])
         except (OSError, ValueError, IndexError):
             return 0
-        if now_ns - self._asked_ns > EVERY_NS:
+        waited = self._waited_ns - before
+        if waited < LEAST_NS:
+            return 0
+        if now_ns - self._asked_ns > EVERY_NS:  # only now: it takes longer than all else that a step takes of ours
             self._asked_ns = now_ns
             self._ask()
-        return (self._waited_ns - before) * self._own
+        return waited * self._own
 
-    def _read(self) -> int:
-        assert self._file is not None
-        return int(os.pread(self._file, 64, 0).split()[1])
+    def _begin(self) -> None:
+        self._file = os.open("/proc/thread-self/schedstat", os.O_RDONLY)
+        self._waited_ns = int(os.pread(self._file, 64, 0).split()[1])
+        self._throttled_ns = throttled_ns()
 
     def _ask(self) -> None:
         before, self._throttled_ns = self._throttled_ns, throttled_ns()
@@ -52,16 +56,15 @@ class CoreWaits:
 
     def close(self) -> None:
         """Ask no more."""
-        if self._file is not None:
+        if self._file >= 0:
             os.close(self._file)
-            self._file = None
+            self._file = -1
 
 
 def throttled_ns() -> int:
     """Time that the quota of this process's control group took; 0 where there is none, or nobody tells."""
     try:
-        with open("/proc/self/cgroup", encoding="ascii", errors="replace") as file:
-            paths = [(kinds, path) for _, kinds, path in (line.rstrip("\n").split(":", 2) for line in file)]
+        paths = [(kinds, path) for _, kinds, path in (line.split(":", 2) for line in _lines("/proc/self/cgroup"))]
     except (OSError, ValueError):
         return 0
     for kinds, path in paths:
@@ -78,10 +81,18 @@ def throttled_ns() -> int:
 
 def _throttled_in(path: str) -> int | None:
     try:
-        with open(path, encoding="ascii", errors="replace") as file:
-            told = dict(line.split(maxsplit=1) for line in file if " " in line)
+        told = dict(line.split(maxsplit=1) for line in _lines(path) if " " in line)
     except OSError:
         return None
     if "throttled_usec" in told:
         return int(told["throttled_usec"]) * 1000
     return int(told["throttled_time"]) if "throttled_time" in told else None
+
+
+def _lines(path: str) -> list[str]:
+    """Of a small file of the kernel; a file object of Python would take longer than the kernel does."""
+    file = os.open(path, os.O_RDONLY)
+    try:
+        return os.read(file, MOST_BYTES).decode("ascii", "replace").splitlines()
+    finally:
+        os.close(file)
