@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from taut.watch.core_waits import LEAST_NS, QUEUED, CoreWaits
+from taut.watch.core_waits import QUEUED, CoreWaits
 from taut.watch.observed_devices import DeviceTimes
 from taut.watch.ring import Ring
 from taut.watch.wire import GATE, STAGE, STEP, WAIT
@@ -93,10 +93,11 @@ class Observer:
         """A step is over."""
         now = self.clock()
         waited = self._core.since_last(now)
-        if waited >= LEAST_NS:
+        if waited:
             self._queued = self.place(QUEUED) if self._queued < 0 else self._queued
             self.stage(self._queued, now - waited, now)
-        self.device.turn(self.step)
+        if self.step >= self.device.wakes:
+            self.device.turn(self.step)
         self.ring.add(STEP, 0, 0, self.step, self._step_began_ns, now, 0)
         self.step, self._step_began_ns = self.step + 1, now
         if self.after_step is not None:

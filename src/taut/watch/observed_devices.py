@@ -11,6 +11,7 @@ behind its host is told with it, as a share.
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, ParamSpec, Protocol, TypeVar, cast
@@ -31,8 +32,9 @@ MOST_EVENTS = 16
 EVENT_NS, COST_SHARE = 40_000, 2e-4
 """What an event may cost, with all that is done for it, and the part of a step that all may: together they tell how many steps
 are sampled."""
-LAG = 8
-"""The time of a step is told before so many later ones are over, or not at all."""
+ASKED_AFTER, LAG = 2, 8
+"""So many steps later a device is first asked whether it is through with a step: before, it seldom is. The time of a step is
+told before LAG later ones are over, or not at all."""
 MOST_PENDING = 4
 CHECKED_EVERY = 16
 """In one sample of so many it is looked whether groups count calls that nobody saw."""
@@ -64,17 +66,16 @@ class Cuda:
         """Whether a device is in use."""
         import torch
 
+        self._torch = torch._C
         return bool(torch.cuda.is_initialized())  # type: ignore[no-untyped-call]
 
     def stream(self) -> tuple[int, int] | None:
         """The current device and stream of this thread; None while a graph is captured. A device must be in use."""
-        import torch
-
         # Not by functions of torch.cuda: those look first whether to start a device, which takes longer than all the rest.
-        if torch._C._cuda_isCurrentStreamCapturing():
+        if self._torch._cuda_isCurrentStreamCapturing():
             return None
-        device = int(torch._C._cuda_getDevice())
-        return device, int(torch._C._cuda_getCurrentRawStream(device))
+        device = int(self._torch._cuda_getDevice())
+        return device, int(self._torch._cuda_getCurrentRawStream(device))
 
     def handle(self) -> object:
         """The current stream, to record events on."""
@@ -122,9 +123,10 @@ class DeviceTimes:
 
     def __init__(self, observer: Observer, cuda: Cuda | None = None) -> None:
         self._observer, self._cuda = observer, cuda or Cuda()
-        self.samples, self.late = False, 0
-        """``late``: samples that were dropped because the device was not through with them in time."""
-        self._off, self._place, self._every, self._turn = False, -1, EVERY, 0
+        self.samples, self.wakes, self.late = False, 0, 0
+        """``wakes``: at the end of which step there is something to do again; ``late``: samples that were dropped because the
+        device was not through with them in time."""
+        self._place, self._every, self._turn = -1, EVERY, 0
         self._pool, self._now = list[Event](), Sample(0)
         self._pending: deque[Sample] = deque()
         self._stream: tuple[int, int] | None = None
@@ -134,15 +136,20 @@ class DeviceTimes:
 
     def turn(self, step: int) -> None:
         """A step is over: end its sample, tell those that are ready, and begin that of the next."""
-        if self._off:
-            return
         try:
             if self.samples:
                 self._end()
             if self._pending:
                 self._tell(step)
-            if (step + 1) % self._every == 0 and len(self._pending) < MOST_PENDING and self._cuda.started():
-                self._begin(step + 1)
+            every = self._every
+            if (step + 1) % every == 0 and len(self._pending) < MOST_PENDING:
+                if self._cuda.started():
+                    self._begin(step + 1)
+                else:
+                    every = RARELY
+            self.wakes = step + 1 if self.samples else step + every - (step + 1) % every
+            if self._pending:
+                self.wakes = min(self.wakes, max(self._pending[0].step + ASKED_AFTER, step + 1))
         except Exception:
             self._fail()
 
@@ -239,7 +246,7 @@ class DeviceTimes:
 
     def _tell(self, step: int) -> None:
         """Tell samples whose events are over; drop the one that is not when it is too late for it."""
-        while self._pending:
+        while self._pending and step - self._pending[0].step >= ASKED_AFTER:
             first = self._pending[0]
             if not first.events[-1].query():
                 if step - first.step < LAG - 1:
@@ -285,7 +292,7 @@ class DeviceTimes:
 
     def _fail(self) -> None:
         """Something of ours failed: no device is measured any more, the rest goes on."""
-        self._off, self.samples = True, False
+        self.samples, self.wakes = False, sys.maxsize
         self._pending.clear()
         self._observer.fault()
 
