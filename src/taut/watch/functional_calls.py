@@ -28,7 +28,8 @@ class FunctionalCalls:
     def __init__(self, observer: Observer) -> None:
         self.observer = observer
         self._inside = False  # functions of old names call those of new names
-        self._spots: dict[tuple[str, str], Spot] = {}
+        self._spots: dict[tuple[str, object], Spot] = {}
+        """By verb, and the group as it was given where that is a name or a part of a mesh, else by its name."""
         self._begun: tuple[str, int, object, int] | None = None
         """Verb, begin, group and memory of the result of the call whose end is still to come; the result itself is not kept."""
 
@@ -55,13 +56,16 @@ class FunctionalCalls:
                 self._inside = False
             if self.observer.device.samples:
                 self.observer.device.recount()
-            with self.observer.quietly():
-                self._ended(0)
+            try:
+                if self._begun is not None:
+                    self._ended(0)
                 group = kwargs.get("group", args[at] if len(args) > at else None)
                 result = getattr(out, "elem", None)
                 self._begun = verb, begin, group, _memory(result)
                 if result is None:  # waited for already, or nobody does
                     self._ended(0 if getattr(out, "is_cuda", True) else self.observer.clock())
+            except Exception:
+                self.observer.fault()
             return out
 
         return counted
@@ -73,10 +77,12 @@ class FunctionalCalls:
         def waited(tensor: torch.Tensor) -> R:
             out = call(tensor)
             if not torch.compiler.is_compiling() and self._begun is not None:
-                with self.observer.quietly():
+                try:
                     if self._begun[3] == _memory(tensor):
                         # On an accelerator the host goes on before the call has ended.
                         self._ended(0 if tensor.is_cuda else self.observer.clock())
+                except Exception:
+                    self.observer.fault()
             return out
 
         return waited
@@ -85,7 +91,9 @@ class FunctionalCalls:
         if self._begun is not None:
             verb, begin, group, _ = self._begun
             self._begun = None
-            self.observer.came(self._spot(verb, group), 0, begin, end_ns)
+            # Names of groups are asked for once: that takes longer than all the rest.
+            known = self._spots.get((verb, group)) if isinstance(group, (str, tuple)) else None
+            self.observer.came(known or self._spot(verb, group), 0, begin, end_ns)
 
     def _spot(self, verb: str, group: object) -> Spot:
         """The place of the calls of a group, which may be given by its name, or as a part of a mesh."""
@@ -98,6 +106,8 @@ class FunctionalCalls:
         if spot is None:
             ranks = dist.get_process_group_ranks(_resolve_process_group(name))
             spot = self._spots[verb, name] = self.observer.spot(verb, name, ranks=ranks)
+        if isinstance(group, tuple):
+            self._spots[verb, group] = spot
         return spot
 
 

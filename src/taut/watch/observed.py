@@ -83,11 +83,11 @@ class Observer:
         """A call at a place; calls are counted in the order in which they are told."""
         number = spot.count
         spot.count = number + 1
-        self.ring.add(GATE, flags, spot.code, number, begin_ns, end_ns, 0)
+        self.ring.add((GATE, flags, spot.code, number, begin_ns, end_ns, 0))
 
     def stage(self, place: int, begin_ns: int, end_ns: int) -> None:
         """A stage of the present step is over."""
-        self.ring.add(STAGE, 0, place, self.step, begin_ns, end_ns, 0)
+        self.ring.add((STAGE, 0, place, self.step, begin_ns, end_ns, 0))
 
     def end_step(self) -> None:
         """A step is over."""
@@ -98,7 +98,7 @@ class Observer:
             self.stage(self._queued, now - waited, now)
         if self.step >= self.device.wakes:
             self.device.turn(self.step)
-        self.ring.add(STEP, 0, 0, self.step, self._step_began_ns, now, 0)
+        self.ring.add((STEP, 0, 0, self.step, self._step_began_ns, now, 0))
         self.step, self._step_began_ns = self.step + 1, now
         if self.after_step is not None:
             self.after_step(self.step)
@@ -111,7 +111,7 @@ class Observer:
             if since and now - since > LASTING_NS:
                 lasting.add(call)
                 if call not in self._told:
-                    self.ring.add(WAIT, 0, *call, since, 0, 0)
+                    self.ring.add((WAIT, 0, *call, since, 0, 0))
         self._told = lasting
         if self.tell_counts is not None:
             self.tell_counts(now)

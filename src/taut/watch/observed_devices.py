@@ -257,7 +257,7 @@ class DeviceTimes:
                 took_ns, hosts = first.took()
                 self._place = self._observer.place(DEVICE) if self._place < 0 else self._place
                 now = self._observer.clock()
-                self._observer.ring.add(STAGE, hosts, self._place, first.step, now - max(int(took_ns), 0), now, 0)
+                self._observer.ring.add((STAGE, hosts, self._place, first.step, now - max(int(took_ns), 0), now, 0))
             self._pending.popleft()
             self._pool += first.events
 

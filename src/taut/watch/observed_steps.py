@@ -182,10 +182,10 @@ def passed(observer: Observer, call: Callable[P, None]) -> Callable[P, None]:
                 worked = one.worked_ns
                 until[turn] = step + (ASKED_EVERY if end - worked < NO_WAIT_NS else 0)
             if begin:
-                add(STAGE, 0, spot.code, step, begin, worked, 0)
+                add((STAGE, 0, spot.code, step, begin, worked, 0))
                 number = spot.count
                 spot.count = number + 1
-                add(GATE, 0, spot.code, number, worked, end, 0)
+                add((GATE, 0, spot.code, number, worked, end, 0))
         except Exception:
             observer.fault()
 
