@@ -91,8 +91,7 @@ class Meter:
 
         makers = [(observed_calls, "called"), (observed_calls, "batched"), (observed_steps, "staged"),
                   (observed_steps, "passed"), (observed_steps.Steps, "scaled"), (observed_steps, "around"),
-                  (functional_calls.FunctionalCalls, "_counted"), (functional_calls.FunctionalCalls, "_waited"),
-                  (functional_calls, "around")]  # fmt: skip
+                  (functional_calls.FunctionalCalls, "_counted"), (functional_calls.FunctionalCalls, "_waited")]  # fmt: skip
         plain = [(observed_steps.Steps, "before"), (observed_steps.Steps, "after"), (observed_steps.Pass, "at_begin"),
                  (observed_steps.Pass, "at_work_done"), (observed_groups.GroupCalls, "before"),
                  (observed_groups.GroupCalls, "after"), (observed_groups.GroupCalls, "ended")]  # fmt: skip
