@@ -87,10 +87,11 @@ class Meter:
     @contextmanager
     def on(self):
         """Time everything of ours that is attached now."""
-        from taut.watch import observed_calls, observed_groups, observed_steps, sender
+        from taut.watch import functional_calls, observed_calls, observed_groups, observed_steps, sender
 
         makers = [(observed_calls, "called"), (observed_calls, "batched"), (observed_steps, "staged"),
-                  (observed_steps, "passed"), (observed_steps.Steps, "scaled")]  # fmt: skip
+                  (observed_steps, "passed"), (observed_steps.Steps, "scaled"), (observed_steps, "around"),
+                  (functional_calls.FunctionalCalls, "_counted"), (functional_calls.FunctionalCalls, "_waited")]  # fmt: skip
         plain = [(observed_steps.Steps, "before"), (observed_steps.Steps, "after"), (observed_steps.Pass, "at_begin"),
                  (observed_steps.Pass, "at_work_done"), (observed_groups.GroupCalls, "before"),
                  (observed_groups.GroupCalls, "after"), (observed_groups.GroupCalls, "ended")]  # fmt: skip

@@ -52,7 +52,7 @@ def test_the_sender_of_a_rank_is_heard() -> None:
         sender = Sender(observer, ("127.0.0.1", running.port), SECRET, lambda: HELLO)  # type: ignore[return-value, arg-type]
         for number in range(40):
             place = observer.place(f"verb{number % 7}", "0", -1, list(range(4096)))
-            observer.ring.add(GATE, 0, place, number, 1000 + number, 0, 0)
+            observer.ring.add((GATE, 0, place, number, 1000 + number, 0, 0))
         sender._once()
         window = running.window()
         running.until(lambda: len(window.gates) == 40)
@@ -332,7 +332,7 @@ def test_a_collector_that_does_not_read_costs_the_job_nothing(monkeypatch: pytes
     threading.Thread(target=lambda: accepted.append(accept()), daemon=True).start()
     for _ in range(4000):
         for _ in range(512):
-            observer.ring.add(GATE, 0, 0, added, 1, 0, 0)
+            observer.ring.add((GATE, 0, 0, added, 1, 0, 0))
             added += 1
         sender._once()
         if sender.refused:
@@ -341,7 +341,7 @@ def test_a_collector_that_does_not_read_costs_the_job_nothing(monkeypatch: pytes
     assert observer.ring.dropped + sender.sent_events + len(observer.ring) == added
     before = observer.ring.dropped
     for _ in range(1000):
-        observer.ring.add(GATE, 0, 0, 0, 1, 0, 0)
+        observer.ring.add((GATE, 0, 0, 0, 1, 0, 0))
         added += 1
     assert observer.ring.dropped > before
     assert observer.ring.dropped + sender.sent_events + len(observer.ring) == added
@@ -357,7 +357,7 @@ def test_no_collector_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
     observer = Observer(Ring(8))
     sender = Sender(observer, address, SECRET, lambda: HELLO)  # type: ignore[return-value, arg-type]
     for number in range(20):
-        observer.ring.add(STEP, 0, 0, number, 1, 2, 0)
+        observer.ring.add((STEP, 0, 0, number, 1, 2, 0))
     sender._once()
     assert (sender.refused, observer.ring.dropped, len(observer.ring)) == (1, 12, 8)
 

@@ -49,8 +49,8 @@ def test_a_rank_goes_on_and_counts_what_it_could_not_tell(tmp_path: Path, monkey
     def steps(count: int) -> None:
         nonlocal added
         for _ in range(count):
-            observer.ring.add(GATE, 0, place, added, time.monotonic_ns(), 0, 0)
-            observer.ring.add(STEP, 0, 0, added, time.monotonic_ns() - 1000, time.monotonic_ns(), 0)
+            observer.ring.add((GATE, 0, place, added, time.monotonic_ns(), 0, 0))
+            observer.ring.add((STEP, 0, 0, added, time.monotonic_ns() - 1000, time.monotonic_ns(), 0))
             added += 2
 
     sender.start()

@@ -15,7 +15,7 @@ class Account:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.waited = self.throttled = 0
         monkeypatch.setattr("taut.watch.core_waits.os.pread", lambda *_: b"1 %d 1\n" % self.waited)
-        monkeypatch.setattr("taut.watch.core_waits.throttled_ns", lambda: self.throttled)
+        monkeypatch.setattr("taut.watch.core_waits.throttled_ns", lambda _: self.throttled)
 
 
 def test_what_was_waited_since_it_was_last_asked(monkeypatch: pytest.MonkeyPatch) -> None:

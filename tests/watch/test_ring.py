@@ -22,7 +22,7 @@ def test_nothing_is_lost_unless_it_is_counted(size: int, turns: list[tuple[int, 
     ring, added, out = Ring(size), 0, list[int]()
     for adds, takes in turns:
         for _ in range(adds):
-            ring.add(STEP, 0, 0, added, 1, 2, 0)
+            ring.add((STEP, 0, 0, added, 1, 2, 0))
             added += 1
         out += numbers(ring.take(takes))
         assert len(out) + len(ring) + ring.dropped == added
@@ -33,7 +33,7 @@ def test_nothing_is_lost_unless_it_is_counted(size: int, turns: list[tuple[int, 
 
 def test_threads_that_write_at_once() -> None:
     ring, out = Ring(64), list[int]()
-    threads = [threading.Thread(target=lambda: [ring.add(STEP, 0, 0, k, 1, 2, 0) for k in range(500)]) for _ in range(3)]
+    threads = [threading.Thread(target=lambda: [ring.add((STEP, 0, 0, k, 1, 2, 0)) for k in range(500)]) for _ in range(3)]
     for thread in threads:
         thread.start()
     while any(thread.is_alive() for thread in threads) or len(ring):
@@ -43,7 +43,7 @@ def test_threads_that_write_at_once() -> None:
 
 def test_what_was_taken_and_did_not_arrive_is_counted_too() -> None:
     ring = Ring(4)
-    ring.add(STEP, 0, 0, 0, 1, 2, 0)
+    ring.add((STEP, 0, 0, 0, 1, 2, 0))
     ring.take(1)
     ring.lose(1)
     assert ring.dropped == 1

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
-
-from taut.watch.observed_devices import around
 
 if TYPE_CHECKING:
     import torch
@@ -29,8 +28,10 @@ class FunctionalCalls:
         self.observer = observer
         self._inside = False  # functions of old names call those of new names
         self._spots: dict[tuple[str, str], Spot] = {}
-        self._begun: tuple[str, int, object, int] | None = None
-        """Verb, begin, group and memory of the result of the call whose end is still to come; the result itself is not kept."""
+        self._parts: dict[tuple[str, int, object], tuple[weakref.ref[object], Spot]] = {}
+        """By verb, the address of a mesh, as long as there is one, and its dimension."""
+        self._begun: tuple[Spot, int, int] | None = None
+        """Place, begin and memory of the result of the call whose end is still to come; the result itself is not kept."""
 
     def attach(self) -> None:
         """From now on."""
@@ -39,53 +40,78 @@ class FunctionalCalls:
         for name, (verb, at) in CALLS.items():
             if hasattr(functional, name):
                 self.observer.replace(functional, name, self._counted(getattr(functional, name), verb, at))
-        self.observer.replace(functional, "wait_tensor", self._waited(around(self.observer.device, functional.wait_tensor)))
+        self.observer.replace(functional, "wait_tensor", self._waited(functional.wait_tensor))
 
     def _counted(self, call: Callable[P, R], verb: str, at: int) -> Callable[P, R]:
         """The same function, each call of it a gate."""
         import torch
 
+        observer, device, is_compiling = self.observer, self.observer.device, torch.compiler.is_compiling
+
         def counted(*args: P.args, **kwargs: P.kwargs) -> R:
-            if torch.compiler.is_compiling() or not self.observer.on or self._inside:
+            if is_compiling() or not observer.on or self._inside:
                 return call(*args, **kwargs)
-            begin, self._inside = self.observer.clock(), True
+            begin, self._inside = observer.clock(), True
             try:
                 out = call(*args, **kwargs)
             finally:
                 self._inside = False
-            if self.observer.device.samples:
-                self.observer.device.recount()
-            with self.observer.quietly():
-                self._ended(0)
+            if device.samples:
+                device.recount()
+            try:
+                if self._begun is not None:
+                    self._ended(self._begun, 0)
                 group = kwargs.get("group", args[at] if len(args) > at else None)
+                spot = self._of_part(verb, group) if isinstance(group, tuple) else self._spot(verb, group)
                 result = getattr(out, "elem", None)
-                self._begun = verb, begin, group, _memory(result)
+                self._begun = spot, begin, 0 if result is None else result.data_ptr()
                 if result is None:  # waited for already, or nobody does
-                    self._ended(0 if getattr(out, "is_cuda", True) else self.observer.clock())
+                    self._ended(self._begun, 0 if getattr(out, "is_cuda", True) else observer.clock())
+            except Exception:
+                observer.fault()
             return out
 
         return counted
 
     def _waited(self, call: Callable[[torch.Tensor], R]) -> Callable[[torch.Tensor], R]:
-        """The same function, the end of the call whose result it waits for."""
+        """The same function, the end of the call whose result it waits for; streams wait there, too."""
         import torch
 
+        observer, device, is_compiling = self.observer, self.observer.device, torch.compiler.is_compiling
+
         def waited(tensor: torch.Tensor) -> R:
+            if is_compiling():
+                return call(tensor)
+            sampled = device.samples
+            if sampled:
+                device.arrive()
             out = call(tensor)
-            if not torch.compiler.is_compiling() and self._begun is not None:
-                with self.observer.quietly():
-                    if self._begun[3] == _memory(tensor):
+            if sampled:
+                device.leave()
+            begun = self._begun
+            if begun is not None:
+                try:
+                    if begun[2] == tensor.data_ptr():
                         # On an accelerator the host goes on before the call has ended.
-                        self._ended(0 if tensor.is_cuda else self.observer.clock())
+                        self._ended(begun, 0 if tensor.is_cuda else observer.clock())
+                except Exception:
+                    observer.fault()
             return out
 
         return waited
 
-    def _ended(self, end_ns: int) -> None:
-        if self._begun is not None:
-            verb, begin, group, _ = self._begun
-            self._begun = None
-            self.observer.came(self._spot(verb, group), 0, begin, end_ns)
+    def _ended(self, begun: tuple[Spot, int, int], end_ns: int) -> None:
+        self._begun = None
+        self.observer.came(begun[0], 0, begun[1], end_ns)
+
+    def _of_part(self, verb: str, group: tuple[object, ...]) -> Spot:
+        """The place of the calls of a part of a mesh, whose name is asked for once: that takes longer than all the rest."""
+        part = verb, id(group[0]), group[1]
+        known = self._parts.get(part)
+        if known is None:
+            forget = weakref.ref(group[0], lambda _: self._parts.pop(part, None))
+            known = self._parts[part] = forget, self._spot(verb, group)
+        return known[1]
 
     def _spot(self, verb: str, group: object) -> Spot:
         """The place of the calls of a group, which may be given by its name, or as a part of a mesh."""
@@ -99,8 +125,3 @@ class FunctionalCalls:
             ranks = dist.get_process_group_ranks(_resolve_process_group(name))
             spot = self._spots[verb, name] = self.observer.spot(verb, name, ranks=ranks)
         return spot
-
-
-def _memory(tensor: torch.Tensor | None) -> int:
-    """Address of a tensor's memory, which its views share; 0 for none."""
-    return 0 if tensor is None else tensor.untyped_storage().data_ptr()

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from taut.watch.core_waits import LEAST_NS, QUEUED, CoreWaits
+from taut.watch.core_waits import QUEUED, CoreWaits
 from taut.watch.observed_devices import DeviceTimes
 from taut.watch.ring import Ring
 from taut.watch.wire import GATE, STAGE, STEP, WAIT
@@ -83,21 +83,22 @@ class Observer:
         """A call at a place; calls are counted in the order in which they are told."""
         number = spot.count
         spot.count = number + 1
-        self.ring.add(GATE, flags, spot.code, number, begin_ns, end_ns, 0)
+        self.ring.add((GATE, flags, spot.code, number, begin_ns, end_ns, 0))
 
     def stage(self, place: int, begin_ns: int, end_ns: int) -> None:
         """A stage of the present step is over."""
-        self.ring.add(STAGE, 0, place, self.step, begin_ns, end_ns, 0)
+        self.ring.add((STAGE, 0, place, self.step, begin_ns, end_ns, 0))
 
     def end_step(self) -> None:
         """A step is over."""
         now = self.clock()
         waited = self._core.since_last(now)
-        if waited >= LEAST_NS:
+        if waited:
             self._queued = self.place(QUEUED) if self._queued < 0 else self._queued
             self.stage(self._queued, now - waited, now)
-        self.device.turn(self.step)
-        self.ring.add(STEP, 0, 0, self.step, self._step_began_ns, now, 0)
+        if self.step >= self.device.wakes:
+            self.device.turn(self.step)
+        self.ring.add((STEP, 0, 0, self.step, self._step_began_ns, now, 0))
         self.step, self._step_began_ns = self.step + 1, now
         if self.after_step is not None:
             self.after_step(self.step)
@@ -110,7 +111,7 @@ class Observer:
             if since and now - since > LASTING_NS:
                 lasting.add(call)
                 if call not in self._told:
-                    self.ring.add(WAIT, 0, *call, since, 0, 0)
+                    self.ring.add((WAIT, 0, *call, since, 0, 0))
         self._told = lasting
         if self.tell_counts is not None:
             self.tell_counts(now)

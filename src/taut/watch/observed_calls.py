@@ -82,9 +82,8 @@ def called(observer: Observer, call: Callable[P, R], name: str) -> Callable[P, R
             group = args[at] if len(args) > at else kwargs.get("group")
             if group is None:
                 group = world.default_pg
-            peer = (args[1] if len(args) > 1 else kwargs.get(role)) if role else -1
-            found = known.get((id(group), peer))
-            spot = found[1] if found is not None and found[0]() is group else spots.find(group, peer)
+            peer = (args[1] if len(args) > 1 else kwargs.get(role)) if role else None
+            spot = known.get((id(group), peer) if role else id(group)) or spots.find(group, peer)
             if spot is not None:
                 spot.number, spot.since_ns = spot.count, begin
         except Exception:
@@ -103,7 +102,7 @@ def called(observer: Observer, call: Callable[P, R], name: str) -> Callable[P, R
                 number = spot.count
                 spot.count = number + 1
                 # What gives something back that can be waited for has not waited; recv gives back who sent.
-                add(GATE, flags, spot.code, number, begin, clock() if out is None or waits else 0, 0)
+                add((GATE, flags, spot.code, number, begin, clock() if out is None or waits else 0, 0))
             except Exception:
                 observer.fault()
         return out
@@ -145,18 +144,21 @@ class Spots:
         import torch.distributed.distributed_c10d as c10d
 
         self._observer, self._name, self.role, self.world = observer, name, HOPS.get(name, ""), c10d._world
-        self.known: dict[tuple[int, object], tuple[weakref.ref[object], Spot]] = {}
-        """By the address of a group, which another one may have later, and the other rank."""
+        self.known: dict[int | tuple[int, object], Spot] = {}
+        """By the address of a group, as long as there is one, and the other rank."""
+        self._groups: dict[int | tuple[int, object], weakref.ref[object]] = {}
 
     def find(self, group: object, peer: object) -> Spot | None:
-        """A place that is not known yet; None where this rank is not in the group."""
+        """A place, which may not be known yet; None where this rank is not in the group."""
         import torch.distributed as dist
 
-        if not isinstance(group, dist.ProcessGroup):
-            return None
+        key = (id(group), peer) if self.role else id(group)
+        if key in self.known or not isinstance(group, dist.ProcessGroup):
+            return self.known.get(key)
         other = peer if isinstance(peer, int) else -1
         spot = self._observer.spot(self._name, group.group_name, other, dist.get_process_group_ranks(group))
-        self.known[id(group), peer] = weakref.ref(group), spot
+        self._groups[key] = weakref.ref(group, lambda _: self.known.pop(key, None))  # another one may have its address later
+        self.known[key] = spot
         return spot
 
 
@@ -168,10 +170,13 @@ class Counts:
 
         self._observer, self._world = observer, c10d._world
         self._last: dict[str, int] = {}
-        self._since, self._told = 0, False
+        self._since, self._told, self._step = 0, False, 0
 
     def tell(self, now: int) -> None:
         """Tell them once, when they have been the same for a while."""
+        if self._observer.step != self._step:  # whoever ends steps does not stand still
+            self._step, self._last = self._observer.step, {}
+            return
         groups = {str(group.group_name): group for group in list(self._world.pg_map)}
         counts: dict[str, int] = {name: found for name, group in groups.items() if (found := calls_of(group)) >= 0}
         if counts != self._last:
@@ -181,4 +186,4 @@ class Counts:
             for name, number in counts.items():
                 if name not in self._observer.hopped:
                     place = self._observer.place(COUNTED, name, ranks=list(self._world.pg_group_ranks[groups[name]]))
-                    self._observer.ring.add(WAIT, 0, place, number, self._since, 0, 0)
+                    self._observer.ring.add((WAIT, 0, place, number, self._since, 0, 0))

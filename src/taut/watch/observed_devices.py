@@ -11,6 +11,7 @@ behind its host is told with it, as a share.
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, ParamSpec, Protocol, TypeVar, cast
@@ -31,8 +32,9 @@ MOST_EVENTS = 16
 EVENT_NS, COST_SHARE = 40_000, 2e-4
 """What an event may cost, with all that is done for it, and the part of a step that all may: together they tell how many steps
 are sampled."""
-LAG = 8
-"""The time of a step is told before so many later ones are over, or not at all."""
+ASKED_AFTER, LAG = 2, 8
+"""So many steps later a device is first asked whether it is through with a step: before, it seldom is. The time of a step is
+told before LAG later ones are over, or not at all."""
 MOST_PENDING = 4
 CHECKED_EVERY = 16
 """In one sample of so many it is looked whether groups count calls that nobody saw."""
@@ -40,7 +42,7 @@ SAME_NS, SAME_SHARE = 50_000, 0.02
 """A stretch that takes a device no longer than its host, by this time and share, may be its host's."""
 MOST_SHARE = 255
 """The flags of the stage: the part of it that may be the host's, of so many."""
-GIVES_UP = 8
+GIVES_UP = 4
 """So many samples in a row that cannot be told: the next ones come SELDOM."""
 
 
@@ -60,21 +62,27 @@ class Event(Protocol):
 class Cuda:
     """What is asked of torch; it is never what starts a device."""
 
+    def __init__(self) -> None:
+        self._started = False
+
     def started(self) -> bool:
         """Whether a device is in use."""
-        import torch
+        if not self._started:
+            import torch
 
-        return bool(torch.cuda.is_initialized())  # type: ignore[no-untyped-call]
+            self._started = bool(torch.cuda.is_initialized())  # type: ignore[no-untyped-call]
+            if self._started:
+                # Not functions of torch.cuda: those look first whether to start a device, which takes longer than all the rest.
+                self._captures, self._device = torch._C._cuda_isCurrentStreamCapturing, torch._C._cuda_getDevice
+                self._stream_of = torch._C._cuda_getCurrentRawStream
+        return self._started
 
     def stream(self) -> tuple[int, int] | None:
         """The current device and stream of this thread; None while a graph is captured. A device must be in use."""
-        import torch
-
-        # Not by functions of torch.cuda: those look first whether to start a device, which takes longer than all the rest.
-        if torch._C._cuda_isCurrentStreamCapturing():
+        if self._captures():
             return None
-        device = int(torch._C._cuda_getDevice())
-        return device, int(torch._C._cuda_getCurrentRawStream(device))
+        device = self._device()
+        return device, self._stream_of(device)
 
     def handle(self) -> object:
         """The current stream, to record events on."""
@@ -122,27 +130,33 @@ class DeviceTimes:
 
     def __init__(self, observer: Observer, cuda: Cuda | None = None) -> None:
         self._observer, self._cuda = observer, cuda or Cuda()
-        self.samples, self.late = False, 0
-        """``late``: samples that were dropped because the device was not through with them in time."""
-        self._off, self._place, self._every, self._turn = False, -1, EVERY, 0
+        self.samples, self.wakes, self.late = False, 0, 0
+        """``wakes``: at the end of which step there is something to do again; ``late``: samples that were dropped because the
+        device was not through with them in time."""
+        self._place, self._every, self._turn = -1, EVERY, 0
         self._pool, self._now = list[Event](), Sample(0)
         self._pending: deque[Sample] = deque()
         self._stream: tuple[int, int] | None = None
         self._handle: object = None
-        self._depth, self._lacks, self._waited, self._in_pass = 0, False, False, False
+        self._depth, self._waited, self._in_pass = 0, False, False
         self._checks, self._counted, self._missed = False, 0, 0
 
     def turn(self, step: int) -> None:
         """A step is over: end its sample, tell those that are ready, and begin that of the next."""
-        if self._off:
-            return
         try:
             if self.samples:
                 self._end()
-            if self._pending:
+            if self._pending and step - self._pending[0].step >= ASKED_AFTER:
                 self._tell(step)
-            if (step + 1) % self._every == 0 and len(self._pending) < MOST_PENDING and self._cuda.started():
-                self._begin(step + 1)
+            every = self._every
+            if (step + 1) % every == 0 and len(self._pending) < MOST_PENDING:
+                if self._cuda.started():
+                    self._begin(step + 1)
+                else:
+                    every = RARELY
+            self.wakes = step + 1 if self.samples else step + every - (step + 1) % every
+            if self._pending:
+                self.wakes = min(self.wakes, max(self._pending[0].step + ASKED_AFTER, step + 1))
         except Exception:
             self._fail()
 
@@ -150,10 +164,10 @@ class DeviceTimes:
         """The stream waits for others from here on."""
         try:
             self._depth += 1
-            if self._depth == 1 and not self._lacks:
+            if self._depth == 1:
                 self._waited = True
                 if self._is_elsewhere() or self._has_uncounted():
-                    self._lacks = True
+                    self.lack()
                 elif len(self._now.events) % 2:
                     self._mark()
         except Exception:
@@ -163,19 +177,20 @@ class DeviceTimes:
         """The stream goes on with its own work."""
         try:
             self._depth -= 1
-            if self._depth == 0 and not self._lacks:
+            if self._depth == 0 and self.samples:
                 if self._is_elsewhere():
-                    self._lacks = True
+                    self.lack()
                 else:
                     self._go_on()
-                self.recount()
+                    self.recount()
         except Exception:
             self._fail()
 
     def begin_pass(self) -> None:
         """A backward pass begins: calls that it makes and nobody sees are reductions, whose wait comes at its end."""
         try:
-            self._lacks = self._lacks or self._has_uncounted()
+            if self._has_uncounted():
+                self.lack()
             self._in_pass = True
         except Exception:
             self._fail()
@@ -186,18 +201,22 @@ class DeviceTimes:
         if asked:
             self.leave()
         else:
-            self._lacks = True
+            self.lack()
 
     def called(self) -> None:
         """A call was made that something waits for later: where, is not seen, unless it is the end of the present pass."""
         try:
-            self._lacks = self._lacks or not (self._depth or self._in_pass) or self._is_elsewhere()
+            if not (self._depth or self._in_pass) or self._is_elsewhere():
+                self.lack()
         except Exception:
             self._fail()
 
     def lack(self) -> None:
-        """The stream may wait where nobody sees it: leave the step out."""
-        self._lacks = True
+        """The stream may wait where nobody sees it: leave the step out, and look no further."""
+        if self.samples:
+            self.samples = False
+            self._pool += self._now.events
+            self._miss()
 
     def recount(self) -> None:
         """A call was seen, and where it will be waited for will be."""
@@ -213,7 +232,7 @@ class DeviceTimes:
         if stream != self._stream:
             self._stream, self._handle = stream, self._cuda.handle()
         self._now = Sample(step)
-        self._depth, self._lacks, self._waited, self._in_pass = 0, False, False, False
+        self._depth, self._waited, self._in_pass = 0, False, False
         self._turn += 1
         self._checks = self._turn % CHECKED_EVERY == 1 or self._missed > 0
         self.recount()
@@ -221,12 +240,11 @@ class DeviceTimes:
         self._mark()
 
     def _end(self) -> None:
-        self.samples, events = False, self._now.events
-        lacks = self._lacks or self._depth != 0 or not self._waited or self._has_uncounted() or self._is_elsewhere()
-        if lacks:
-            self._pool += events
-            self._miss()
+        events = self._now.events
+        if self._depth != 0 or not self._waited or self._has_uncounted() or self._is_elsewhere():
+            self.lack()
             return
+        self.samples = False
         if len(events) % 2:
             self._now.behind.append(self._now.behind[-1])
             self._mark()
@@ -250,7 +268,7 @@ class DeviceTimes:
                 took_ns, hosts = first.took()
                 self._place = self._observer.place(DEVICE) if self._place < 0 else self._place
                 now = self._observer.clock()
-                self._observer.ring.add(STAGE, hosts, self._place, first.step, now - max(int(took_ns), 0), now, 0)
+                self._observer.ring.add((STAGE, hosts, self._place, first.step, now - max(int(took_ns), 0), now, 0))
             self._pending.popleft()
             self._pool += first.events
 
@@ -285,7 +303,7 @@ class DeviceTimes:
 
     def _fail(self) -> None:
         """Something of ours failed: no device is measured any more, the rest goes on."""
-        self._off, self.samples = True, False
+        self.samples, self.wakes = False, sys.maxsize
         self._pending.clear()
         self._observer.fault()
 
@@ -294,8 +312,10 @@ def around(device: DeviceTimes, call: Callable[P, R]) -> Callable[P, R]:
     """The same function, in which the stream waits for others; compilers get it as it was."""
     import torch
 
+    is_compiling = torch.compiler.is_compiling
+
     def waits(*args: P.args, **kwargs: P.kwargs) -> R:
-        sampled = not torch.compiler.is_compiling() and device.samples
+        sampled = not is_compiling() and device.samples
         if sampled:
             device.arrive()
         out = call(*args, **kwargs)

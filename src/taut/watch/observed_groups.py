@@ -147,7 +147,7 @@ class GroupCalls:
         try:
             if spot.number == number:
                 spot.since_ns = 0
-            observer.ring.add(GATE, flags, spot.code, number, began, observer.clock(), 0)
+            observer.ring.add((GATE, flags, spot.code, number, began, observer.clock(), 0))
         except Exception:
             observer.fault()
 

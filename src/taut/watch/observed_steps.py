@@ -7,10 +7,10 @@ optimizers, gradients that are accumulated, and loops of libraries on top of tor
 from __future__ import annotations
 
 import weakref
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from functools import wraps
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar, cast
 
 from taut.watch.observed_devices import around
 from taut.watch.wire import GATE, STAGE
@@ -18,7 +18,6 @@ from taut.watch.wire import GATE, STAGE
 if TYPE_CHECKING:
     import torch
     from torch.optim import Optimizer
-    from torch.utils.hooks import RemovableHandle
 
     from taut.watch.observed import Observer, Spot
 
@@ -79,7 +78,12 @@ class Steps:
         try:
             now = observer.clock()
             observer.stage(self._place, max(self._began.pop(id(optimizer), now), observer.worked_ns), now)
-            self._stepped(optimizer)
+            if self._ends is not None and self._ends() is optimizer and not observer.by_hand:
+                if self._others:
+                    self._others.clear()
+                observer.end_step()
+            else:
+                self._stepped_too(optimizer)
         except Exception:
             observer.fault()
 
@@ -97,12 +101,12 @@ class Steps:
 
         return scaled
 
-    def _stepped(self, optimizer: Optimizer) -> None:
+    def _stepped_too(self, optimizer: Optimizer) -> None:
+        """Another optimizer than the one that ends steps, if it does not do so from now on."""
         if self.observer.by_hand:
             return
         if self._ends is None or self._ends() is None or self._others[id(optimizer)] >= TAKES_OVER:
             self._ends = weakref.ref(optimizer)
-        if self._is_last(optimizer):
             self._others.clear()
             self.observer.end_step()
         else:
@@ -147,7 +151,7 @@ def passed(observer: Observer, call: Callable[P, None]) -> Callable[P, None]:
 
     spot, clock, add, device = observer.spot(BACKWARD), observer.clock, observer.ring.add, observer.device
     later, until = torch.autograd.Variable._execution_engine.queue_callback, dict[int, int]()
-    last_step, last_turn = -1, 0
+    plain, last_step, last_turn = torch.Tensor, -1, 0
 
     def passed(*args: P.args, **kwargs: P.kwargs) -> None:
         nonlocal last_step, last_turn
@@ -161,7 +165,7 @@ def passed(observer: Observer, call: Callable[P, None]) -> Callable[P, None]:
             last_step = step
             if until.get(turn, 0) <= step or sampled:
                 one = Pass(observer, spot)
-                one.ask(args[0] if args else kwargs.get("tensors"), later)
+                one.ask(args[0] if args else kwargs.get("tensors"), plain, later)
         except Exception:
             observer.fault()
         if sampled:
@@ -178,10 +182,10 @@ def passed(observer: Observer, call: Callable[P, None]) -> Callable[P, None]:
                 worked = one.worked_ns
                 until[turn] = step + (ASKED_EVERY if end - worked < NO_WAIT_NS else 0)
             if begin:
-                add(STAGE, 0, spot.code, step, begin, worked, 0)
+                add((STAGE, 0, spot.code, step, begin, worked, 0))
                 number = spot.count
                 spot.count = number + 1
-                add(GATE, 0, spot.code, number, worked, end, 0)
+                add((GATE, 0, spot.code, number, worked, end, 0))
         except Exception:
             observer.fault()
 
@@ -191,22 +195,30 @@ def passed(observer: Observer, call: Callable[P, None]) -> Callable[P, None]:
 class Pass:
     """One backward pass that is asked when its work is done: before DDP's callback, which waits for its reductions."""
 
-    __slots__ = ("_handle", "_later", "_observer", "_spot", "worked_ns")
+    __slots__ = ("_forget", "_later", "_observer", "_spot", "worked_ns")
 
     def __init__(self, observer: Observer, spot: Spot) -> None:
         self._observer, self._spot, self.worked_ns = observer, spot, 0
 
-    def ask(self, roots: object, later: Callable[[Callable[[], None]], None]) -> None:
-        """It begins."""
+    def ask(self, roots: object, plain: type[torch.Tensor], later: Callable[[Callable[[], None]], None]) -> None:
+        """It begins; ``plain``: the type of tensors that are nothing more."""
         self._later = later
-        first = roots[0] if isinstance(roots, (list, tuple)) and roots else roots
-        self._handle: RemovableHandle = first.register_hook(self.at_begin)  # type: ignore[union-attr]
+        first = cast("torch.Tensor", roots[0] if isinstance(roots, (list, tuple)) and roots else roots)
+        register = getattr(first.grad_fn, "_register_hook_dict", None)
+        if type(first) is plain and register is not None and first._backward_hooks is None:
+            # What register_hook does for a first hook, without its handle, which takes most of the time.
+            hooks: OrderedDict[int, Callable[[torch.Tensor], torch.Tensor | None]] = OrderedDict(((-1, self.at_begin),))
+            self._forget: Callable[[], None] = hooks.clear
+            first._backward_hooks = hooks
+            register(first)
+        else:
+            self._forget = first.register_hook(self.at_begin).remove  # type: ignore[no-untyped-call]
 
     def at_begin(self, _: torch.Tensor) -> None:
         """Its first function runs. Callbacks of a pass run in the order in which they came, and this one comes first."""
         try:
             self._later(self.at_work_done)
-            self._handle.remove()
+            self._forget()
         except Exception:
             self._observer.fault()
 
