@@ -590,8 +590,8 @@ def _tells_more(stall: Place, level: Place) -> bool:
 
 
 def _score(chance: float) -> float:
-    """A chance as standard errors of a normal variable."""
-    return NormalDist().inv_cdf(1 - max(chance, 1e-16))
+    """A chance as standard errors of a normal variable; none where it is as likely as not."""
+    return NormalDist().inv_cdf(1 - min(max(chance, 1e-16), 0.5))
 
 
 def _shared(busy: Floats) -> Floats:
