@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,9 @@ ROOT = Path(__file__).resolve().parents[1]
 SHARED_ABSENT = "needs ../shared/data (not part of a user's clone)"
 
 os.environ["TAUT_AUDIT"] = "off"  # tests that ask for records switch them on
+# Tests start taut some hundred times: its modules are compiled once, also where the surroundings ask Python to keep nothing.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 settings.register_profile("repeatable", deadline=None, derandomize=True)
 settings.register_profile("explore", deadline=None, max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))

@@ -17,7 +17,7 @@ import xla_profiles as profiles
 from actions import act, poisson, trace
 from build import MS, barriers, job, ring_all_reduce
 from device_traces import host_ahead
-from taut.core import jit
+from taut.core import jit, native
 from taut.core.jit import Kernel
 from timelines import timeline_of
 
@@ -41,6 +41,14 @@ def kernels() -> dict[str, Kernel]:
 def copied(args: Args) -> Args:
     """Arguments that a kernel may overwrite."""
     return tuple(np.array(one) if isinstance(one, (np.ndarray, list)) else one for one in args)
+
+
+def in_machine_code(kernel: Kernel, *args: Any) -> Any:
+    """What a kernel gives as machine code, however small its input: code that is kept, if it was compiled before."""
+    dense = tuple(map(jit._dense, args))
+    kind = native.signature(dense)
+    assert kind is not None
+    return kernel._compile(kind, dense)(*dense)
 
 
 @contextmanager

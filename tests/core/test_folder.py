@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -10,33 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from saved_folders import save, whole
 from taut.core import folder as folders
 from taut.core.errors import RunError
 from taut.core.folder import add_file, checked_addition, is_run_folder, manifest_of, read_listed, read_steadily, save_folder
 from taut.core.whole_file import scratch_name
-
-
-def save(target: Path, text: str = "new") -> Path:
-    def write(scratch: Path) -> dict[str, object]:
-        (scratch / "a.parquet").write_text(text)
-        (scratch / "b.parquet").write_text(text * 2)
-        return {"format": 2, "version": "test", "digest": "d", "text": text}
-
-    return save_folder(target, write)
-
-
-def whole(target: Path) -> str:
-    """The text that all files of a folder agree on; fails unless it is complete and listed."""
-    manifest = manifest_of(target)
-    try:
-        assert manifest is not None
-        assert {*manifest.files, "run.json"} == set(os.listdir(target))
-        files = {name: read_listed(target, name, listed) for name, listed in manifest.files.items()}
-        text = json.loads((target / "run.json").read_text())["text"]
-        assert files["a.parquet"].decode() == text
-    except (AssertionError, OSError) as error:
-        raise RunError(f"not whole: {error}") from None
-    return str(text)
 
 
 def test_a_folder_is_replaced_by_a_newer_one(tmp_path: Path) -> None:
@@ -209,7 +186,7 @@ import os, sys
 from pathlib import Path
 sys.path[:0] = {path!r}
 from taut.core import folder as folders
-from test_folder import save, whole
+from saved_folders import save, whole
 EXCHANGE = {exchange}
 folders._sync = lambda folder: None  # kills leave the page cache alone
 if not EXCHANGE:
@@ -260,7 +237,7 @@ print(points)
 
 @pytest.mark.parametrize("exchange", [True, False])
 def test_a_kill_at_any_line_loses_nothing_and_the_next_writer_cleans_up(tmp_path: Path, exchange: bool) -> None:
-    here = [str(Path(__file__).parent), str(Path(folders.__file__).parents[2])]
+    here = [str(Path(__file__).parents[1]), str(Path(folders.__file__).parents[2])]
     code = KILLED.format(path=here, root=str(tmp_path), exchange=exchange)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
@@ -271,7 +248,7 @@ WRITER = """
 import sys
 from pathlib import Path
 sys.path[:0] = {path!r}
-from test_folder import save
+from saved_folders import save
 for i in range({times}):
     save(Path({root!r}) / "run", {name!r} + str(i) * 1000)
 """
@@ -279,7 +256,7 @@ TIMES = 40
 
 
 def test_two_writers_and_a_reader_of_one_folder_see_whole_folders_only(tmp_path: Path) -> None:
-    here = [str(Path(__file__).parent), str(Path(folders.__file__).parents[2])]
+    here = [str(Path(__file__).parents[1]), str(Path(folders.__file__).parents[2])]
     save(tmp_path / "run", "first")
     codes = [WRITER.format(path=here, root=str(tmp_path), name=name, times=TIMES) for name in "ab"]
     writers = [subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True) for code in codes]

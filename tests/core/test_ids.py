@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kernel_calls import in_machine_code
 from taut.core.group_kernels import dense_ids
 from taut.core.ids import FEW_WORDS, coded, dense, distinct, greatest, least, numbered, sums, word_ids
 
@@ -68,6 +69,6 @@ def test_dense_ids_by_bits_are_those_of_a_table() -> None:
     packed = np.random.default_rng(5).integers(0, 3000, 500)
     for values in (packed, packed.astype(np.int32), np.arange(64), np.array([31, 32, 63, 64, 0])):
         span = int(values.max()) + 1
-        (compiled, count), (plain, distinct_values) = dense_ids.compiled(values, span), dense_ids.plain(values, span)
+        (compiled, count), (plain, distinct_values) = in_machine_code(dense_ids, values, span), dense_ids.plain(values, span)
         assert (compiled.tolist(), count) == (plain.tolist(), distinct_values)
         assert plain.tolist() == np.unique(values, return_inverse=True)[1].tolist()

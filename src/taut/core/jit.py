@@ -93,19 +93,21 @@ class Kernel(Generic[Result]):
 
     def _compile(self, kind: str, args: tuple[Value, ...]) -> Callable[..., Result]:
         """Compile for one signature, once, and leave the code for the next run."""
-        from taut.core import native
-
         with _COMPILING:
-            ready = self._loaded.get(kind) or self._left(kind)
-            if ready is None:
-                ready = self._jit()
-                if hasattr(ready, "compile"):  # NUMBA_DISABLE_JIT leaves the plain function
-                    from numba import typeof
-
-                    ready.compile(tuple(map(typeof, args)))
-                    native.store(self.code(kind), ready)
+            ready = self._loaded.get(kind) or self._left(kind) or self._made(kind, args) or self.compiled
             self._loaded[kind] = ready
             return ready
+
+    def _made(self, kind: str, args: tuple[Value, ...]) -> Callable[..., Result] | None:
+        """Code that numba makes now, called as kept code is; None if it cannot be."""
+        from taut.core import native
+
+        if not hasattr(self.inner, "compile"):  # NUMBA_DISABLE_JIT leaves the plain function
+            return self.inner
+        from numba import typeof
+
+        self.inner.compile(tuple(map(typeof, args)))
+        return native.store(self.code(kind), self.inner)
 
     def _left(self, kind: str) -> Callable[..., Result] | None:
         """Code that another process has left since this one looked first."""
@@ -127,15 +129,22 @@ class Kernel(Generic[Result]):
 
     @cached_property
     def compiled(self) -> Callable[..., Result]:
-        """The kernel compiled by numba, with the compiled forms of the kernels it calls."""
-        return self._jit()
+        """The kernel compiled by numba, to be called from Python."""
+        return self._jit(alone=True)
 
-    def _jit(self) -> Callable[..., Result]:
+    @cached_property
+    def inner(self) -> Callable[..., Result]:
+        """The kernel compiled by numba, to be called by other kernels or as kept code is."""
+        return self._jit(alone=False)
+
+    def _jit(self, alone: bool) -> Callable[..., Result]:
         memory.require(COMPILING_BYTES if "numba" in sys.modules else COMPILER_BYTES, "compiling")
         from numba import njit
 
         compiler: Callable[..., Callable[..., Callable[..., Result]]] = njit  # its types leave out ``_nrt``
-        return compiler(nogil=True, **self.options)(self._rebound(lambda k: k.compiled))
+        # What unpacks Python's objects, and what C would call, takes a quarter of the time of compiling.
+        wrappers = {"no_cpython_wrapper": not alone, "no_cfunc_wrapper": True}
+        return compiler(nogil=True, **wrappers, **self.options)(self._rebound(lambda k: k.inner))
 
     @cached_property
     def source(self) -> str:

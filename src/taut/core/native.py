@@ -46,6 +46,8 @@ FIXED = 5
 SWITCH = "TAUT_KERNEL_CACHE"
 LAYOUT = 2
 """Raised whenever the layout of kept files or the way of calling them changes."""
+HASHED = 32
+"""Bytes of the hash at the beginning of a kept file."""
 LARGEST = 1 << 24
 """Bytes of a kept file beyond which it is not read; the largest kernel has some 100 kB."""
 SUFFIX, PART = ".kernel", ".kernel-part"
@@ -118,15 +120,20 @@ def load(code: Code) -> Callable[..., Any] | None:
     return None
 
 
-def store(code: Code, compiled: Callable[..., object]) -> None:
-    """Keep the object code of a kernel that numba has just compiled."""
-    if _off():
-        return
+def store(code: Code, compiled: Callable[..., object]) -> Callable[..., Any] | None:
+    """Keep the object code of a kernel that numba has just compiled; what it is called by, or None if it cannot be kept."""
     try:
         content = _content(code, compiled)
+        ready = _callable(*_parts(content[HASHED:]), code.types) if content else None
     except Exception:  # the next run compiles again
-        return
-    for folder in _folders(code.file) if content else ():
+        return None
+    if ready is not None and not _off():
+        _keep(code, content)
+    return ready
+
+
+def _keep(code: Code, content: bytes) -> None:
+    for folder in _folders(code.file):
         try:
             with _opened(folder, make=True) as place:
                 return _write(place, code.kept_as, content)
@@ -136,9 +143,9 @@ def store(code: Code, compiled: Callable[..., object]) -> None:
 
 def _content(code: Code, compiled: Callable[..., object]) -> bytes:
     """The file of a kernel: hash over key and rest, length of header, header, object code; empty if it cannot be kept."""
-    made = list(getattr(compiled, "overloads", {}).values())
-    result = made[0] if len(made) == 1 else None
-    if result is None or ",".join(filter(None, map(_kind, result.signature.args))) != code.types:
+    made = getattr(compiled, "overloads", {}).values()
+    result = next((one for one in made if ",".join(map(str, map(_kind, one.signature.args))) == code.types), None)
+    if result is None:
         return b""
     _, form, (machine, _) = result.library.serialize_using_object_code()
     returns = _returns(result.signature.return_type)
@@ -358,10 +365,15 @@ def _read(place: int, code: Code) -> tuple[str, list[str], bytes]:
         if error.errno not in NOT_OURS:
             raise
         data = b""
-    rest = data[32:]
-    if data[:32] != _hash(code, rest):
+    rest = data[HASHED:]
+    if data[:HASHED] != _hash(code, rest):
         os.unlink(code.kept_as, dir_fd=place)
         raise ValueError(code.kept_as)
+    return _parts(rest)
+
+
+def _parts(rest: bytes) -> tuple[str, list[str], bytes]:
+    """Symbol, returned types and object code out of what follows the hash."""
     size = int.from_bytes(rest[:4], "little")
     header = json.loads(rest[4 : 4 + size])
     return header["symbol"], header["returns"], rest[4 + size :]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from grids import harmonic, many_steps, one_op
 from taut.project.noise import table
 from taut.project.training.gates import Gate, barrier, fastest, ring, stale
 from taut.project.training.grid import Grid, Sync, steps
@@ -15,20 +16,10 @@ from taut.project.training.pipeline import program
 from taut.project.training.scenario import Noise
 
 
-def one_op(noise: Noise, ranks: int, members: int = 1) -> Grid:
-    """Ranks that do one op a step and meet."""
-    drawn = np.array([[1.0], [0.0]])
-    return Grid(program("gpipe", 1, 1, 1), np.zeros((2, 1)), drawn, np.stack([table(noise, members)] * 2), 0.0, ranks)
-
-
 def mean(noise: Noise, ranks: int, count: int = 3000, gate: Gate = barrier, every: int = 1) -> tuple[float, float]:
     """Mean time of a step, and four standard errors of it."""
     took = steps(one_op(noise, ranks), count, 7, sync=Sync(gate=gate, every=every))
     return float(took.mean()), 4 * float(took.reshape(-1, every).sum(axis=1).std()) / every / sqrt(count / every)
-
-
-def harmonic(n: int) -> float:
-    return sum(1 / k for k in range(1, n + 1))
 
 
 @pytest.mark.parametrize("ranks", [1, 8, 64])
@@ -45,9 +36,9 @@ def test_a_barrier_of_gumbel_work_is_gumbel_again(ranks: int) -> None:
 
 def test_a_barrier_of_pareto_work_has_a_heavy_maximum() -> None:
     n, a = 64, 4.0
-    value, error = mean(Noise(distribution="pareto", tail=a), n, 20_000)
+    took = many_steps(one_op(Noise(distribution="pareto", tail=a), n), 20_000, Sync())
     expected = exp(lgamma(n + 1) + lgamma(1 - 1 / a) - lgamma(n + 1 - 1 / a)) * (a - 1) / a
-    assert value == pytest.approx(expected, abs=error)
+    assert took.mean() == pytest.approx(expected, abs=4 * took.std() / sqrt(20_000))
 
 
 @pytest.mark.parametrize(("ranks", "largest"), [(8, 1.4236), (64, 2.3437), (1024, 3.2482), (16384, 3.9714)])
@@ -72,9 +63,9 @@ def test_waiting_for_the_fastest_costs_less() -> None:
     assert value == pytest.approx(harmonic(16) - harmonic(4), abs=error)
 
 
-def settled(ranks: int, gate: Gate, every: int = 1) -> tuple[float, float]:
+def settled(ranks: int, gate: Gate) -> tuple[float, float]:
     """Mean time of a step of exponential work once the start is forgotten, and four standard errors of it."""
-    took = steps(one_op(Noise(distribution="exponential", spread=1.0), ranks), 20_000, 7, sync=Sync(gate=gate, every=every))
+    took = many_steps(one_op(Noise(distribution="exponential", spread=1.0), ranks), 20_000, Sync(gate=gate))
     parts = took[4000:].reshape(32, -1).mean(axis=1)  # neighbouring steps depend on each other, such long parts hardly do
     return float(parts.mean()), 4 * float(parts.std()) / sqrt(32)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace as other
 from math import exp, pi, sqrt
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 import pytest
 from msgspec.structs import fields, replace
 
+from grids import harmonic, many_steps, one_op
 from taut.core.errors import InputRefused, UsageError
 from taut.project.fabric.groups import Net
 from taut.project.noise import table
@@ -19,7 +19,6 @@ from taut.project.training.checkpoints import best_s, expected_s, mtbf_s
 from taut.project.training.forecast import at, forecast
 from taut.project.training.gates import Gate, barrier, fastest, first_of, free, hierarchical, ring, stale
 from taut.project.training.grid import Grid, Strays, Sync, steps
-from taut.project.training.pipeline import program
 from taut.project.training.policies import POLICIES
 from taut.project.training.scenario import Fabric, Job, Noise, Policies, Scenario, Tier, parse
 from taut.project.training.step_plan import plan
@@ -36,21 +35,11 @@ def gpt() -> Scenario:
     return replace(s, noise=replace(s.noise, step_spread=0.03, slow_share=0.002, slow_factor=1.2))
 
 
-def one_op(noise: Noise, ranks: int) -> Grid:
-    """Ranks that do one op a step and meet."""
-    drawn = np.array([[1.0], [0.0]])
-    return Grid(program("gpipe", 1, 1, 1), np.zeros((2, 1)), drawn, np.stack([table(noise)] * 2), 0.0, ranks)
-
-
 def mean(grid: Grid, gate: Gate = barrier, count: int = 3000, every: int = 1) -> Any:
     """Mean time of a step, with four standard errors."""
-    took = steps(grid, count, 7, sync=Sync(gate=gate, every=every))
+    took = many_steps(grid, count, Sync(gate=gate, every=every))
     error = 4 * float(took.reshape(-1, every).sum(axis=1).std()) / every / sqrt(count / every)
     return pytest.approx(float(took.mean()), abs=error)
-
-
-def harmonic(n: int) -> float:
-    return sum(1 / k for k in range(1, n + 1))
 
 
 def test_every_name_applies_and_says_what_it_does(gpt: Scenario) -> None:
@@ -189,17 +178,17 @@ def test_the_first_of_several_clones_is_as_much_sooner(ranks: int, clones: int) 
 @pytest.mark.parametrize("late", [0.2, 1.0, 3.0])
 def test_a_late_op_begun_again_takes_the_sooner_of_two(late: float) -> None:
     """One rank: 1 − e⁻ᵈ ÷ 2; many: the slowest of as many hedged draws."""
-    assert mean(other(one_op(EXPONENTIAL, 1), late=late), count=20_000) == 1 - exp(-late) / 2
+    assert mean(one_op(EXPONENTIAL, 1, late=late), count=20_000) == 1 - exp(-late) / 2
     slowest = fan_out(hedged(table(EXPONENTIAL), late)[0], 32)
     drawn = np.random.default_rng(1).logistic(size=200_000)
     from taut.project.noise import GRID
 
-    assert mean(other(one_op(EXPONENTIAL, 32), late=late)) == float(np.interp(drawn, GRID, slowest).mean())
+    assert mean(one_op(EXPONENTIAL, 32, late=late)) == float(np.interp(drawn, GRID, slowest).mean())
 
 
 def test_copies_are_counted() -> None:
     """Of exponential work that is late at 1, the copy and the rest of it race: half of the rest, and e⁻¹ of the ops."""
-    grid = other(one_op(EXPONENTIAL, 20_000), late=1.0)
+    grid = one_op(EXPONENTIAL, 20_000, late=1.0)
     made = grid.simulate(np.zeros(20_000), 0, 3, Strays(np.ones((20_000, 1))))
     assert made.copied.mean() == pytest.approx(exp(-1) / 2, abs=4 * made.copied.std() / sqrt(20_000))
 
