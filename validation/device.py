@@ -124,7 +124,8 @@ def kineto(data: Any) -> list[Raw]:
         if c and LAUNCH.fullmatch(str(e.get("cat", "")).lower()) and not ASKS.search(e["name"]):
             launches[int(c)].append(ns(e["ts"]))
     raw = Raw(info.get("rank"), world=info.get("world_size"), marks=marks_of(whole))
-    raw.marks, raw.width = by_update(raw.marks, [ns(e["ts"]) for e in whole if str(e["name"]).startswith("Optimizer.step#")])
+    updates = [e for e in whole if str(e["name"]).startswith("Optimizer.step#") and str(e.get("cat", "")).lower() in HOST]
+    raw.marks, raw.width = by_update(raw.marks, [ns(e["ts"]) for e in updates])
     for e in whole:
         category, args = str(e.get("cat", "")).lower(), e.get("args") or {}
         known = DEVICE.get(category, -1) if category else task(e["name"], str(args.get("Task Type", "")))

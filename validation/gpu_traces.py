@@ -18,6 +18,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from statistics import mean, median
 from typing import Any
 
 import device
@@ -58,6 +59,8 @@ def check(folder: Path, taut: str) -> int:
     missed = 0
     truth = {name: one for file in sorted(folder.glob("*.truth.json")) for name, one in json.loads(file.read_text()).items()}
     for name, one in truth.items():
+        if not (folder / name).exists():
+            continue
         raws = device.load(folder / name)
         reported = device.taut(taut, [folder / name])
         if isinstance(raws, str) or isinstance(reported, str) or not raws:
@@ -76,17 +79,15 @@ def check(folder: Path, taut: str) -> int:
 
 
 def stepped(windows: list[dict[str, Any]], truth: dict[str, Any]) -> tuple[float, float, int]:
-    """(taut's mean step, the measured one, measured steps): of the same steps where they are numbered alike."""
+    """(taut's mean step, the measured one, measured steps): of the same steps where they are numbered alike, else medians."""
     times, wide = truth["ms"], truth.get("wide", 1)
-    known = windows
-    if truth["marked"]:
-        # Behind the last step of a cycle the profiler writes its file.
-        known = [one for one in windows if one["step"] + wide < len(times)] or windows
-        known = [one for one in known if one["step"] + wide - 1 not in truth.get("written", ())] or known
-    read = sum(one["end_ns"] - one["start_ns"] for one in known) / len(known) / 1e6
-    if truth["marked"]:
-        return read, sum(sum(times[one["step"] : one["step"] + wide]) for one in known) / len(known), len(times) // wide
-    return read, sum(times) / len(times), len(times)
+    lengths = {one["step"]: (one["end_ns"] - one["start_ns"]) / 1e6 for one in windows}
+    if not truth["marked"]:
+        return median(lengths.values()), median(times), len(times)
+    # Behind the last step of a cycle the profiler writes its file.
+    known = [step for step in lengths if step + wide < len(times) and step + wide - 1 not in truth.get("written", ())]
+    known = known or [min(lengths)]
+    return mean(lengths[step] for step in known), mean(sum(times[step : step + wide]) for step in known), len(times) // wide
 
 
 def main() -> int:
