@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import cache
 from operator import attrgetter
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import msgspec
 
@@ -321,8 +321,7 @@ def args_of(events: Iterable[Event], kind: type[_Args]) -> list[_Args]:
     if not raws:
         return []
     try:
-        found: list[_Args] = _decoder(kind).decode(b"[" + b",".join(raws) + b"]")
-        return found
+        return cast("list[_Args]", _decoder(kind).decode(b"[" + b",".join(raws) + b"]"))
     except (msgspec.ValidationError, UnicodeDecodeError):
         return [_one_args(raw, kind) for raw in raws]
 
