@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
@@ -138,6 +137,8 @@ def _read_here(path: str, columns: str, unseen: Unseen) -> Loaded:
 
 def load_batch(batch: Sequence[Wanted], columns: str, version: str) -> list[Loaded | Unseen]:
     """What a worker does: read some inputs."""
+    import socket
+
     worker = f"{socket.gethostname()} (pid {os.getpid()})"
     refuse_version(__version__, version, f"worker {worker}")  # one that came late was not asked before
     ahead = fetched([one.path for one in batch], [one.size_bytes for one in batch])

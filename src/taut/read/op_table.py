@@ -21,7 +21,6 @@ from taut.core.scratch import kept
 from taut.core.tables import NULL, Kind, Mark, Member, Op, Table, Trace, Verb
 from taut.read.arrow_columns import INT32, INT64, has_any, times_ns, wholes, words
 from taut.read.files import Member as File
-from taut.read.metrics import reader as metrics
 from taut.read.metrics.series import Metrics
 from taut.read.table_file import BOM, header_cells, open_table
 from taut.read.verb_words import HOPS
@@ -94,6 +93,8 @@ def find(columns: list[str], key: str) -> str | None:
 
 def load_member(member: File) -> Trace | Metrics:
     """One trace out of one table; a Parquet file may hold samples of metrics instead."""
+    from taut.read.metrics import reader as metrics
+
     data = member.read()
     return metrics.load(data, member.label) if metrics.is_parquet(data) else load(data, member.label)
 

@@ -20,7 +20,6 @@ from taut.core.tables import Member, Op, Table, Trace
 from taut.read import files, merge, remote
 from taut.read.actions.control_log import ControlLog
 from taut.read.contents import Dump, Execution, InspectorLog, Plan, Profile, Report, Spans
-from taut.read.jobs import progress_log
 from taut.read.jobs.job_words import JobLog
 from taut.read.kept_reading import KeptReading
 from taut.read.load import LEAVE, Part, brief
@@ -152,6 +151,8 @@ def _joined(inputs: Inputs, control: list[ControlLog]) -> Trace:
         raise _why_no_trace(inputs, refused)
     logs += [trace.progress for _, trace in traces if len(trace.progress)]
     if logs:
+        from taut.read.jobs import progress_log
+
         trace = replace(trace, progress=progress_log.gather(logs))
     # Files of no known format are no error: folders hold READMEs and scripts.
     skipped = sum(part.found is None for part in inputs.parts)

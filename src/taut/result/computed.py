@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from taut.diagnose.detectors import Finding
 from taut.diagnose.early_warning import EarlyWarning
@@ -13,12 +14,14 @@ from taut.diagnose.slowdowns import Slowdowns
 from taut.graph import Graph
 from taut.ledger import Ledger
 from taut.ledger.attempt_ledger import Attempts
-from taut.read.rank_topology import Topology
 from taut.replay.blame import Blame
 from taut.replay.coupling import Coupling, couple
 from taut.replay.timeline import Batch, Timeline, walls
 from taut.replay.whatif import WhatIf
 from taut.result.types import Baseline
+
+if TYPE_CHECKING:
+    from taut.read.rank_topology import Topology
 
 
 @dataclass(frozen=True, repr=False)
