@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +20,7 @@ from taut.watch.wire import COUNTED, EVENT, GATE, STAGE, STEP, WAIT
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")
 
-from taut.watch.observed_calls import STILL_NS, called, watch_calls  # noqa: E402
+from taut.watch.observed_calls import STILL_NS, Spots, called, watch_calls  # noqa: E402
 from taut.watch.observed_steps import BACKWARD, watch_steps  # noqa: E402
 
 KINDS = {GATE: "gate", STAGE: "stage", STEP: "step", WAIT: "wait"}
@@ -107,6 +108,18 @@ def test_a_group_without_this_rank_is_no_fault(alone: Any) -> None:
         call = called(observer, lambda group=None: None, "barrier")
         call(group=alone.GroupMember.NON_GROUP_MEMBER)
         assert (told(observer), observer.faults) == ([], 0)
+
+
+def test_a_group_that_is_gone_leaves_no_place_to_another_at_its_address(alone: Any) -> None:
+    class Group(alone.ProcessGroup):  # type: ignore[misc, name-defined]
+        group_name = "of the test"
+
+    group, spots = Group(0, 1), Spots(Observer(Ring()), "barrier")
+    alone.distributed_c10d._world.pg_group_ranks[group] = {0: 0}
+    assert spots.find(group, None) is spots.find(group, None) is not None
+    del alone.distributed_c10d._world.pg_group_ranks[group], group
+    gc.collect()
+    assert spots.known == {}
 
 
 def test_torch_is_left_as_it_was(alone: Any) -> None:
@@ -201,6 +214,24 @@ def test_a_step_has_its_stages_and_the_gate_where_a_pass_ends() -> None:
     turn = [("stage", "load"), ("stage", BACKWARD), ("gate", BACKWARD), ("stage", "optimizer"), ("step", "")]
     assert [row[:2] for row in rows] == [*turn, *turn]
     assert observer.faults == 0
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["hooked before", "hooked after"])
+def test_hooks_that_the_job_has_on_a_loss_stay_its_own(before: bool) -> None:
+    weight, seen = torch.ones(2, requires_grad=True), list[str]()
+    with watching(watch_steps) as observer:
+        loss = (weight * 2).sum()
+        if before:
+            loss.register_hook(lambda _: seen.append("first"))
+        loss.backward(retain_graph=True)
+        handle = loss.register_hook(lambda _: seen.append("second"))
+        loss.backward(retain_graph=True)
+        handle.remove()
+        loss.backward()
+        assert [verb for kind, verb, _ in told(observer) if kind == "gate"] == [BACKWARD] * 3
+        assert observer.faults == 0
+    assert seen == (["first", "first", "second", "first"] if before else ["second"])
+    assert len(loss._backward_hooks) == before
 
 
 def test_several_optimizers_and_accumulated_gradients_are_one_step() -> None:

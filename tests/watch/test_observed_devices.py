@@ -222,6 +222,17 @@ def test_steps_in_which_the_stream_may_wait_unseen_are_left_out_and_then_seldom_
     assert rank.stream.recorded <= 4 * (GIVES_UP + RARELY * CHECKED_EVERY * 2 / SELDOM + 2)
 
 
+def test_a_step_that_is_left_out_is_looked_at_no_further() -> None:
+    rank = Rank()
+    while not rank.device.samples:
+        rank.step()
+    async_call(rank)
+    recorded = rank.stream.recorded
+    assert not rank.device.samples
+    rank.step()
+    assert rank.stream.recorded == recorded
+
+
 def test_a_job_without_a_device_or_without_calls_tells_nothing() -> None:
     without, alone = Rank(), Rank()
     without.stream.initialized = False
