@@ -23,14 +23,17 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 
+import numpy as np
 from msgspec.structs import replace
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 from focus_rows import FocusRow, render
+from taut.core.exact_parts import ManyShares
 from taut.core.tables import Table
 from taut.ledger.bill.allocated_parts import Allocated, allocated_parts
-from taut.ledger.bill.rows import Booked, Held
+from taut.ledger.bill.money_units import units
+from taut.ledger.bill.rows import UNIT, Booked, Held
 from taut.read.focus.focus_reader import read_focus
 from taut.render.focus_table import render_parts
 
@@ -125,12 +128,16 @@ def written(folder: Path) -> Allocated:
         "job": ["job-1", "job-1", "job-2", ""], "fate": ["productive", "fault wait", "jitter wait", "idle"],
         "cause": ["", "rank 3", "", ""], "host": ["node0"] * 4, "team": [""] * 4,
     })  # fmt: skip
-    rows = [(part, charge, ns) for charge in range(bill.num_rows) for part, ns in enumerate(weights)]
+    count = bill.num_rows
+    shares = ManyShares(np.tile(weights, count), np.arange(count) * len(weights))
+    money = {
+        name: shares.of_units(units(bill[column], UNIT))
+        for name, column in (("effective", "EffectiveCost"), ("billed", "BilledCost"))
+    }
     booked = Table(Booked, {
-        "held": [part for part, _, _ in rows], "charge": [charge for _, charge, _ in rows],
-        "item": ["accelerator time"] * len(rows),
-        "rank_ns": [ns for _, _, ns in rows], "effective": [0] * len(rows), "billed": [0] * len(rows),
-    }, len(rows))  # fmt: skip
+        "held": np.tile(np.arange(len(weights)), count), "charge": np.repeat(np.arange(count), len(weights)),
+        "item": ["accelerator time"] * count * len(weights), "rank_ns": np.tile(weights, count), **money,
+    }, count * len(weights))  # fmt: skip
     return allocated_parts(held, booked, bill)
 
 
