@@ -206,3 +206,22 @@ def test_a_level_whose_cost_lies_in_two_steps_is_no_finding() -> None:
     assert analyze(barriers(work, 5 * MS)).findings == []
     work[[12, 19], 5] += 150 * MS
     assert analyze(barriers(work, 5 * MS)).findings == []
+
+
+def test_two_accidents_far_outside_do_not_stretch_a_level() -> None:
+    work = jitter(7, 8, 0.01)
+    work[14:22, 5] += 40 * MS
+    work[[3, 27], 5] += 200 * MS
+    (found,) = analyze(barriers(work, 5 * MS)).findings
+    assert (found.ranks, found.steps) == ((5,), (14, 21))
+    assert found.recoverable_wall_ns == pytest.approx(8 * 40 * MS, rel=0.1)
+
+
+def test_stops_that_everybody_has_are_not_of_the_rank_that_is_slow() -> None:
+    """Three stops of each rank: by chance a rank would have as many, whatever else is wrong with it."""
+    work = jitter(8, 8, 0.01)
+    work[18:, 2] += 30 * MS
+    for rank in range(8):
+        work[[rank, rank + 6, rank + 12], rank] += 120 * MS
+    slow = [found for found in analyze(barriers(work, 5 * MS)).findings if found.ranks]
+    assert [(found.ranks, found.steps) for found in slow] == [((2,), (18, 29))]

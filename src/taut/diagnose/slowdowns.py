@@ -235,7 +235,7 @@ class Slowdowns:
                 found[rank].append(Place(s.first, s.last, s.score, False, extra, s.tests, rank, grows=grows))
         joined = [_joined(places) for mine in found.values() for places in _overlapping(mine)]
         for stall in self._stalls(set(found)):
-            same = [p for p in joined if _tells_more(stall, p)]
+            same = [p for p in joined if _tells_more(stall, p) and self._stops_outside(p)]
             joined = [p for p in joined if p not in same]
             if same:
                 joined.append(replace(stall, score=same[0].score, tests=same[0].tests))
@@ -248,7 +248,7 @@ class Slowdowns:
 
         Those that are known to be slow need no chance: three spikes tell since when and how often they stop.
         """
-        spikes = outliers(self._busy)
+        spikes = self._spikes
         out = []
         above = self._busy - np.median(self._busy, axis=1, keepdims=True)
         place, weight = np.nonzero(spikes)[0], above[spikes]
@@ -260,14 +260,28 @@ class Slowdowns:
             at = np.flatnonzero(spikes[rank])
             if chance >= FALSE_ALARMS and not (rank in known and len(at) >= RECURS):
                 continue
-            # A stop may last for several steps, of which the first is its spike.
-            at = np.append(at, np.flatnonzero(above[rank] >= LATE * np.median(above[rank, at])).max())
+            at = np.append(at, np.flatnonzero(self._late(rank)).max())
             # A transfer may still be held up in the next step; one long before, as while a job warms up, was not by this.
             held = self.stopped(rank) & (self.gates[0] >= at[0]) & (self.gates[0] <= at.max() + 1)
             at = np.concatenate([at, self.gates[0][held]])
             span = Span(rank, int(at.min()), int(at.max()), _score(chance))
             out.append(Place(span.first, span.last, span.score, True, _extra(self._busy[rank], span), rank=rank, gates=held))
         return out
+
+    @cached_property
+    def _spikes(self) -> Mask:
+        """Ranks × windows: where the work and gaps of a rank stand far above what it usually does."""
+        return outliers(self._busy)
+
+    def _late(self, rank: int) -> Mask:
+        """Windows in which a rank with spikes is held up: a stop may last for several, of which the first is its spike."""
+        above = self._busy[rank] - np.median(self._busy[rank])
+        out: Mask = above >= LATE * np.median(above[self._spikes[rank]])
+        return out
+
+    def _stops_outside(self, level: Place) -> bool:
+        """Whether a rank stops in three steps beside a level of it: the level's own steps, and two accidents, are no stops."""
+        return bool((self._late(level.rank) & ~level.holds(np.arange(self.windows))).sum() >= RECURS)
 
     @cached_property
     def gates(self) -> tuple[Ints, Floats, Floats]:
