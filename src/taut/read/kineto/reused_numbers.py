@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from taut.core.array_types import Ints
+from taut.core.ids import distinct
 from taut.read.kineto.event_columns import Events
 from taut.read.kineto.event_kinds import COPY, DEVICE, RUNTIME
 
@@ -19,6 +20,8 @@ def tell_apart(events: Events) -> None:
     """
     calls = events.rows(RUNTIME)
     calls = calls[events.correlation[calls] > 0]
+    if len(distinct(events.correlation[calls])) == len(calls):
+        return
     calls = calls[np.lexsort((events.start[calls], events.correlation[calls]))]
     number, start, end = (column[calls] for column in (events.correlation, events.start, events.end))
     again = (number[1:] == number[:-1]) & (start[1:] >= end[:-1])
