@@ -20,7 +20,7 @@ from taut.diagnose import (
     synchronisation,
     tail_inflation,
 )
-from taut.diagnose.finding import Evidence, Finding, as_a_habit, recovered, why_listed
+from taut.diagnose.finding import RECURS, Evidence, Finding, as_a_habit, recovered, why_listed
 
 DETECTORS = (
     straggler,
@@ -50,7 +50,8 @@ def diagnose(evidence: Evidence) -> list[Finding]:
         why: str | None = f"; {finding.certain}"
         if not finding.certain:
             why = why_listed(saved, evidence.observed, first, last)
-            if why is not None and why_listed(as_a_habit(saved), evidence.observed, first, last) is None:
+            lasts = last - first + 1 >= RECURS
+            if why is not None and lasts and why_listed(as_a_habit(saved), evidence.observed, first, last) is None:
                 continue
         alone = ONE_STEP if first == last and not finding.certain else ""
         replayed = replace(

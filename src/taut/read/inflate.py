@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
-try:
-    from isal.isal_zlib import decompressobj
-    from isal.isal_zlib import error as Damaged
-except ImportError:  # a processor that it is not made for
-    from zlib import decompressobj
-    from zlib import error as Damaged
+import zlib
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Protocol, cast
 
 __all__ = ["Damaged", "inflater"]
 GZIP = 31
@@ -19,15 +15,35 @@ GZIP = 31
 class Inflater(Protocol):
     """One member of a gzip stream that is being inflated."""
 
-    unconsumed_tail: bytes
-    unused_data: bytes
-    eof: bool
+    @property
+    def unconsumed_tail(self) -> bytes:
+        """What was put in and not taken yet."""
+
+    @property
+    def unused_data(self) -> bytes:
+        """What came behind the end of the member."""
+
+    @property
+    def eof(self) -> bool:
+        """Whether the member is at its end."""
 
     def decompress(self, data: bytes, max_length: int, /) -> bytes:
         """At most so many of the bytes that come next."""
 
 
-def inflater() -> Inflater:
-    """What inflates the next member of a gzip stream."""
-    found: Inflater = decompressobj(wbits=GZIP)
-    return found
+def _by_zlib() -> Inflater:
+    return zlib.decompressobj(wbits=GZIP)
+
+
+inflater: Callable[[], Inflater] = _by_zlib
+"""What inflates the next member of a gzip stream; below, what it raises where that is damaged."""
+Damaged: type[Exception] = zlib.error
+
+with suppress(ImportError):  # a processor that it is not made for
+    from isal import isal_zlib
+
+    def _by_isal() -> Inflater:
+        return isal_zlib.decompressobj(wbits=GZIP)
+
+    inflater = _by_isal
+    Damaged = cast("type[Exception]", isal_zlib.error)  # its stub calls the class an instance

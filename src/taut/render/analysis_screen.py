@@ -37,6 +37,7 @@ from taut.result.types import (
     Baseline,
     Cause,
     Clock,
+    Device,
     Fidelity,
     Finding,
     LedgerEnergy,
@@ -87,7 +88,12 @@ def render(result: AnalysisResult, screen: Screen, all_ranks: bool = False, all_
         _control(result),
         section(result.attempts, screen) if result.attempts else None,
         envelope_part(result, screen),
-        _together(indices_part(result, screen), _regime(result), risk_part(result, all_signs), *_fidelity(result.fidelity)),
+        _together(
+            indices_part(result, screen),
+            _regime(result),
+            risk_part(result, all_signs),
+            *_fidelity(result.fidelity, result.device),
+        ),
     ]
     return spaced_text(parts, screen)
 
@@ -444,24 +450,28 @@ def _paid(ledger: LedgerResult) -> Decimal:
     return sum((Decimal(entry.money) for entry in ledger.entries if entry.money is not None), Decimal(0))
 
 
-def _fidelity(fidelity: Fidelity | None) -> list[ConsoleRenderable]:
+def _fidelity(fidelity: Fidelity | None, device: Device | None) -> list[ConsoleRenderable]:
     if fidelity is None:
         return []
     error = fidelity.replay_error
     words = [
         "replay exact" if error == 0 else f"replay error {percent(error)}",
         f"{100 * fidelity.explained_share:.0f} % of starts explained",
-        _without_gaps(fidelity.gapfree_error),
+        _without_gaps(fidelity.gapfree_error, device),
         count(fidelity.dropped_edges, "edge") + " dropped",
         _clock(fidelity.clock),
     ]
     return [Text("Fidelity: " + " · ".join(words), style="dim")]
 
 
-def _without_gaps(error: float) -> str:
+def _without_gaps(error: float, device: Device | None) -> str:
     """What the gaps between ops are worth, in words."""
     if abs(error) < 0.0005:
         return "no time is lost in host gaps"
+    alone = list(device.ranks.values()) if device else []
+    if len(alone) == 1 and -error > alone[0].idle_share + 0.0005:
+        # More than the device was idle: its streams wait for each other, which no event tells.
+        return f"if no stream waited for another, and without gaps, the job would take {percent(-error)} less time"
     return f"without host gaps the job would take {percent(abs(error))} {'less' if error < 0 else 'more'} time"
 
 
