@@ -145,14 +145,14 @@ def ask(
         with connected(connection, seconds):
             began = time.monotonic()
             connection.request("POST", path, headers={"User-Agent": "taut", "Connection": "close", "Content-Length": "0"})
-            response = connection.getresponse()
-            took_s = time.monotonic() - began
-            while chunk := response.read1(CHUNK):
-                body.write(chunk)
-                if body.tell() > most_bytes:
-                    return Answer(worker, took_s=took_s, failed=f"answers more than {most_bytes >> 20:,} MiB")
-            if response.length:
-                return Answer(worker, took_s=took_s, failed="its answer breaks off")
+            with connection.getresponse() as response:  # closed also where it is not read to its end
+                took_s = time.monotonic() - began
+                while chunk := response.read1(CHUNK):
+                    body.write(chunk)
+                    if body.tell() > most_bytes:
+                        return Answer(worker, took_s=took_s, failed=f"answers more than {most_bytes >> 20:,} MiB")
+                if response.length:
+                    return Answer(worker, took_s=took_s, failed="its answer breaks off")
             whole = body.getvalue() if isinstance(body, BytesIO) else b""
             return Answer(worker, whole, response.status, took_s, _refusal(response.status))
     except TimeoutError:  # who was asked and is still at it is held up for as long

@@ -72,8 +72,8 @@ class Server:
         try:
             with self._connected() as connection:
                 connection.request("GET", f"{self.path}{path}?{urlencode(asked)}", headers=self._headers())
-                response = connection.getresponse()
-                body = self._body(response)
+                with connection.getresponse() as response:  # closed also where it is not read to its end
+                    body = self._body(response)
         except ssl.SSLCertVerificationError as error:
             remedy = "SSL_CERT_FILE names the file of an authority that you trust"
             raise InputRefused(self.name, f"its certificate is not trusted ({error.verify_message})", remedy) from None
