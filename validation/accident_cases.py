@@ -10,12 +10,7 @@ not. Wants are those of `fault_cases.py`; `within` also says in which steps the 
 
 from __future__ import annotations
 
-import argparse
 import json
-import re
-import subprocess
-import sys
-import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,6 +29,7 @@ from fault_cases import (
     judge,
     kineto,
     links,
+    main,
     overlapped,
     pipeline,
     slow,
@@ -554,36 +550,5 @@ def judged_with_span(case: Accident, name: str, folder: Path, taut: list[str]) -
     return judged
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", nargs="*", default=None, help="names of cases, or regular expressions")
-    parser.add_argument("--keep", type=Path, help="folder for traces, results and truths; they are deleted if none is given")
-    parser.add_argument("--taut", default=f"{sys.executable} -m taut", help="command to run")
-    given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as fresh:
-        run(given, given.keep or Path(fresh))
-
-
-def run(given: argparse.Namespace, folder: Path) -> None:
-    """Judge the cases that are asked for, and print the table."""
-    print("| case | truth: wanted, place, what mending saves | answer | right | why not |\n|---|---|---|---|---|")
-    right = total = 0
-    for name, case in cases(given.seed).items():
-        if given.only and not any(re.fullmatch(one, name) for one in given.only):
-            continue
-        try:
-            judged = judged_with_span(case, name, folder / name, given.taut.split())
-        except subprocess.TimeoutExpired:
-            judged = Judged(False, case.want, "no answer in 300 s", "too slow")
-        total += 1
-        right += judged.right
-        print(
-            f"| {name} | {judged.truth} | {judged.answer} | {'right' if judged.right else '**wrong**'} | {judged.why} |",
-            flush=True,
-        )
-    print(f"{right} of {total} right")
-
-
 if __name__ == "__main__":
-    main()
+    main(__doc__ or "", cases, judged_with_span)

@@ -1256,22 +1256,23 @@ def _prices(result: dict[str, Any], findings: list[dict[str, Any]], wall: float)
     return wrong
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+def main(about: str, cases: Callable[[int], dict[str, Any]], judge: Callable[..., Judged]) -> None:
+    """Judge the cases of a seed as they are asked for on the command line."""
+    parser = argparse.ArgumentParser(description=about.split("\n", 1)[0])
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", nargs="*", default=None, help="names of cases, or regular expressions")
     parser.add_argument("--keep", type=Path, help="folder for traces, results and truths; they are deleted if none is given")
     parser.add_argument("--taut", default=f"{sys.executable} -m taut", help="command to run")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as fresh:
-        run(given, given.keep or Path(fresh))
+        judged_table(given, given.keep or Path(fresh), cases(given.seed), judge)
 
 
-def run(given: argparse.Namespace, folder: Path) -> None:
+def judged_table(given: argparse.Namespace, folder: Path, cases: dict[str, Any], judge: Callable[..., Judged]) -> None:
     """Judge the cases that are asked for, and print the table."""
     print("| case | truth: wanted, place, what mending saves | answer | right | why not |\n|---|---|---|---|---|")
     right = total = 0
-    for name, case in cases(given.seed).items():
+    for name, case in cases.items():
         if given.only and not any(re.fullmatch(one, name) for one in given.only):
             continue
         try:
@@ -1288,4 +1289,4 @@ def run(given: argparse.Namespace, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(__doc__ or "", cases, judge)

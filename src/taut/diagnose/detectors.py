@@ -20,7 +20,8 @@ from taut.diagnose import (
     synchronisation,
     tail_inflation,
 )
-from taut.diagnose.finding import RECURS, Evidence, Finding, as_a_habit, recovered, why_listed
+from taut.diagnose.finding import Evidence, Finding, as_a_habit, recovered, why_listed
+from taut.diagnose.slowdowns import RECURS
 
 DETECTORS = (
     straggler,

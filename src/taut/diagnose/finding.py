@@ -17,7 +17,7 @@ from taut.core.change_points import LEAST_STEPS
 from taut.core.ids import weighed
 from taut.core.reporting import LISTED_SHARE
 from taut.core.student import student_tail
-from taut.diagnose.slowdowns import Slowdowns
+from taut.diagnose.slowdowns import RECURS, Slowdowns
 from taut.graph import Graph
 from taut.graph.joined import Joined
 from taut.replay.blame import Blame
@@ -37,8 +37,6 @@ EPISODE_SHARE = 0.05
 """A finding that recovers less than LISTED_SHARE of the wall is listed if it recovers this share of its own steps, and there
 are at least EPISODE_STEPS of them; it says so."""
 EPISODE_STEPS = 5
-RECURS = 3
-"""Steps in which a finding must save something, where there are enough to tell: an accident is no habit."""
 LEAST_EPISODE = 0.05
 """Spans with less than this share of the whole score are noise around the others."""
 NOISE = 1.5

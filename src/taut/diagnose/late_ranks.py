@@ -24,7 +24,6 @@ from taut.diagnose.against_baseline import slow_ranks
 from taut.diagnose.as_before import pauses_before, rank_before
 from taut.diagnose.finding import (
     NOISE,
-    RECURS,
     Evidence,
     Finding,
     confidence,
@@ -34,7 +33,7 @@ from taut.diagnose.finding import (
     why_listed,
 )
 from taut.diagnose.slow_sets import MORE_THAN_ALONE, Member, SlowSet, like_peers, shared_place, slow_sets
-from taut.diagnose.slowdowns import Place
+from taut.diagnose.slowdowns import RECURS, Place
 from taut.graph import Graph
 from taut.replay.excess import by_step
 from taut.replay.excess_kernels import spread_of_steps

@@ -72,7 +72,7 @@ delays as much."""
 FEW_LINKS = 0.25
 """Ranks whose links are more than this share of all are not asked whether spikes fall on them: they would by chance."""
 RECURS = 3
-"""Spikes of a rank that is known to be slow from which it is said to stop now and then."""
+"""Steps from which something recurs, where there are enough to tell: one or two are accidents."""
 LONGER_STORY = 1.25
 """Stops of a rank that cost so many times what a level of it does, at the same time, are what it has."""
 FALSE_ALARMS = 0.02

@@ -22,8 +22,6 @@ Place = Literal["ranks", "links", "sets of ranks", "hosts", "nothing"]
 PLACES: tuple[Place, ...] = ("ranks", "links", "sets of ranks", "hosts")
 WORTH = 10
 """Standard errors that a measured saving must be worth before a prediction is held against it."""
-
-
 COSTS = 3
 """Standard errors that a fault must have cost before it can be said to have cost anything."""
 LEAST_SAVED = 0.03
