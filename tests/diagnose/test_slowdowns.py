@@ -225,3 +225,33 @@ def test_stops_that_everybody_has_are_not_of_the_rank_that_is_slow() -> None:
         work[[rank, rank + 6, rank + 12], rank] += 120 * MS
     slow = [found for found in analyze(barriers(work, 5 * MS)).findings if found.ranks]
     assert [(found.ranks, found.steps) for found in slow] == [((2,), (18, 29))]
+
+
+def test_ranks_of_a_host_that_stop_in_the_same_steps_are_one_finding() -> None:
+    """Each of four ranks stops no more often than chance allows of 16, but they stop together; mending one saves nothing."""
+    work = jitter(12, 16, 0.01)
+    stops = [4, 9, 15, 19, 24, 28]
+    work[np.ix_(stops, range(4, 8))] += 120 * MS
+    (found,) = analyze(barriers(work, 5 * MS, hosts={rank: f"node{rank // 4}" for rank in range(16)})).findings
+    assert (found.ranks, found.where, found.steps) == ((4, 5, 6, 7), "host node1", (4, 28))
+    assert found.recoverable_wall_ns == pytest.approx(120 * MS * len(stops), rel=0.05)
+
+
+def test_stops_before_a_level_of_the_same_rank_are_a_finding_of_their_own() -> None:
+    """What a rank takes otherwise is told by steps in which it neither stops nor is slow."""
+    work = jitter(13, 16, 0.01)
+    work[[2, 6, 10], 2] += 150 * MS
+    work[16:, 2] += 30 * MS
+    done = analyze(barriers(work, 5 * MS))
+    assert {(f.ranks, f.steps) for f in done.findings} == {((2,), (2, 10)), ((2,), (16, 29))}
+    assert done.recoverable_wall_ns == pytest.approx(3 * 150 * MS + 14 * 30 * MS, rel=0.1)
+
+
+def test_two_levels_of_a_rank_are_no_stops_whatever_happens_between_them() -> None:
+    work = jitter(14, 16, 0.01)
+    work[4:11, 2] += 50 * MS
+    work[15, 2] += 500 * MS
+    work[20:27, 2] += 50 * MS
+    done = analyze(barriers(work, 5 * MS))
+    assert {(f.ranks, f.steps) for f in done.findings} == {((2,), (4, 10)), ((2,), (20, 26))}
+    assert done.recoverable_wall_ns == pytest.approx(14 * 50 * MS, rel=0.1), "the accident between them is nobody's"

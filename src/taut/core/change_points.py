@@ -24,8 +24,8 @@ CLIP = 3.0
 LEAST_RISE = 1.0
 """Spreads by which most of a span's steps must stand above most of the others: spikes are no level."""
 APART, LEAST_APART = 6.0, 5
-"""Spreads between the lower fifth of a span and the upper fifth of the rest from which no chance explains it, and the
-steps such a span must have: hiccups do not come in fives."""
+"""Spreads between the lower fifth of a span and the middle of the rest from which no chance explains it, and the steps such a
+span must have: hiccups do not come in fives."""
 OUTLIER = 4.0
 """Spreads above the median from which a step is a spike."""
 REMOVED = 2.0
@@ -186,8 +186,11 @@ def _best(z: Floats, begin: Ints, end: Ints) -> tuple[Ints, Ints, Floats]:
 
 
 def _clear_span(z: Floats, series: int, a: int, b: int, score: float, apart: float) -> Span | None:
-    """A span whose steps nearly all lie far above nearly all the others: unmistakable, however few those are."""
-    low, high = np.quantile(z[a:b], 0.2), np.quantile(np.delete(z, slice(a, b)), 0.8)
+    """A span whose steps nearly all lie far above most of the others (all but a fifth of these, where they are fewer).
+
+    Unmistakable, however few they are. Most, not nearly all: a series may stand higher in other spans, too.
+    """
+    low, high = np.quantile(z[a:b], 0.2), np.quantile(np.delete(z, slice(a, b)), 0.5 if 2 * (b - a) <= len(z) else 0.8)
     return Span(series, a, b - 1, score) if b - a >= LEAST_APART and low - high >= apart else None
 
 

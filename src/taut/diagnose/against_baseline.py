@@ -29,8 +29,9 @@ from taut.core.reporting import spell
 from taut.core.trend import corrected
 from taut.diagnose.as_before import caused_by_rank
 from taut.diagnose.finding import Evidence, Finding, Grew, confidence, recovered, top_classes
+from taut.diagnose.slow_place import Place
 from taut.diagnose.slow_sets import SHRUNK
-from taut.diagnose.slowdowns import Place, Slowdowns
+from taut.diagnose.slowdowns import Slowdowns
 from taut.graph.joined import Joined
 from taut.replay.reference import BETWEEN_RUNS, baseline_medians
 from taut.replay.timeline import Change

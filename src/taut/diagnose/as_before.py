@@ -12,7 +12,8 @@ import numpy as np
 
 from taut.core.array_types import Floats, Ints
 from taut.core.change_points import LEAST_OUTSIDE
-from taut.diagnose.slowdowns import Place, Slowdowns
+from taut.diagnose.slow_place import Place
+from taut.diagnose.slowdowns import Slowdowns
 from taut.graph import Graph
 from taut.replay.timeline import Change
 
@@ -33,7 +34,7 @@ def rank_before(slowdowns: Slowdowns, place: Place, peers_ns: Floats) -> tuple[C
     """A rank's own work and gaps as before, and the transfers that it holds up; its peers' work where its past is not known."""
     graph = slowdowns.graph
     mine = np.flatnonzero((graph.rank_index == place.rank) & slowdowns.own & place.holds(graph.window))
-    usual = slowdowns.outside(graph.work_ns, mine, place.first, place.last)
+    usual = slowdowns.outside(graph.work_ns, mine, slowdowns.slow_windows(place))
     work = np.where(np.isnan(usual), peers_ns[mine], usual)
     reason = f"rank {int(graph.ranks[place.rank])} as before"
     return _set(mine, "work", work, reason), *pauses_before(slowdowns, place)
@@ -42,17 +43,17 @@ def rank_before(slowdowns: Slowdowns, place: Place, peers_ns: Floats) -> tuple[C
 def pauses_before(slowdowns: Slowdowns, place: Place) -> tuple[Change, ...]:
     """A rank's gaps as in its other steps (as in all, where these are few), and the transfers that it holds up."""
     graph, within = slowdowns.graph, place.holds(slowdowns.graph.window)
+    slow = slowdowns.slow_windows(place)
     # Where hardly any other steps are left, the median over all of them stands for before.
-    few = slowdowns.windows - (place.last - place.first + 1) < LEAST_OUTSIDE
-    last = -1 if few else place.last
+    slow &= np.count_nonzero(~slow) >= LEAST_OUTSIDE
     held = slowdowns.held_up(place)
     for links in slowdowns.links:
         held = held | links.gates if caused_by_rank(slowdowns, place, links) else held & ~links.gates
     reason = f"rank {int(graph.ranks[place.rank])} as before"
     transfers = np.flatnonzero(within & (graph.gate >= 0) & np.append(held, False)[graph.gate])
     mine = np.flatnonzero((graph.rank_index == place.rank) & within)
-    gap = slowdowns.outside(graph.gap_ns, mine, place.first, last)
-    work = slowdowns.outside(graph.work_ns, transfers, place.first, last)
+    gap = slowdowns.outside(graph.gap_ns, mine, slow)
+    work = slowdowns.outside(graph.work_ns, transfers, slow)
     return _set(mine, "gap", gap, reason), _set(transfers, "work", work, reason)
 
 
@@ -61,7 +62,7 @@ def links_before(slowdowns: Slowdowns, place: Place) -> Change:
     graph = slowdowns.graph
     inside = place.holds(graph.window) & (graph.gate >= 0) & np.append(place.gates, False)[graph.gate]
     ops = np.flatnonzero(inside)
-    usual = slowdowns.outside(graph.work_ns, ops, place.first, place.last, inside)
+    usual = slowdowns.outside_of(graph.work_ns, ops, inside)
     return _set(ops, "work", usual, f"link {', '.join(place.link_names)} as before")
 
 

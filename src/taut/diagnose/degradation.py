@@ -47,7 +47,7 @@ def _on_all_ranks(e: Evidence) -> list[Finding]:
     worst = max(places, key=lambda place: place.total_ns)
     names = [place.name for place in places if place.last >= worst.first]
     rows = np.flatnonzero(e.slowdowns.own & np.isin(graph.ops.name, names) & (graph.window >= worst.first))
-    usual = e.slowdowns.outside(graph.work_ns, rows, worst.first, worst.last)
+    usual = e.slowdowns.outside(graph.work_ns, rows, worst.holds(np.arange(len(graph.steps))))
     rows, usual = rows[~np.isnan(usual)], usual[~np.isnan(usual)]
     # What all ranks have in common is mended, and what single ranks stray besides is not.
     keys = (graph.window, graph.roles, graph.ops.name, graph.ops.size, graph.place)

@@ -21,7 +21,7 @@ from taut.diagnose import (
     tail_inflation,
 )
 from taut.diagnose.finding import Evidence, Finding, as_a_habit, recovered, why_listed
-from taut.diagnose.slowdowns import RECURS
+from taut.diagnose.slow_place import RECURS
 
 DETECTORS = (
     straggler,

@@ -17,7 +17,8 @@ from taut.core.change_points import LEAST_STEPS
 from taut.core.ids import weighed
 from taut.core.reporting import LISTED_SHARE
 from taut.core.student import student_tail
-from taut.diagnose.slowdowns import RECURS, Slowdowns
+from taut.diagnose.slow_place import RECURS
+from taut.diagnose.slowdowns import Slowdowns
 from taut.graph import Graph
 from taut.graph.joined import Joined
 from taut.replay.blame import Blame

@@ -32,8 +32,8 @@ from taut.diagnose.finding import (
     top_classes,
     why_listed,
 )
+from taut.diagnose.slow_place import RECURS, Place
 from taut.diagnose.slow_sets import MORE_THAN_ALONE, Member, SlowSet, like_peers, shared_place, slow_sets
-from taut.diagnose.slowdowns import RECURS, Place
 from taut.graph import Graph
 from taut.replay.excess import by_step
 from taut.replay.excess_kernels import spread_of_steps

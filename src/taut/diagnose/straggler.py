@@ -20,7 +20,8 @@ from taut.core.reporting import spell
 from taut.diagnose import against_baseline
 from taut.diagnose.as_before import caused_by_rank, links_before
 from taut.diagnose.finding import Evidence, Finding, confidence, recovered, top_classes
-from taut.diagnose.slowdowns import Place, Slowdowns, shared_ends
+from taut.diagnose.slow_place import Place, shared_ends
+from taut.diagnose.slowdowns import Slowdowns
 from taut.graph import Graph
 from taut.replay.ring import SlowLinks, rings, slow_links, without_slow_links
 from taut.replay.timeline import Change

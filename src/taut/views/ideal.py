@@ -17,7 +17,7 @@ from taut.core.array_types import Floats, Ints
 from taut.core.finding_place import fixes_of
 from taut.core.question_words import fix_words
 from taut.diagnose.as_before import pauses_before
-from taut.diagnose.slowdowns import Place
+from taut.diagnose.slow_place import Place
 from taut.graph import Graph
 from taut.replay.timeline import Change, Timeline, changed, replay
 from taut.replay.whatif import Dimension, median_of_others
