@@ -95,3 +95,20 @@ def test_transfers_that_now_and_then_take_far_longer_are_not_called_healthy() ->
     verdict = analyze(barriers(work, took[:, None])).result.verdict
     assert verdict.kind == "unknown"
     assert "Some transfers take far longer than usual" in verdict.text
+
+
+def test_three_stops_of_a_rank_among_few_are_no_finding_and_no_health() -> None:
+    """Of eight ranks one has all three stops by chance in one run of sixty: who knows? They cost 8 % of the run."""
+    work = 100 * MS * (1 + 0.01 * np.random.default_rng(8).standard_normal((30, 8)))
+    work[[5, 15, 25], 2] += 100 * MS
+    done = analyze(barriers(work, 5 * MS))
+    assert done.findings == []
+    assert done.result.verdict.kind == "unknown"
+    assert "If rank 2" in done.result.verdict.text
+
+
+def test_one_stop_of_a_rank_is_an_accident_and_the_run_healthy() -> None:
+    work = 100 * MS * (1 + 0.01 * np.random.default_rng(9).standard_normal((30, 8)))
+    work[5, 2] += 200 * MS
+    verdict = analyze(barriers(work, 5 * MS)).result.verdict
+    assert verdict.kind == "healthy"

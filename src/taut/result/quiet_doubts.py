@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
+from taut.core.array_types import Ints
 from taut.core.ids import least
 from taut.core.interval import share_of
 from taut.core.rank_words import rank_label, rank_labels
 from taut.core.reporting import LISTED_SHARE, spell
+from taut.diagnose.finding import as_a_habit
 from taut.diagnose.slow_sets import shared_place, two_levels
 from taut.read.contents import ONLY_DUMPS
-from taut.replay.timeline import Change, Timeline, replay
+from taut.replay.timeline import Change, Timeline, replay, walls
 from taut.result.computed import Computed
 from taut.result.types import Estimate
 
@@ -47,7 +49,8 @@ def _ranks_missing(a: Computed, share: dict[str, float]) -> str | None:
     world, traced = a.graph.trace.world_size, len(a.graph.ranks)
     if world is None or traced >= world:
         return None
-    lost = sum(share[fate] for fate in ("exposed transfer", "fault wait", "jitter wait", "unexplained"))
+    fates = ("exposed transfer", "communication undivided", "fault wait", "jitter wait", "unexplained")
+    lost = sum(share[fate] for fate in fates)
     if 2 * traced >= world and lost < UNEXPLAINED:
         return None
     return f"{traced} of {world} ranks were traced: what the others do is not known; traces of all ranks would tell."
@@ -117,7 +120,7 @@ def _saving(a: Computed) -> str | None:
         return None
     # In few steps one that was late beyond all doubt, once, is no habit yet, and no reason to call the run healthy.
     late = steps < FEW_STEPS and bool((g.rank_index[blame.fault.ops] == asked[best]).any())
-    if (found.value if late else _least(found)) < LISTED_SHARE:
+    if (found.value if late else _worth(a, saved[:, best], found)) < LISTED_SHARE:
         return None
     who = rank_label(int(g.ranks[asked[best]]), g.members)
     return (
@@ -130,8 +133,9 @@ def _hiccups(a: Computed) -> str | None:
     g = a.graph
     if not len(g.gates):
         return None
-    found = _shorter(a, replay(g, [Change(np.arange(len(g)), "work", "set", a.slowdowns.without_hiccups())]))
-    if found is None or _least(found) < LISTED_SHARE:
+    saved = a.observed.window_ns - walls(g, [Change(np.arange(len(g)), "work", "set", a.slowdowns.without_hiccups())])
+    found = share_of(saved, a.observed.window_ns)
+    if found is None or _worth(a, saved, found) < LISTED_SHARE:
         return None
     return (
         f"Some transfers take far longer than usual; without them the run would be {_per_cent(found)} shorter, and no link "
@@ -171,6 +175,11 @@ def _gaps(a: Computed) -> str | None:
 def _shorter(a: Computed, other: Timeline) -> Estimate | None:
     """By which share another timeline is shorter than the observed one."""
     return share_of(a.observed.window_ns - other.window_ns, a.observed.window_ns)
+
+
+def _worth(a: Computed, saved_ns: Ints, found: Estimate) -> float:
+    """The share that is worth a doubt: the lower end of the interval, or what comes three times, however wide that is."""
+    return max(_least(found), float(as_a_habit(saved_ns).sum()) / max(a.observed.wall_ns, 1))
 
 
 def _least(found: Estimate) -> float:
