@@ -5,7 +5,8 @@
 The simulator, the writers and the judge are those of `fault_cases.py`; nothing of taut is imported. A case has a fault, which
 is what somebody could mend, and beside it things that happened and are nobody's: they are played in both runs of the case, so
 the truth is what mending the fault alone saves. What one or two steps carry alone is an accident, three steps of one rank are
-not. Wants are those of `fault_cases.py`; `within` also says in which steps the span of the first finding has to lie.
+not. Wants are those of `fault_cases.py`; `within` also says in which steps the span of the first finding has to lie, `parts`
+which findings there have to be, each with what mending it alone saves, and `calm` that the run has to be called healthy.
 """
 
 from __future__ import annotations
@@ -101,6 +102,24 @@ def machine(at: Iterable[int], ms: float = 150.0) -> Ground:
     return Ground(pause=lambda r, s: ms if s in some else 0.0)
 
 
+def together(ranks: Iterable[int], at: Iterable[int], ms: float = 120.0, where: str = "") -> Ground:
+    """Ranks that stop in the same steps, each for its own time, 0.8 to 1.2 of `ms`."""
+    steps, some = list(at), list(ranks)
+    long = [ms * (0.8 + 0.4 * k / max(len(some) - 1, 1)) for k in range(len(some))]
+    return beside(*(stops(r, steps, each, where) for r, each in zip(some, long, strict=True)))
+
+
+def wandering(ranks: int, steps: int, spread: float, seed: int) -> Ground:
+    """Red noise of every rank's work: a step remembers nine tenths of the one before."""
+    g = np.random.default_rng(seed)
+    at = spread * g.standard_normal(ranks)
+    walk = np.empty((ranks, steps))
+    for s in range(steps):
+        walk[:, s] = at
+        at = 0.9 * at + spread * np.sqrt(1 - 0.81) * g.standard_normal(ranks)
+    return Ground(work=lambda r, s: float(np.exp(walk[r, s])))
+
+
 def anybody(ranks: int, steps: int, rate: float, seed: int) -> Ground:
     """Stops of 100 to 200 ms of any rank at any time."""
     g = np.random.default_rng(seed)
@@ -129,9 +148,22 @@ def with_checkpoints(j: Job, every: int) -> Job:
 
 
 @dataclass
+class Part:
+    """One of the faults of a case, which has to have one finding of exactly its ranks in its steps."""
+
+    ranks: frozenset[int]
+    steps: tuple[int, int]
+    rest: World | None = None
+    """What is left when it alone is mended; without it the price is not held against the truth."""
+
+
+@dataclass
 class Accident(Case):
     within: tuple[int, int] | None = None
     """Where the span of the first finding with a place has to lie, give or take a step: one noisy step is not told."""
+    parts: tuple[Part, ...] = ()
+    calm: bool = False
+    """The class has to be healthy."""
 
 
 @dataclass
@@ -159,7 +191,7 @@ class Cases:
         under = ground or World()
 
         def make(world: World) -> Job:
-            held = Held(ranks, steps, number, beside(world, under), hosts=hosts_of(ranks, per_host), **(job or {}))
+            held = Held(ranks, steps, number, beside(world, under), **{"hosts": hosts_of(ranks, per_host), **(job or {})})
             return shape(held, **(shaped or {}))
 
         self.made[name] = Accident(want, make, fault or World(), ranks=frozenset(who), **more)
@@ -525,10 +557,190 @@ def second_round(c: Cases) -> None:
     c.add("dense-then-rare-stops", "find", 8, 40, stops(4, [6, 7, 8, 9, 10, 18, 25, 31, 37], 90, "forward"), who=[4])
 
 
+def third_round(c: Cases) -> None:
+    """Several things at once, written by somebody who had not read the method, and healthy runs to be called so."""
+    several_hosts(c)
+    several_levels(c)
+    hosts_in_other_shapes(c)
+    calm_runs(c)
+
+
+def several_hosts(c: Cases) -> None:
+    """Hosts that stop, beside others."""
+    first, second = together(range(4, 8), [5, 12, 19, 26, 33]), together(range(8, 12), [8, 15, 22, 29, 36])
+    one, two = frozenset(range(4, 8)), frozenset(range(8, 12))
+    c.add(
+        "two-hosts-stop-in-turn",
+        "find",
+        16,
+        40,
+        beside(first, second),
+        per_host=4,
+        who=one | two,
+        parts=(Part(one, (5, 33), second), Part(two, (8, 36), first)),
+    )
+    star = {"algorithm": "star", "mb": 20}
+    c.add(
+        "host-of-8-of-64-stops-4-times",
+        "find",
+        64,
+        20,
+        together(range(16, 24), [3, 8, 12, 17]),
+        shaped=star,
+        per_host=8,
+        who=range(16, 24),
+        host="node2",
+        parts=(Part(frozenset(range(16, 24)), (3, 17), World()),),
+    )
+    slow_one = level(13, 0.3, range(40))
+    c.add(
+        "host-stops-other-rank-slow",
+        "find",
+        16,
+        40,
+        beside(first, slow_one),
+        per_host=4,
+        who=[*one, 13],
+        parts=(Part(one, (5, 33), slow_one), Part(frozenset({13}), (0, 39), first)),
+    )
+    c.add(
+        "three-of-a-host-stop",
+        "find",
+        16,
+        40,
+        together(range(4, 7), [5, 12, 19, 26, 33]),
+        per_host=4,
+        who=range(4, 7),
+        note="the fourth rank of the host does not stop",
+    )
+    c.add(
+        "switch-stops-ranks-of-two-hosts",
+        "maybe",
+        16,
+        40,
+        together([2, 3, 9, 10], [4, 11, 20, 27, 35]),
+        per_host=4,
+        who=[2, 3, 9, 10],
+        note="mending some of them saves nothing",
+    )
+    c.add(
+        "half-stops-together",
+        "maybe",
+        8,
+        40,
+        together([0, 2, 5, 7], [4, 11, 20, 27, 35]),
+        per_host=4,
+        who=[0, 2, 5, 7],
+        also=lambda f: not f["ranks"] and not f["links"],
+    )
+    c.add("10-steps-host-stops", "maybe", 16, 10, together(range(4, 8), [2, 5, 8], 150), per_host=4, who=range(4, 8))
+
+
+def several_levels(c: Cases) -> None:
+    """Ranks with levels and stops, and two ranks with levels."""
+    three = beside(level(2, 0.4, range(5, 14)), level(2, 0.6, range(25, 34)), level(2, 0.4, range(45, 54)))
+    c.add(
+        "three-levels-accidents-between",
+        "find",
+        16,
+        60,
+        three,
+        ground=beside(stops(2, [19], 500), stops(7, [39], 500)),
+        who=[2],
+    )
+    own = beside(level(5, 0.4, range(10, 25)), stops(5, [14, 19, 31, 36, 42, 47], 120))
+    c.add(
+        "level-stops-inside-and-after",
+        "find",
+        8,
+        50,
+        own,
+        who=[5],
+        parts=(Part(frozenset({5}), (10, 24)), Part(frozenset({5}), (31, 47))),
+        note="whose the two stops inside are nobody can say: only the sum is held",
+    )
+    after, before = stops(5, [25, 31, 36, 42], 120), level(5, 0.4, range(3, 18))
+    c.add(
+        "level-then-stops",
+        "find",
+        16,
+        48,
+        beside(before, after),
+        who=[5],
+        parts=(Part(frozenset({5}), (3, 17), after), Part(frozenset({5}), (25, 42), before)),
+    )
+    pair = beside(level(3, 0.4, range(8, 28)), level(11, 0.4, range(18, 38)))
+    c.add("levels-of-two-ranks-overlap", "find", 16, 40, pair, per_host=4, who=[3, 11])
+    short = beside(level(5, 0.5, range(5)), stops(5, [7, 9, 11], 150))
+    c.add("12-steps-level-and-stops", "maybe", 16, 12, short, per_host=4, who=[5])
+
+
+def hosts_in_other_shapes(c: Cases) -> None:
+    """Hosts that stop in jobs of other shapes and in other files."""
+    at, one, two = [4, 9, 15, 22, 27], range(4, 8), range(8, 12)
+    c.add("host-stops-fsdp", "find", 16, 30, together(two, at, 120, "forward1"), shape=fsdp, per_host=4, who=two, host="node2")
+    staged = {"shape": pipeline, "shaped": {"pp": 4}}
+    c.add("host-stops-pipeline-replica", "find", 16, 30, together(one, at, 60), per_host=4, who=one, **staged)
+    by_stage = {"hosts": {r: f"node{r % 4}" for r in range(16)}}
+    c.add(
+        "host-stops-pipeline-stage",
+        "maybe",
+        16,
+        30,
+        together(range(2, 16, 4), at),
+        job=by_stage,
+        who=range(2, 16, 4),
+        also=lambda f: f["stages"] == [2],
+        note="the host holds all ranks of the stage: their peers stop, too",
+        **staged,
+    )
+    c.add(
+        "host-stops-tp-dp",
+        "find",
+        16,
+        30,
+        together(two, at, 120, "layer2"),
+        shape=tensor_data,
+        shaped={"tp": 4},
+        per_host=4,
+        who=two,
+        note="the host is a tensor-parallel group",
+    )
+    c.add("host-stops-kineto", "find", 8, 24, together([2, 3], at[:4]), per_host=2, who=[2, 3], write=kineto, host="node1")
+    for where, who, want in (("inside", one, "maybe"), ("outside", range(12, 16), "unknown")):
+        c.add(
+            f"host-stops-half-traced-{where}",
+            want,
+            16,
+            24,
+            together(who, at[:4], 150),
+            per_host=4,
+            who=who,
+            write=lambda j, f: kineto(j, f, only=set(range(8))),
+        )
+
+
+def calm_runs(c: Cases) -> None:
+    """Healthy and noisy: nobody is accused, and the run is called healthy."""
+    for percent in (1, 3, 5):
+        c.add(f"calm-jitter-{percent}", "nobody", 8, 30, job={"noise": percent / 100}, calm=True)
+    c.add("calm-red-noise", "nobody", 8, 60, ground=wandering(8, 60, 0.02, c.seed * 31), calm=True)
+    begins = Ground(work=lambda r, s: 1.3 if s < 3 else 1.0)
+    c.add("calm-slow-start", "nobody", 8, 40, ground=begins, calm=True, note="the first three steps, on all ranks")
+    tails = {"draw_work": lambda g: 1 + 0.03 * abs(float(g.standard_t(3)))}
+    c.add("calm-heavy-tails", "nobody", 16, 40, job=tails, per_host=4, calm=True)
+    c.add("calm-4x200", "nobody", 4, 200, job={"noise": 0.03}, calm=True)
+    c.add(
+        "calm-two-accidents", "nobody", 16, 30, ground=beside(stops(3, [7], 300), stops(12, [21], 300)), per_host=4, calm=True
+    )
+    c.add("calm-8-steps", "nobody", 8, 8, job={"noise": 0.04}, calm=True)
+    c.add("calm-10-steps-accident", "nobody", 16, 10, ground=stops(6, [4], 200), per_host=4, calm=True)
+
+
 def cases(seed: int) -> dict[str, Accident]:
     """All of them; `seed` moves every random number."""
     c = Cases(seed)
-    for some in (short_faults, accidents, now_and_then, on_links, few_steps, healthy, second_round):
+    for some in (short_faults, accidents, now_and_then, on_links, few_steps, healthy, second_round, third_round):
         some(c)
     return c.made
 
@@ -547,7 +759,35 @@ def judged_with_span(case: Accident, name: str, folder: Path, taut: list[str]) -
         judged.right = False
         said = f"span {spans[0][0]}–{spans[0][1]}, truth {case.within[0]}–{case.within[1]}"
         judged.why = "; ".join(filter(None, [judged.why, said]))
+    more = _parts(case, findings, folder) if findings else []
+    kind = judged.answer.split(":")[0].split(" ")[0]
+    more += [f"called {kind}"] if case.calm and kind != "healthy" else []
+    judged.right = judged.right and not more
+    judged.why = "; ".join(filter(None, [judged.why, *more]))
     return judged
+
+
+def _parts(case: Accident, findings: list[dict[str, Any]], folder: Path) -> list[str]:
+    """What is wrong about the findings of its faults, one by one."""
+    wrong: list[str] = []
+    wall = json.loads((folder / "stdout.json").read_text())["job"]["wall_ns"]
+    for part in case.parts:
+        who = ",".join(map(str, sorted(part.ranks)))
+        mine = [f for f in findings if set(f["ranks"]) == part.ranks and not f["links"] and _meets(f["steps"], part.steps)]
+        if not mine:
+            wrong.append(f"no finding of ranks {who} in {part.steps[0]}–{part.steps[1]}")
+        elif part.rest is not None:
+            alone = 1 - case.make(part.rest).wall / case.make(case.world).wall
+            said = sum(f["recoverable_wall_ns"] for f in mine) / wall
+            if abs(said - alone) > max(0.1 * alone, 0.01):
+                wrong.append(f"ranks {who} alone recover {100 * said:.1f} %, truth {100 * alone:.1f} %")
+    if len({id(f) for f in findings if f["ranks"]}) < len(case.parts):
+        wrong.append(f"{len(findings)} findings of {len(case.parts)} faults")
+    return wrong
+
+
+def _meets(span: list[int] | None, steps: tuple[int, int]) -> bool:
+    return not span or (span[0] <= steps[1] and span[1] >= steps[0])
 
 
 if __name__ == "__main__":
