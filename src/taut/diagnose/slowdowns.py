@@ -118,7 +118,7 @@ class Slowdowns(SlowTransfers):
         for stall in self._stalls({level.rank for level in joined}):
             mine = [p for p in joined if p.rank == stall.rank]
             beside = self._beside(stall.rank, mine)
-            same = [p for p in mine if _tells_more(stall, p) and beside.sum() >= RECURS]
+            same = [p for p in mine if _tells_more(stall, p) and beside.sum() >= RECURS and self._of_stops(p)]
             joined = [p for p in joined if p not in same]
             if same:
                 joined.append(replace(stall, score=same[0].score, tests=same[0].tests))
@@ -127,6 +127,11 @@ class Slowdowns(SlowTransfers):
             elif stall.score > score_of(FALSE_ALARMS) and (self._spikes[stall.rank] & beside).sum() >= RECURS:
                 joined += self._apart_from(stall, beside, mine)
         return joined
+
+    def _of_stops(self, level: Place) -> bool:
+        """Whether most steps of a level are as high as stops of its rank: then it is stops that fell together."""
+        late = self._late(level.rank)[level.holds(np.arange(self.windows))]
+        return bool(2 * np.count_nonzero(late) >= len(late))
 
     @property
     def _levels(self) -> list[Place]:
@@ -162,7 +167,8 @@ class Slowdowns(SlowTransfers):
         place, weight = np.nonzero(once)[0], once[once > 0]
         for rank in asked.tolist():
             together = int(np.count_nonzero(first == first[rank]))
-            chance = heaped(weight, place == first[rank], together / self.count, self.count)
+            # So many groups as large as this there are for stops to fall on.
+            chance = heaped(weight, place == first[rank], together / self.count, -(-self.count // together))
             at = np.flatnonzero(spikes[rank])
             if chance >= FALSE_ALARMS and not (rank in known and len(at) >= RECURS):
                 continue

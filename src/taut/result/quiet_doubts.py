@@ -97,8 +97,9 @@ def _undecided(a: Computed) -> str | None:
     u = a.undecided
     if u is None:
         return None
+    few = "1 episode does" if round(u.episodes) == 1 else f"{u.episodes:.0f} episodes do"
     return (
-        f"Waiting for whoever is late costs {_per_cent(u.loss_share)} of the wall clock; {u.episodes:.0f} episodes do not tell "
+        f"Waiting for whoever is late costs {_per_cent(u.loss_share)} of the wall clock; {few} not tell "
         f"whether anybody in particular causes it: {u.more_steps:,} more steps would tell."
     )
 
@@ -162,9 +163,10 @@ def _ends_apart(a: Computed) -> str | None:
 
 def _gaps(a: Computed) -> str | None:
     """Time in which ranks do nothing that was recorded."""
-    found = _shorter(a, a.gap_free)
+    saved = a.observed.window_ns - a.gap_free.window_ns
+    found = share_of(saved, a.observed.window_ns)
     # In few steps one long gap makes the interval wide: whether it comes again is the doubt.
-    if found is None or 100 * (found.value if len(a.graph.steps) < FEW_STEPS else _least(found)) < UNEXPLAINED:
+    if found is None or 100 * (found.value if len(a.graph.steps) < FEW_STEPS else _worth(a, saved, found)) < UNEXPLAINED:
         return None
     return (
         f"Without the gaps in which ranks did nothing that was recorded, the run would be {_per_cent(found)} shorter: "
