@@ -17,9 +17,9 @@ PRICED = ["--prices", str(DEMO / "prices.toml"), "--focus", str(DEMO / "bill.csv
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def run(demo_analysis: taut.Analysis, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The incident that ships, analysed."""
-    return taut.analyze(DEMO).save(tmp_path_factory.mktemp("runs") / "incident")
+    return demo_analysis.save(tmp_path_factory.mktemp("runs") / "incident")
 
 
 def incident(run: Path) -> taut.Brief:
