@@ -163,9 +163,7 @@ def test_a_reader_who_leaves_early_takes_the_exit_code_with_him(
     assert (tmp_path / "run" / "run.json").exists()
 
 
-@pytest.mark.parametrize(
-    "args", [("analyze", "TABLE", "-q", "-o", "run"), ("--help",), ("whatif", "RUN", "--fix", "rank=1")]
-)
+@pytest.mark.parametrize("args", [("analyze", "TABLE", "-q", "-o", "run"), ("--help",), ("whatif", "RUN", "--fix", "rank=1")])
 def test_a_full_standard_output_is_one_line_and_exit_1(
     demo_run: Path, table: str, tmp_path: Path, args: tuple[str, ...]
 ) -> None:
