@@ -56,11 +56,10 @@ def main() -> int:
         lines = workers.warm([name for name in names if name != "otf2"])  # its library may be absent
         print("\n".join(lines))
         return 1 if lines else 0
-    if asked.jobs > 1 or not asked.plain:  # one worker that compiles nothing loads by itself what it needs
-        begin = time.monotonic()
-        warming = 0 if asked.plain or asked.small else workers.WARM
-        print("\n".join(workers.warm(names, warming)), file=sys.stderr)
-        print(f"warm after {time.monotonic() - begin:.1f} s", file=sys.stderr)
+    begin = time.monotonic()
+    warming = 0 if asked.plain or asked.small else workers.WARM
+    print("\n".join(workers.warm(names, warming)), file=sys.stderr)
+    print(f"warm after {time.monotonic() - begin:.1f} s", file=sys.stderr)
     cases = asked.cases or (10**7 if asked.minutes else 20_000)
     until = time.monotonic() + 60 * asked.minutes if asked.minutes else float("inf")
     outcomes = workers.run(workers.plan(names, cases), asked.seed, asked.jobs, until)
