@@ -475,10 +475,11 @@ def test_export_writes_a_trace_beside_the_tables_or_where_it_is_asked_to(demo: t
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
 
-def test_export_writes_one_file_beside_the_tables_or_where_it_is_asked_to(demo: tuple[Result, Path], tmp_path: Path) -> None:
+def test_export_writes_one_file_beside_the_tables_or_where_it_is_asked_to(table: Path, tmp_path: Path) -> None:
     pytest.importorskip("jinja2")
     pytest.importorskip("vl_convert")
-    run = shutil.copytree(demo[1], tmp_path / "run")
+    run = tmp_path / "run"
+    assert taut_("analyze", table, "-q", "-o", run).exit_code == 0
     beside, chosen = taut_("export", run, "--to", "html"), tmp_path / "own.html"
     assert (beside.exit_code, beside.stdout) == (0, "")
     assert beside.stderr == f"written: {run / 'taut.html'}\n"
