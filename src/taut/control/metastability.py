@@ -84,8 +84,9 @@ class System:
             return np.zeros(0)
         most = self.per_s * (1 + min(self.retries, self.budget))
         even, more = np.linspace(0, most * (1 + 1e-9), POINTS), [min(self.serves_per_s, most), most]
-        grid = np.insert(even, np.searchsorted(even, more), more)  # in order: ``np.unique`` would sort all of them
-        return grid[np.append(True, grid[1:] != grid[:-1])]
+        grid: Floats = np.insert(even, np.searchsorted(even, more), more)  # in order: ``np.unique`` would sort all of them
+        once: Floats = grid[np.append(True, grid[1:] != grid[:-1])]
+        return once
 
     def stable(self) -> int:
         """How many stable solutions there are."""
