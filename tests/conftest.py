@@ -5,9 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    import taut
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED_ABSENT = "needs ../shared/data (not part of a user's clone)"
@@ -41,3 +45,30 @@ def shared() -> Path:
     if not folder.is_dir():
         pytest.skip(SHARED_ABSENT)
     return folder
+
+
+@pytest.fixture(scope="session")
+def demo_analysis() -> taut.Analysis:
+    """The job that ships, analysed once for all tests that only look at it."""
+    import taut
+    from taut.cli import DEMO
+
+    return taut.analyze(DEMO)
+
+
+@pytest.fixture(scope="session")
+def demo_run(demo_analysis: taut.Analysis, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Its run folder, to be read and not written to."""
+    return demo_analysis.save(tmp_path_factory.mktemp("demo") / "run")
+
+
+@pytest.fixture
+def small_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A smaller job in the place of the one that ships, for what ``taut demo`` does with any; its table."""
+    from op_tables import op_table
+
+    table = tmp_path / "demo" / "ops.csv"
+    table.parent.mkdir()
+    table.write_text(op_table(), encoding="utf-8")
+    monkeypatch.setattr("taut.cli.DEMO", table.parent)
+    return table

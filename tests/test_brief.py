@@ -17,18 +17,14 @@ PRICED = ["--prices", str(DEMO / "prices.toml"), "--focus", str(DEMO / "bill.csv
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def run(demo_analysis: taut.Analysis, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The incident that ships, analysed."""
-    return taut.analyze(DEMO).save(tmp_path_factory.mktemp("runs") / "incident")
-
-
-def incident(run: Path) -> taut.Brief:
-    return taut.brief([run], prices=DEMO / "prices.toml", focus=[DEMO / "bill.csv"])
+    return demo_analysis.save(tmp_path_factory.mktemp("runs") / "incident")
 
 
 @pytest.fixture(scope="module")
 def made(run: Path) -> taut.Brief:
-    return incident(run)
+    return taut.brief([run], prices=DEMO / "prices.toml", focus=[DEMO / "bill.csv"])
 
 
 @pytest.fixture(scope="module")
@@ -62,12 +58,11 @@ def test_every_question_is_answered_or_says_what_it_needs(told: BriefResult) -> 
 
 
 def test_same_bytes_each_time(run: Path, made: taut.Brief, tmp_path: Path) -> None:
-    again = incident(run)
-    for form in (".html", ".md", ".pdf"):
-        assert made.form(form) == again.form(form)
-    result = taut_brief(run, *PRICED, "-o", tmp_path / "any name.md")
+    again = [tmp_path / f"any name{form}" for form in (".html", ".md", ".pdf")]
+    result = taut_brief(run, *PRICED, *(word for path in again for word in ("-o", path)))
     assert result.exit_code == 0
-    assert (tmp_path / "any name.md").read_bytes() == made.form(".md")
+    for path in again:
+        assert path.read_bytes() == made.form(path.suffix)
 
 
 def test_redacted_has_no_host_and_no_job_name(run: Path, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from click.testing import CliRunner, Result
 
 import taut.run
 from device_traces import Rank, host_ahead
+from op_tables import op_table
 from taut.cli import SNIPPET, main
 from taut.stored import open_run
 
@@ -52,19 +53,6 @@ def shell(*args: object, cwd: Path, **env: str) -> subprocess.CompletedProcess[b
     return subprocess.run(command, cwd=cwd, env={**os.environ, **env}, capture_output=True, timeout=120, check=False)
 
 
-def op_table(slow_ms: float = 40, name: str = SLOW, ranks: int = 4, steps: int = 8) -> str:
-    """Computes of 10 ms and a collective of 1 ms; the last rank is slower by ``slow_ms``."""
-    lines = ["rank,step,class,start_ms,duration_ms"]
-    for step in range(steps):
-        opens = step * 100 + 10.0 + slow_ms
-        for rank in range(ranks):
-            # Peers that agree to the nanosecond have no spread to be judged by.
-            took = 10.0 + 0.01 * ((rank * 7 + step * 3) % 5) + (slow_ms - 0.1 if rank == ranks - 1 else 0.0)
-            lines.append(f"{rank},{step},{name},{step * 100}.0,{took:.3f}")
-            lines.append(f"{rank},{step},all-reduce,{step * 100 + took:.3f},{opens + 1 - step * 100 - took:.3f}")
-    return "\n".join(lines) + "\n"
-
-
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Path]:
     """`taut demo --json`, once, and the run folder it wrote."""
@@ -72,10 +60,16 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Path]:
     return taut_("demo", "--json", "-o", run), run
 
 
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> subprocess.CompletedProcess[bytes]:
+    """`taut demo` in a process of its own, once."""
+    return shell("demo", cwd=tmp_path_factory.mktemp("shown"))
+
+
 @pytest.fixture
 def table(tmp_path: Path) -> Path:
     path = tmp_path / "ops.csv"
-    path.write_text(op_table(), encoding="utf-8")
+    path.write_text(op_table(name=SLOW), encoding="utf-8")
     return path
 
 
@@ -103,10 +97,9 @@ def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
     assert done.stderr.split() == []
 
 
-def test_demo_names_the_slow_rank_and_what_nobody_causes(tmp_path: Path) -> None:
-    shown = taut_("demo", "-o", tmp_path / "run")
-    assert shown.exit_code == 0
-    verdict = " ".join(shown.stdout.split("\n\n")[0].split()).lower()
+def test_demo_names_the_slow_rank_and_what_nobody_causes(shown: subprocess.CompletedProcess[bytes]) -> None:
+    assert shown.returncode == 0
+    verdict = " ".join(shown.stdout.decode().split("\n\n")[0].split()).lower()
     assert "rank 3 (node3)" in verdict
     assert "structural instability" in verdict
 
@@ -150,6 +143,7 @@ def test_money_is_null_without_a_price_and_a_hint_says_so(demo: tuple[Result, Pa
     assert "--gpu-hour" in demo[0].stderr.splitlines()[-3]
 
 
+@pytest.mark.usefixtures("small_demo")
 def test_a_price_gives_money_in_its_currency(tmp_path: Path) -> None:
     shown = taut_("demo", "--json", "-o", tmp_path / "run", "--gpu-hour", "2.50EUR", "--power", "700,400")
     ledger = json.loads(shown.stdout)["ledger"]
@@ -158,9 +152,9 @@ def test_a_price_gives_money_in_its_currency(tmp_path: Path) -> None:
     assert "null" not in shown.stderr
 
 
-def test_the_last_line_of_stderr_names_a_next_command_that_works(tmp_path: Path) -> None:
+def test_the_last_line_of_stderr_names_a_next_command_that_works(table: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    last = taut_("analyze", Path(taut.__path__[0]) / "demo", "-o", run).stderr.splitlines()[-1]
+    last = taut_("analyze", table, "-o", run).stderr.splitlines()[-1]
     assert last.startswith(f"next: taut whatif {run} --")
     assert taut_(*last.removeprefix("next: taut ").split()).exit_code == 0
 
@@ -181,10 +175,12 @@ def test_the_demo_ends_in_money_that_closes(demo: tuple[Result, Path]) -> None:
     }
 
 
+@pytest.mark.usefixtures("small_demo")
 def test_quiet_leaves_stderr_empty(tmp_path: Path) -> None:
     assert taut_("demo", "-q", "-o", tmp_path / "run").stderr == ""
 
 
+@pytest.mark.usefixtures("small_demo")
 def test_without_output_the_run_goes_to_taut_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert taut_("demo", "-q").exit_code == 0
@@ -334,6 +330,7 @@ def test_an_empty_output_is_no_place(demo: tuple[Result, Path]) -> None:
         assert taut_(*args).exit_code == 2
 
 
+@pytest.mark.usefixtures("small_demo")
 def test_fail_on_exits_3_at_or_above_the_share(tmp_path: Path) -> None:
     reached, not_reached = (taut_("demo", "-o", tmp_path / "run", "--fail-on", share) for share in ("0.05", "0.99"))
     assert (reached.exit_code, not_reached.exit_code) == (3, 0)
@@ -400,7 +397,7 @@ def test_a_defect_is_one_line_that_says_how_to_see_more(monkeypatch: pytest.Monk
 
 
 def test_standard_input_is_read(tmp_path: Path) -> None:
-    answer = taut_("analyze", "-", "--json", "-o", tmp_path / "run", input=op_table())
+    answer = taut_("analyze", "-", "--json", "-o", tmp_path / "run", input=op_table(name=SLOW))
     assert json.loads(answer.stdout)["job"]["ranks"] == 4
 
 
@@ -450,12 +447,13 @@ def test_all_ranks_are_shown_where_they_are_asked_for(tmp_path: Path) -> None:
     assert len(every.splitlines()) == len(few.splitlines()) + 3
 
 
-def test_off_a_terminal_there_is_no_colour_no_animation_and_streams_are_apart(tmp_path: Path) -> None:
-    done = shell("demo", cwd=tmp_path)
-    assert done.returncode == 0
-    assert b"\x1b" not in done.stdout + done.stderr
-    assert b"next:" not in done.stdout
-    assert done.stderr.splitlines()[-1].startswith(b"next: taut export taut-runs/demo-")
+def test_off_a_terminal_there_is_no_colour_no_animation_and_streams_are_apart(
+    shown: subprocess.CompletedProcess[bytes],
+) -> None:
+    assert shown.returncode == 0
+    assert b"\x1b" not in shown.stdout + shown.stderr
+    assert b"next:" not in shown.stdout
+    assert shown.stderr.splitlines()[-1].startswith(b"next: taut export taut-runs/demo-")
 
 
 def test_a_terminal_without_utf8_gets_ascii(tmp_path: Path) -> None:
@@ -477,10 +475,11 @@ def test_export_writes_a_trace_beside_the_tables_or_where_it_is_asked_to(demo: t
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
 
-def test_export_writes_one_file_beside_the_tables_or_where_it_is_asked_to(demo: tuple[Result, Path], tmp_path: Path) -> None:
+def test_export_writes_one_file_beside_the_tables_or_where_it_is_asked_to(table: Path, tmp_path: Path) -> None:
     pytest.importorskip("jinja2")
     pytest.importorskip("vl_convert")
-    run = shutil.copytree(demo[1], tmp_path / "run")
+    run = tmp_path / "run"
+    assert taut_("analyze", table, "-q", "-o", run).exit_code == 0
     beside, chosen = taut_("export", run, "--to", "html"), tmp_path / "own.html"
     assert (beside.exit_code, beside.stdout) == (0, "")
     assert beside.stderr == f"written: {run / 'taut.html'}\n"

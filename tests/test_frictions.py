@@ -17,38 +17,34 @@ from taut.render.terminal import Screen
 from taut.render.text import middle
 
 
-@pytest.fixture(scope="module")
-def analysis() -> taut.Analysis:
-    return taut.analyze(DEMO)
-
-
 def stderr_of(*args: str) -> str:
     return CliRunner().invoke(main, list(args)).stderr
 
 
-def test_analyze_takes_a_string_a_path_or_several(analysis: taut.Analysis) -> None:
+def test_analyze_takes_a_string_a_path_or_several(demo_analysis: taut.Analysis) -> None:
     files = sorted(Path(DEMO).glob("rank*.json.gz"))
-    assert taut.analyze(str(DEMO)).digest == analysis.digest
+    assert taut.analyze(str(DEMO)).digest == demo_analysis.digest
     assert len(taut.read(files[0]).ops) < len(taut.read(files).ops)
 
 
-def test_an_analysis_shows_itself_as_a_card_and_in_one_line(analysis: taut.Analysis) -> None:
-    assert repr(analysis) == f"<Analysis demo: {analysis.verdict}>"
-    html = analysis._repr_html_()
+def test_an_analysis_shows_itself_as_a_card_and_in_one_line(demo_analysis: taut.Analysis) -> None:
+    assert repr(demo_analysis) == f"<Analysis demo: {demo_analysis.verdict}>"
+    html = demo_analysis._repr_html_()
     assert "straggler cascade" in html
     assert len(html) < 3000
 
 
-def test_names_from_a_trace_cannot_write_html(analysis: taut.Analysis) -> None:
+def test_names_from_a_trace_cannot_write_html(demo_analysis: taut.Analysis) -> None:
     from msgspec.structs import replace
 
     from taut.render.card import card
 
-    named = replace(analysis.result.job, name="<script>alert(1)</script>")
-    hostile = replace(analysis.result, job=named)
+    named = replace(demo_analysis.result.job, name="<script>alert(1)</script>")
+    hostile = replace(demo_analysis.result, job=named)
     assert "<script>" not in card(hostile)
 
 
+@pytest.mark.usefixtures("small_demo")
 @pytest.mark.parametrize(("price", "currency"), [("2.50EUR", "EUR"), ("$2.50", "USD"), ("€ 2", "EUR"), ("3 chf", "CHF")])
 def test_prices_are_written_in_several_ways(price: str, currency: str) -> None:
     shown = CliRunner().invoke(main, ["demo", "--no-save", "-q", "--json", "--gpu-hour", price])

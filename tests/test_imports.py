@@ -67,10 +67,15 @@ def room_of(path: Path) -> str:
     return first.removesuffix(".py")
 
 
-def imported(path: Path) -> Iterator[tuple[int, str]]:
+def parsed(path: Path) -> list[ast.AST]:
+    """Everything that a file is made of."""
+    return list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+
+
+def imported(path: Path, nodes: list[ast.AST]) -> Iterator[tuple[int, str]]:
     """(line, absolute module name) of everything a file imports, at whatever depth it does so."""
     package = ("taut", *path.relative_to(SOURCE).parts[:-1])
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -88,7 +93,7 @@ def test_rooms_import_only_what_lies_above_them(path: Path) -> None:
     room = room_of(path)
     assert room in MAY_IMPORT, f"{room} is a new room: give it its place in the one-way rule (docs/design.md) and here"
     wrong = []
-    for line, module in imported(path):
+    for line, module in imported(path, parsed(path)):
         parts = module.split(".")
         if parts[0] != "taut":
             continue
@@ -123,13 +128,13 @@ def touches(node: ast.AST) -> str:
 
 @pytest.mark.parametrize("path", PURE, ids=lambda p: p.relative_to(SOURCE).as_posix())
 def test_pure_rooms_touch_no_disk_clock_network_or_chance(path: Path) -> None:
+    nodes = parsed(path)
     wrong = [
         f"{where(path, line)} imports {module}"
-        for line, module in imported(path)
+        for line, module in imported(path, nodes)
         if any(module == m or module.startswith(f"{m}.") for m in OUTSIDE_MODULES)
     ]
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    wrong += [f"{where(path, node.lineno)} {what}" for node in ast.walk(tree) if (what := touches(node))]
+    wrong += [f"{where(path, node.lineno)} {what}" for node in nodes if (what := touches(node))]
     assert not wrong, f"only {', '.join(WORLDLY)} may touch disk, clock, network or chance: {wrong}"
 
 

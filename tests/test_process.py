@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from op_tables import op_table
 from stores import step_times
 from taut.cli import main
 
@@ -56,23 +57,9 @@ def started(cwd: Path, *args: str) -> subprocess.Popen[str]:
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("finished") / "run"
-    assert taut_("demo", "-q", "-o", folder, cwd=folder.parent).returncode == 0
-    return folder
-
-
-@pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A job of four ranks, the last of which is slow: read and analysed in half the time of the demo."""
-    lines = ["rank,step,class,start_ms,duration_ms"]
-    for step in range(8):
-        for rank in range(4):
-            took = 10 + 0.01 * ((rank * 7 + step * 3) % 5) + (40 if rank == 3 else 0)
-            lines.append(f"{rank},{step},forward,{100 * step},{took:.3f}")
-            lines.append(f"{rank},{step},all-reduce,{100 * step + took:.3f},{51.1 - took:.3f}")
     path = tmp_path_factory.mktemp("table") / "ops.csv"
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    path.write_text(op_table(), encoding="utf-8")
     return str(path)
 
 
@@ -116,23 +103,27 @@ def test_control_and_evidence_print_before_they_write(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.rglob("*") if path.name.startswith(".")] == []
 
 
-def test_no_save_writes_nothing_and_says_how_to_go_on(tmp_path: Path) -> None:
-    done = taut_("demo", "--no-save", cwd=tmp_path)
-    assert done.returncode == 0
-    assert list(tmp_path.iterdir()) == []
+@pytest.mark.usefixtures("small_demo")
+def test_no_save_writes_nothing_and_says_how_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    done = CliRunner().invoke(main, ["demo", "--no-save"])
+    assert done.exit_code == 0
+    assert list(here.iterdir()) == []
     cost, last = done.stderr.splitlines()[-2:]
     assert cost.startswith("what it cost: the same with -o RUN, then taut bill RUN --prices ")
     assert last.startswith("next: the same with -o RUN, then taut export RUN --to html")
-    both = taut_("demo", "--no-save", "-o", "run", cwd=tmp_path)
-    assert (both.returncode, len(both.stderr.splitlines())) == (2, 1)
+    both = CliRunner().invoke(main, ["demo", "--no-save", "-o", "run"])
+    assert (both.exit_code, len(both.stderr.splitlines())) == (2, 1)
 
 
 @pytest.mark.parametrize(
     "verb", [("demo",), ("whatif", "RUN", "--fix", "rank=1"), ("project", "gpt-175b"), ("project", "--list")]
 )
 @pytest.mark.parametrize("megabytes", [150, 250, 400, 700])
-def test_too_little_memory_is_one_line(run: Path, tmp_path: Path, verb: tuple[str, ...], megabytes: int) -> None:
-    asked = [str(run) if part == "RUN" else part for part in verb]
+def test_too_little_memory_is_one_line(demo_run: Path, tmp_path: Path, verb: tuple[str, ...], megabytes: int) -> None:
+    asked = [str(demo_run) if part == "RUN" else part for part in verb]
     done = taut_(*asked, cwd=tmp_path, before=limit(resource.RLIMIT_AS, megabytes * MB))
     assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (1, "", 1)
     assert done.stderr.startswith("taut: not enough memory: the address space is limited")
@@ -172,10 +163,13 @@ def test_a_reader_who_leaves_early_takes_the_exit_code_with_him(
     assert (tmp_path / "run" / "run.json").exists()
 
 
-@pytest.mark.parametrize("args", [("demo", "-q", "-o", "run"), ("--help",), ("whatif", "RUN", "--fix", "rank=1")])
-def test_a_full_standard_output_is_one_line_and_exit_1(run: Path, tmp_path: Path, args: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("args", [("analyze", "TABLE", "-q", "-o", "run"), ("--help",), ("whatif", "RUN", "--fix", "rank=1")])
+def test_a_full_standard_output_is_one_line_and_exit_1(
+    demo_run: Path, table: str, tmp_path: Path, args: tuple[str, ...]
+) -> None:
+    places = {"RUN": demo_run, "TABLE": table}
     with open("/dev/full", "w", encoding="utf-8") as full:
-        done = taut_(*(str(run) if part == "RUN" else part for part in args), cwd=tmp_path, stdout=full.fileno())
+        done = taut_(*(places.get(part, part) for part in args), cwd=tmp_path, stdout=full.fileno())
     assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
     assert "No space left on device" in done.stderr
     assert "-o" not in args or (tmp_path / "run" / "run.json").exists()
@@ -208,9 +202,9 @@ def listens(pid: int) -> bool:
     return bool(int(caught.split()[1], 16) >> (signal.SIGALRM - 1) & 1)
 
 
-def test_signals_that_the_caller_ignores_stay_ignored(tmp_path: Path) -> None:
+def test_signals_that_the_caller_ignores_stay_ignored(tmp_path: Path, table: str) -> None:
     process = subprocess.Popen(
-        [sys.executable, "-m", "taut", "demo", "-q"], cwd=tmp_path, stdout=subprocess.DEVNULL,
+        [sys.executable, "-m", "taut", "analyze", table, "-q"], cwd=tmp_path, stdout=subprocess.DEVNULL,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN) and None,
     )  # fmt: skip
     while not listens(process.pid):

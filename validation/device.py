@@ -35,6 +35,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -94,6 +95,7 @@ class Raw:
         self.stream.append(stream)
 
 
+@cache
 def kind_of(name: str) -> int:
     if name.startswith("event_wait"):  # a queue of the device waits for another (MTIA)
         return WAIT

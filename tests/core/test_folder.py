@@ -192,31 +192,55 @@ folders._sync = lambda folder: None  # kills leave the page cache alone
 if not EXCHANGE:
     folders._exchanged = lambda one, other: False
 root = Path({root!r})
-points = 0
-def killed_at(point):
-    """Save in a child that dies before the line with this number; True if it came that far."""
+lines = kills = 0
+def saved(before_line):
+    """Save in a child, with a call before every line and after the last; its exit code, and what the calls said."""
+    reader, told = os.pipe()
     child = os.fork()
     if child == 0:
-        left = point
         def trace(frame, event, arg):
-            nonlocal left
             if not frame.f_code.co_filename.endswith(("folder.py", "contextlib.py")):
                 return None
             if event == "line":
-                left -= 1
-                if left < 0:
-                    os._exit(9)
+                os.write(told, before_line())
             return trace
         sys.settrace(trace)
         save(root / "run", "new")
+        sys.settrace(None)
+        os.write(told, before_line())
         os._exit(0)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+    os.close(told)
+    with os.fdopen(reader, "rb") as stream:
+        said = stream.read()
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), said
+def look():
+    """1 if the files are others than before the line ahead of this, else 0."""
+    global last
+    now = [(path, path.lstat().st_mode, path.is_file() and path.read_bytes()) for path in sorted(root.rglob("*"))]
+    changed, last = now != last, now
+    return b"1" if changed else b"0"
+def die():
+    global to_go
+    to_go -= 1
+    if to_go < 0:
+        os._exit(9)
+    return b""
+def begin(old):
+    if old:
+        save(root / "run", "old")
+    elif (root / "run").exists():
+        save(root / "run", "gone")
+        folders.remove_own(root / "run")
 for old in (True, False):
-    point = 0
-    while True:
-        if old:
-            save(root / "run", "old")
-        died = killed_at(point)
+    begin(old)
+    last = None
+    code, changes = saved(look)
+    assert code == 0
+    lines += len(changes)
+    for point in (at for at, changed in enumerate(changes.decode()) if changed == "1"):
+        begin(old)
+        to_go = point
+        assert saved(die)[0] == 9
         if old and not EXCHANGE and not (root / "run").exists():
             folders._clean(root)  # what the next writer does first
         if old or (root / "run").exists():
@@ -224,24 +248,21 @@ for old in (True, False):
         save(root / "other", "next")
         left = set(os.listdir(root)) - {{"run", "other"}}
         assert not left, (point, left)
-        if not old:
-            save(root / "run", "gone")
-            folders.remove_own(root / "run")
-        point += 1
-        if not died:
-            break
-    points += point
-print(points)
+        kills += 1
+print(lines, kills)
 '''
 
 
 @pytest.mark.parametrize("exchange", [True, False])
 def test_a_kill_at_any_line_loses_nothing_and_the_next_writer_cleans_up(tmp_path: Path, exchange: bool) -> None:
+    """Kills before lines between which no file changes leave the same behind: of those, one is made."""
     here = [str(Path(__file__).parents[1]), str(Path(folders.__file__).parents[2])]
     code = KILLED.format(path=here, root=str(tmp_path), exchange=exchange)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
-    assert int(done.stdout) > 100
+    lines, kills = map(int, done.stdout.split())
+    assert lines > 100
+    assert kills > 10
 
 
 WRITER = """

@@ -32,12 +32,10 @@ def test_a_job_that_scales_has_no_threshold_in_what_was_tried() -> None:
     assert crossing(slower, 0) == 4, "no accelerator ever paid"
 
 
-def test_both_ways_in_answer_the_same_questions(tmp_path: Path) -> None:
+def test_both_ways_in_answer_the_same_questions(demo_run: Path) -> None:
     runner = CliRunner()
-    done = runner.invoke(main, ["demo", "-o", str(tmp_path / "run"), "-q"], catch_exceptions=False)
-    assert done.exit_code == 0, done.output
     asked = []
-    for args in (["--from", str(tmp_path / "run")], ["gpt-175b", "--steps", "10", "--policy", "overlap"]):
+    for args in (["--from", str(demo_run)], ["gpt-175b", "--steps", "10", "--policy", "overlap"]):
         done = runner.invoke(main, ["project", *args, "--json", "-q"], catch_exceptions=False)
         assert done.exit_code == 0, done.output
         asked.append(json.loads(done.stdout))

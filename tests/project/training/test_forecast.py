@@ -125,11 +125,10 @@ def test_rates_are_priced_and_what_has_none_is_null(gpt: Scenario) -> None:
     assert priced["penalty_per_unit"] == pytest.approx(2.0 / (1536 * 2048 / 1e6))
 
 
-def test_noise_is_drawn_from_a_finished_run(tmp_path: Path) -> None:
-    assert CliRunner().invoke(main, ["demo", "-q", "-o", str(tmp_path / "run")]).exit_code == 0
+def test_noise_is_drawn_from_a_finished_run(demo_run: Path, tmp_path: Path) -> None:
     table, text = load("gpt-175b")
     path = tmp_path / "measured.toml"
-    path.write_text(f'{text}\n[noise]\ndistribution = "measured"\nrun = "{tmp_path / "run"}"\n')
+    path.write_text(f'{text}\n[noise]\ndistribution = "measured"\nrun = "{demo_run}"\n')
     run = CliRunner().invoke(main, ["project", str(path), "--steps", "5", "--json"])
     assert run.exit_code == 0, run.stderr
     assert json.loads(run.stdout)["forecasts"][0]["terms"]["jitter"] > 0
@@ -161,9 +160,8 @@ def test_the_command_prints_one_object_and_a_screen(tmp_path: Path) -> None:
     assert "data-parallel synchronisation" in screen.stdout
 
 
-def test_a_finished_run_says_what_it_would_do_on_more_ranks(tmp_path: Path) -> None:
-    assert CliRunner().invoke(main, ["demo", "-q", "-o", str(tmp_path / "run")]).exit_code == 0
-    asked = ["project", "--from", str(tmp_path / "run"), "--ranks", "8,64"]
+def test_a_finished_run_says_what_it_would_do_on_more_ranks(demo_run: Path) -> None:
+    asked = ["project", "--from", str(demo_run), "--ranks", "8,64"]
     result = json.loads(CliRunner().invoke(main, [*asked, "--json"]).stdout)
     near, far = result["forecasts"]
     assert near["in_range"]

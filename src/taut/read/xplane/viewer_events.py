@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 import msgspec
@@ -21,7 +20,8 @@ from taut.read.xplane.space import EVENTS, FEWER, LIMIT, NUMBERS, TEXTS, Line, P
 VIEWED = 1_000_000
 """Events after which the viewer's file stops."""
 DIGITS = 18
-_HOST = re.compile(r"([^/\\:]{1,200})\.trace\.json(?:\.gz)?\Z")
+HOST = 200
+"""Letters of a host's name, from its end, that are kept."""
 _NAMES = ("process_name", "thread_name")
 Value = str | int | float | None
 Key = tuple[object, object]
@@ -73,12 +73,19 @@ def _space(batches: Iterator[Batch], label: str) -> Space:
     return columns.finish()
 
 
+def _hosts(label: str) -> list[str]:
+    """The host that a file is of, which the profiler names it after; none if it has another name."""
+    whole = label.removesuffix(".gz")
+    path = whole.removesuffix(".trace.json")
+    host = path[max(map(path.rfind, "/\\:")) + 1 :][-HOST:]
+    return [host] if host and path != whole else []
+
+
 class _Columns:
     """Grows the lines of all processes batch by batch."""
 
     def __init__(self, label: str) -> None:
-        named = _HOST.search(label[-300:])
-        self.space = Space(label, hosts=[named[1]] if named else [])  # the profiler names its files after hosts
+        self.space = Space(label, hosts=_hosts(label))
         self._lines, self._names, self._texts = Codes(), Codes(), Codes()
         self._long: dict[int, str] = {}
         self._titles: dict[tuple[str, Key], str] = {}
