@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 from taut.core.array_types import Ints
 from taut.core.errors import InputRefused, TooLarge
@@ -134,26 +135,36 @@ def guess_columns(rows: Sequence[Sequence[str]]) -> list[str] | None:
     if not rows:
         return None
     columns = list(zip(*rows, strict=True))
-    names = [f"column {k}" for k in range(width)]
-    names[0] = "JobID"
+    dated = _dated_columns(columns)
+    if dated is None:
+        return None
+    names = ["JobID", *(_column_name(column) or f"column {k}" for k, column in enumerate(columns[1:], 1))]
+    for k, name in dated.items():
+        names[k] = name
+    return names
+
+
+def _column_name(column: Sequence[str]) -> str | None:
+    """What a column without dates holds, by the form of its values."""
+    if all(_STATE.fullmatch(cell) for cell in column):
+        return "State"
+    if all(re.fullmatch(r"\d{1,3}:\d{1,3}", cell) for cell in column):
+        return "ExitCode"
+    if all("=" in cell or not cell for cell in column) and any("cpu=" in cell for cell in column):
+        return "AllocTRES"
+    return None
+
+
+def _dated_columns(columns: Sequence[Sequence[str]]) -> dict[int, str] | None:
+    """Which columns are Submit, Start, End and Elapsed; None where that is in doubt."""
     dates = [k for k, column in enumerate(columns) if all(_DATED.fullmatch(cell) for cell in column)]
-    for k, column in enumerate(columns[1:], 1):
-        if all(_STATE.fullmatch(cell) for cell in column):
-            names[k] = "State"
-        elif all(re.fullmatch(r"\d{1,3}:\d{1,3}", cell) for cell in column):
-            names[k] = "ExitCode"
-        elif all("=" in cell or not cell for cell in column) and any("cpu=" in cell for cell in column):
-            names[k] = "AllocTRES"
     at = [times(["" if cell in _NEVER else cell for cell in columns[k]])[0] for k in dates]
     rising = all(not ((a >= 0) & (b >= 0) & (a > b)).any() for a, b in pairwise(at))
     lasted = _length_column(columns, at[-2], at[-1]) if len(at) > 1 else None
     if not rising or not (len(at) == 3 or (len(at) == 2 and lasted is not None)):
         return None
-    for k, name in zip(dates, ("Submit", "Start", "End")[-len(at) :], strict=True):
-        names[k] = name
-    if lasted is not None:
-        names[lasted] = "Elapsed"
-    return names
+    names = dict(zip(dates, ("Submit", "Start", "End")[-len(at) :], strict=True))
+    return names if lasted is None else {**names, lasted: "Elapsed"}
 
 
 def _length_column(columns: Sequence[Sequence[str]], start: Ints, end: Ints) -> int | None:
@@ -186,28 +197,52 @@ def _header(line: str, rest: str) -> list[str]:
 def _rows(text: str, label: str) -> Iterator[dict[str, str]]:
     """Rows of ``sacct``, by the lower-case names of their columns."""
     lines = text.splitlines() or [""]
+    form = _form(lines, label)
+    for number, line in enumerate(lines[1:], 2):
+        if not line.strip() or (form.ruled and number == 2):
+            continue
+        cells = form.cells(line)
+        if [cell.strip().lower() for cell in cells[: len(form.names)]] == form.names:
+            continue  # files joined together repeat their header
+        if not form.holds(cells):
+            if number == len(lines):
+                return  # torn while it was written
+            raise form.refusal(cells, f"{label}:{number}")
+        yield _named(dict(zip(form.names, cells, strict=False)))
+
+
+class _Form(NamedTuple):
+    """How the columns of a list stand apart: by a mark, under a rule of dashes, or by blanks."""
+
+    names: list[str]
+    mark: str | None
+    ruled: bool
+    spans: list[tuple[int, int]]
+
+    def cells(self, line: str) -> list[str]:
+        """The cells of a row."""
+        return _cut(line, self.spans) if self.ruled else line.split(self.mark)
+
+    def holds(self, cells: Sequence[str]) -> bool:
+        """Whether a row has a cell for every name; more of them are in doubt only where blanks part them."""
+        return self.ruled or len(cells) == len(self.names) or (len(cells) > len(self.names) and self.mark is not None)
+
+    def refusal(self, cells: Sequence[str], place: str) -> InputRefused:
+        """What a row is refused with that has too few or too many cells."""
+        if self.mark is None:
+            why = f"{len(cells)} words instead of {len(self.names)}: where its columns begin is not told"
+            return InputRefused(place, why, "ask sacct for -P, which separates them by |")
+        return InputRefused(place, f"{len(cells)} fields instead of {len(self.names)}", "cut the file before this line")
+
+
+def _form(lines: Sequence[str], label: str) -> _Form:
     mark = next((d for d in DELIMITERS if d in lines[0]), None)
     names = _header(lines[0], lines[1] + "\n" if len(lines) > 1 else "")
     ruled = mark is None and len(lines) > 1 and not lines[1].strip(" -")
     spans = [found.span() for found in _DASHES.finditer(lines[1])] if ruled else []
     if len(spans) > MOST_COLUMNS:
         raise TooLarge(label, f"{len(spans):,} columns", f"ask sacct for fewer than {MOST_COLUMNS:,} fields")
-    for number, line in enumerate(lines[1:], 2):
-        if not line.strip() or (ruled and number == 2):
-            continue
-        cells = _cut(line, spans) if ruled else line.split(mark)
-        if [cell.strip().lower() for cell in cells[: len(names)]] == names:
-            continue  # files joined together repeat their header
-        if (len(cells) < len(names) and not ruled) or (len(cells) > len(names) and mark is None and not ruled):
-            if number == len(lines):
-                return  # torn while it was written
-            if mark is None:
-                why = f"{len(cells)} words instead of {len(names)}: where its columns begin is not told"
-                raise InputRefused(f"{label}:{number}", why, "ask sacct for -P, which separates them by |")
-            raise InputRefused(
-                f"{label}:{number}", f"{len(cells)} fields instead of {len(names)}", "cut the file before this line"
-            )
-        yield _named(dict(zip(names, cells, strict=False)))
+    return _Form(names, mark, ruled, spans)
 
 
 def _cut(line: str, spans: Sequence[tuple[int, int]]) -> list[str]:
