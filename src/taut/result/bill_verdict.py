@@ -104,19 +104,29 @@ def closing_words(
         return "the bill charges nothing, so that there is nothing to close to"
     if accrual.closes and all(one.closes for one in invoices):
         return f"the bill closes{wrong}{opened}"
-    rest, yet = Decimal(accrual.residual or 0), Decimal(accrual.not_charged_yet or 0)
-    if not rest:
-        short = [one for one in invoices if not one.closes]
-        if defects and all(one.explained == one.residual for one in short):
-            return f"the bill closes but for {wrong[2:]} in {len(short)} of {count(len(invoices), 'invoice')}{opened}"
-        return f"{len(short)} of {len(invoices)} invoices do not close{wrong}{opened}"
+    if not Decimal(accrual.residual or 0):
+        return f"{_short_invoices(invoices, wrong)}{opened}"
+    yet = Decimal(accrual.not_charged_yet or 0)
     if yet:
         opened = f"; the period is still open, {said(yet, currency)} is used and not charged yet"
-    other = rest + yet
+    return f"{_residual_words(accrual, defects, currency, wrong)}{opened}"
+
+
+def _short_invoices(invoices: Sequence[Invoice], wrong: str) -> str:
+    """What is said where the sum closes and single invoices do not; ``wrong`` counts the defects."""
+    short = [one for one in invoices if not one.closes]
+    if wrong and all(one.explained == one.residual for one in short):
+        return f"the bill closes but for {wrong[2:]} in {len(short)} of {count(len(invoices), 'invoice')}"
+    return f"{len(short)} of {len(invoices)} invoices do not close{wrong}"
+
+
+def _residual_words(accrual: Accrual, defects: Sequence[Defect], currency: str | None, wrong: str) -> str:
+    """What is said of a difference between what is charged and what was used; ``wrong`` counts the defects."""
+    other = Decimal(accrual.residual or 0) + Decimal(accrual.not_charged_yet or 0)
     left = _left(other, defects, currency)
     if accrual.explained == accrual.residual and (defects or not other):
-        return f"the bill closes{f' but for {wrong[2:]}' if wrong else ''}{left}{opened}"
-    return f"the bill does not close{left.replace(', ', ': ', 1)}{wrong}{opened}"
+        return f"the bill closes{f' but for {wrong[2:]}' if wrong else ''}{left}"
+    return f"the bill does not close{left.replace(', ', ': ', 1)}{wrong}"
 
 
 def _left(rest: Decimal, defects: Sequence[Defect], currency: str | None) -> str:
