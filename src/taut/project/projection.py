@@ -61,10 +61,7 @@ def project_table(
     being computed; ``pool`` forecasts scales side by side.
     """
     kind = workload_of(table, label)
-    if asked.advice and not kind.has_advice:
-        raise UsageError("--advice separates control loops; this scenario has none")
-    if asked.tokens is not None and kind.name != "training":
-        raise UsageError(f"--tokens is the length of a training run; {label} is a scenario of {kind.name}")
+    _check_question(asked, kind, label)
     s, defaults = kind.parse(table, label, text)
     s, residuals = kind.noise_from_run(s, measured, label, text)
     how = replace(how, residuals=residuals)
@@ -77,11 +74,10 @@ def project_table(
     scales, warned = [one.answer.ranks for one in assessed], warned + lost
     # Whatever the order in which scales were asked for: what is said of one of them is said of the largest.
     own = assessed[scales.index(max(scales))]
-    compared = [",".join(s.about.policies)] if asked.policies is None and s.about.policies else asked.policies or []
     indices = own.indices()
     advice, sweep = kind.advice(own.scenario, how.seed, stage or (lambda what: None)) if asked.advice else (UNSET, UNSET)
     known = {one.answer.ranks: one.regime for one in assessed}
-    policies = [found for one in compared for found in compare(kind, assessed, one, how, pool)]
+    policies = [found for one in _compared(asked, s.about.policies) for found in compare(kind, assessed, one, how, pool)]
     return ProjectResult(
         scenario=s.name,
         workload=kind.name,
@@ -100,6 +96,21 @@ def project_table(
         sweep=sweep,
         assumed=warned or UNSET,
     )
+
+
+def _check_question(asked: Asked, kind: Workload[S], label: str) -> None:
+    """Refuse what cannot be asked about a scenario of this kind."""
+    if asked.advice and not kind.has_advice:
+        raise UsageError("--advice separates control loops; this scenario has none")
+    if asked.tokens is not None and kind.name != "training":
+        raise UsageError(f"--tokens is the length of a training run; {label} is a scenario of {kind.name}")
+
+
+def _compared(asked: Asked, own: Sequence[str]) -> Sequence[str]:
+    """The policies that are compared, one by one: those asked for, else the scenario's own, taken together."""
+    if asked.policies is not None:
+        return asked.policies
+    return [",".join(own)] if own else []
 
 
 def _with_budget(found: Forecast, tokens: float | None) -> Forecast:
