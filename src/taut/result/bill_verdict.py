@@ -6,6 +6,9 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from taut.result.types import Accrual, BillLine, BillShare, Defect, Invoice
 
 LEAST = 0.01
@@ -22,23 +25,32 @@ WORDS = {
 """Categories as a sentence names them, where that is another word."""
 
 
+class Spent(Struct, frozen=True):
+    """What the lines of a bill add up to."""
+
+    categories: Sequence[BillShare]
+    lines: Sequence[BillLine]
+    causes: Mapping[str, str]
+    """Id of a finding → what and where it is."""
+    currency: str | None
+
+
 def bill_verdict(
-    when: str, currency: str | None, categories: Sequence[BillShare], lines: Sequence[BillLine], closing: str,
-    causes: Mapping[str, str], unit: str = "accelerator", billed: bool = False, wrong: bool = False,
-    charged: str | None = None,
-) -> str:  # fmt: skip
-    """The answer in a sentence or two."""
+    when: str, spent: Spent, closing: str, *, unit: str = "accelerator", charged: str | None = None, wrong: bool = False
+) -> str:
+    """The answer in a sentence or two; ``charged`` is what a bill came to, ``wrong`` whether it has defects."""
+    categories, currency = spent.categories, spent.currency
     whole = [one.money for one in categories if one.money is not None]
     if not categories:
         return f"{when}: nobody held anything, and nothing was charged" + (f"; {closing}." if wrong else ".")
     if not whole:
-        beside = f"; {closing}" if billed else ""
-        parts = _parts(categories, lines, None, causes)
+        beside = f"; {closing}" if charged is not None else ""
+        parts = _parts(replace(spent, currency=None))
         return f"{when}: {_time(categories)} of {unit} time, without a price. {parts}{beside}."
     total = said(sum(map(Decimal, whole), Decimal(0)), currency)
     paid = None if charged is None else said(Decimal(charged), currency)
     beside = f" by its lines, {paid} charged" if paid is not None and paid != total else ""
-    return f"{when} cost {total}{beside}: {_parts(categories, lines, currency, causes)}; {closing}."
+    return f"{when} cost {total}{beside}: {_parts(spent)}; {closing}."
 
 
 def _time(categories: Sequence[BillShare]) -> str:
@@ -46,18 +58,19 @@ def _time(categories: Sequence[BillShare]) -> str:
     return f"{hours:,.0f} h" if hours >= 10 else f"{hours:.2g} h"
 
 
-def _parts(categories: Sequence[BillShare], lines: Sequence[BillLine], currency: str | None, causes: Mapping[str, str]) -> str:
+def _parts(spent: Spent) -> str:
     """Useful work, then the largest of what is not, each with its share."""
+    categories = spent.categories
     shares = {one.name or "": _share(one, categories) for one in categories}
     useful = shares.pop("useful work", 0.0)
     large = sorted((item for item in shares.items() if item[1] >= LEAST), key=lambda item: -item[1])[:TOLD]
     if useful > 1 or min(shares.values(), default=0.0) < -1:  # credits leave little of the sum: shares of it tell nothing
         return ", ".join(
-            f"{said(Decimal(one.money or 0), currency)} {WORDS.get(one.name or '', one.name)}" for one in categories
+            f"{said(Decimal(one.money or 0), spent.currency)} {WORDS.get(one.name or '', one.name)}" for one in categories
         )
     words = [f"{100 * useful:.0f} % useful work"]
     for i, (name, share) in enumerate(large):
-        example = _largest(name, lines, currency, causes) if i == 0 else ""
+        example = _largest(name, spent) if i == 0 else ""
         words.append(f"{100 * share:.0f} % {WORDS.get(name, name)}{example}")
     return ", ".join(words)
 
@@ -69,19 +82,19 @@ def _share(one: BillShare, categories: Sequence[BillShare]) -> float:
     return (one.rank_ns or 0) / max(sum(other.rank_ns or 0 for other in categories), 1)
 
 
-def _largest(category: str, lines: Sequence[BillLine], currency: str | None, causes: Mapping[str, str]) -> str:
+def _largest(category: str, spent: Spent) -> str:
     """The cause to which most of a category goes, in brackets, with all its lines there."""
     money, rank_ns = defaultdict[str, Decimal](Decimal), defaultdict[str, int](int)
-    for one in lines:
+    for one in spent.lines:
         if one.category == category and one.cause:
             money[one.cause] += Decimal(one.money or 0)
             rank_ns[one.cause] += one.rank_ns or 0
     best = max(money, key=lambda cause: (money[cause], rank_ns[cause]), default=None)
     if best is None:
         return ""
-    priced = any(one.money is not None for one in lines if one.category == category and one.cause == best)
-    cost = f", {said(money[best], currency)}" if priced else ""
-    return f" (the largest: {causes.get(best, best)}{cost})"
+    priced = any(one.money is not None for one in spent.lines if one.category == category and one.cause == best)
+    cost = f", {said(money[best], spent.currency)}" if priced else ""
+    return f" (the largest: {spent.causes.get(best, best)}{cost})"
 
 
 def closing_words(
