@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 import click
 
 from taut import __version__
+from taut.cli.command_failures import Commands
 from taut.cli.common import FAILED, FINDINGS, announce_stdin, kept, print_object, progress, say, show, shown, write_out
-from taut.cli.failures import Commands
 from taut.cli.options import (
     MOST_STALENESS,
     Real,

@@ -14,7 +14,7 @@ from taut.core.errors import InputRefused, UsageError
 from taut.project.noise import RunNoise
 from taut.project.policy import S
 from taut.project.policy_gains import policy_gains
-from taut.project.questions import questions
+from taut.project.projected_answers import questions
 from taut.project.token_budget import token_budget
 from taut.project.training.sensitivity import sensitivity
 from taut.project.with_policies import Assessment, Standing, compare, forecasts

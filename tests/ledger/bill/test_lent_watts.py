@@ -8,8 +8,8 @@ import pytest
 from actions import table
 from taut.core.prices import HostFacts, Prices
 from taut.core.tables import Table
-from taut.ledger.bill.energy import held_energy
 from taut.ledger.bill.energy_entries import Measurements, energy_of
+from taut.ledger.bill.held_energy import held_energy
 from taut.ledger.bill.lent_watts import Lender, lent
 from taut.ledger.bill.rows import Held
 from taut.result.types import Estimate, StateWatts

@@ -15,8 +15,8 @@ from taut.core.array_types import Floats, Ints, Mask, Texts
 from taut.core.prices import Prices
 from taut.core.tables import Table, concat
 from taut.ledger.bill.electricity import Site, site
-from taut.ledger.bill.energy import bill_energy, held_energy, host_energy, network_energy, sci
 from taut.ledger.bill.entries import Entry, days_of
+from taut.ledger.bill.held_energy import bill_energy, held_energy, host_energy, network_energy, sci
 from taut.ledger.bill.lent_watts import Lender, Lent, lent
 from taut.ledger.bill.meters import SOURCES, Metered
 from taut.ledger.bill.moved_bytes import MovedBytes
