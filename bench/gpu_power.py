@@ -265,7 +265,7 @@ def _table(states: list[dict[str, Any]], mean_w: dict[str, Any], seconds: Any) -
 
 def _intervals(states: list[dict[str, Any]], meters: dict[str, Any], prices: Any, number: int) -> None:
     """All states of a round together, as the bill would have them."""
-    from taut.ledger.bill.energy import held_energy
+    from taut.ledger.bill.held_energy import held_energy
     from taut.ledger.bill.meters import Metered
 
     for name in (one for one in READINGS if one in meters):

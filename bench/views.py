@@ -29,9 +29,9 @@ import numpy as np
 from taut.stored import Run, open_run
 from taut.views.delay_wave import delay_wave
 from taut.views.overview import overview
-from taut.views.questions import answer, question, questions
 from taut.views.replays import Replays
 from taut.views.run_card import run_card
+from taut.views.run_questions import answer, question, questions
 from taut.views.structure import structure
 
 

@@ -18,9 +18,9 @@ from taut.core.tables import NULL, Action, Attempt, Table, concat
 from taut.ledger.attempt_ledger import Attempts, charge_attempts
 from taut.ledger.bill.attempt_time import attempt_time
 from taut.ledger.bill.held_time import join, meets
+from taut.ledger.bill.host_rates import team_of
 from taut.ledger.bill.meters import SOURCES, Metered, metered
 from taut.ledger.bill.moved_bytes import TracedBytes, moved_bytes
-from taut.ledger.bill.prices import team_of
 from taut.ledger.bill.rows import Held
 from taut.ledger.bill.running_attempts import ended
 from taut.ledger.bill.traced_time import STRUCTURE, Traced

@@ -23,7 +23,7 @@ from taut.ledger.bill.booking import Booking, book, book_at_prices
 from taut.ledger.bill.bought_remedies import of_fabric, of_spare
 from taut.ledger.bill.cash_lines import cash_entries, commitment_entries
 from taut.ledger.bill.cut_rows import cut_at, inside
-from taut.ledger.bill.energy_entries import Energy, beside, energy_of
+from taut.ledger.bill.energy_entries import Energy, Measurements, beside, energy_of
 from taut.ledger.bill.entries import Entry, entries_of
 from taut.ledger.bill.lent_watts import Lender
 from taut.ledger.bill.lines import exact_sums
@@ -218,7 +218,8 @@ def _energy(held: Table, prices: Prices, found: Opened, period: Period | None, u
     places[bare] = [rank_place(*one) for one in zip(some.job[bare].tolist(), some.rank[bare].tolist(), strict=True)]
     priced = prices.network is not None and prices.network.pj_per_bit is not None
     moved = billed_bytes(some, [one.moved for one in found.runs if one.moved is not None]) if priced else None
-    drawn = energy_of(some, prices, found.meters, seconds, steps, unit, places, moved, _lenders(found))
+    measured = Measurements(found.meters, places, _lenders(found))
+    drawn = energy_of(some, prices, measured, seconds, steps, unit, moved)
     whole = max(float(some.rank_ns.sum(dtype=np.float64)), 1.0)
     undated = [(one.energy, one.wall_ns * len(one.run.ranks) / whole) for one in found.runs if one.energy and not one.run.dated]
     drawn = _divided(drawn, some, found)

@@ -14,7 +14,7 @@ from msgspec.structs import asdict
 from taut.core.errors import UsageError
 from taut.core.executors import On, cores, executor_at
 from taut.project.gpu_hour import with_gpu_hour, with_prices
-from taut.project.projection import Asked, project_table
+from taut.project.projection import Asked, Outside, project_table
 from taut.project.side_by_side import refuse_two_kinds, side_by_side
 from taut.project.workload import Sampling, workload_of
 from taut.read.scenario_file import load
@@ -120,7 +120,7 @@ def project(
             table = with_prices(table, prices)
         if gpu_hour is not None:
             table = with_gpu_hour(table, *gpu_hour)
-        told = project_table(table, str(named), text, asked, how, measured=_noise, stage=progress, pool=on)
+        told = project_table(table, str(named), text, asked, how, Outside(_noise, progress, on))
         return Projection(**asdict(told))
 
     if other is None:

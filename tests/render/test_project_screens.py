@@ -10,8 +10,8 @@ from click.testing import CliRunner
 from msgspec.structs import replace
 
 from taut.cli import main
-from taut.project.evidence import evidence
 from taut.project.projection import Asked, project_table
+from taut.project.scenario_evidence import evidence
 from taut.project.time_groups import group_of
 from taut.project.token_budget import token_budget
 from taut.project.workload import Sampling

@@ -13,8 +13,8 @@ from build import MS, analyze, barriers, job, one_f_one_b, play
 from taut.core.tables import Trace
 from taut.stored import open_run
 from taut.views.ideal import ideal
-from taut.views.questions import questions
 from taut.views.replays import Replays
+from taut.views.run_questions import questions
 
 
 def walls(trace: Trace, folder: Path) -> tuple[int, list[int], int]:

@@ -16,7 +16,7 @@ from taut.core.tables import Action
 from taut.result.view_types import NewDecision
 from taut.views.bill_view import bill_view
 from taut.views.control_view import actions, control_view
-from taut.views.decisions import decide, decided, decisions
+from taut.views.decision_loop import decide, decided, decisions
 from taut.views.overview import overview_of, with_decided
 from taut.views.scaling import scaling
 

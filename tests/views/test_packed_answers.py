@@ -10,8 +10,8 @@ from build import analyze, job
 from taut.result.view_types import PackedAnswers
 from taut.stored import open_run
 from taut.views.packed_answers import packed_answers
-from taut.views.questions import answer, question
 from taut.views.replays import Replays
+from taut.views.run_questions import answer, question
 
 SLOW = {0: "fwd 5 | AR 1", 1: "fwd 9 | AR 1", 2: "fwd 5 | AR 1"}
 

@@ -27,8 +27,8 @@ from taut.views.delay_wave import delay_wave
 from taut.views.frames import Frames
 from taut.views.overview import overview
 from taut.views.packed_run import packed_run, unpacked, usual_delay_ns
-from taut.views.questions import answer, question
 from taut.views.replays import Replays
+from taut.views.run_questions import answer, question
 from taut.views.structure import structure
 
 PRICES = taut.Prices(gpu_hour=Decimal("2.5"), currency="EUR")

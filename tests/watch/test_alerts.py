@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from taut.render.prometheus_text import METRICS
+from taut.render.prometheus_export import METRICS
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "watch"
 ABSENT = "needs prometheus and promtool (apt-get install prometheus)"

@@ -11,18 +11,18 @@ from pathlib import Path
 import numpy as np
 
 from taut import __version__
+from taut.briefing.buyer_questions import Sources, questions
 from taut.briefing.causes import causes, savings
 from taut.briefing.decisions import Trail, trail_of
 from taut.briefing.demands import demands
 from taut.briefing.inputs import Asked, Opened, opened
-from taut.briefing.left_out import left_out
 from taut.briefing.log_steps import log_offset
 from taut.briefing.monthly_cost import costs
-from taut.briefing.questions import Sources, questions
 from taut.briefing.redaction import redacted
 from taut.briefing.simulated_control import stack_in
 from taut.briefing.since_begun import since_begun
 from taut.briefing.time_split import split_of_run, split_of_scenario
+from taut.briefing.uncounted_restarts import left_out
 from taut.briefing.verdict import verdict
 from taut.core.errors import TautError, UsageError
 from taut.core.prices import Prices
@@ -35,9 +35,9 @@ from taut.result.brief_types import BriefedRun, Briefing, Meets, TimePart
 from taut.result.types import AnalysisResult, BriefCause, BriefCosts, BriefInput, BriefResult, ProjectResult
 from taut.stored import open_run, refusing_runs
 from taut.views.cells import cells_of
-from taut.views.course import course_of
 from taut.views.lateness import lateness_of
 from taut.views.operator_view import condensed
+from taut.views.run_course import course_of
 from taut.views.transfer import transfer_of
 
 MOST_OPS = 250_000
@@ -74,7 +74,7 @@ class Brief:
 
     def form(self, suffix: str) -> bytes:
         """The document: ``.html``, ``.pdf`` or ``.md``."""
-        from taut.render.brief.contents import document_of
+        from taut.render.brief.section_order import document_of
 
         document = document_of(self.briefing)
         if suffix == ".pdf":

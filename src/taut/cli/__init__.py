@@ -5,7 +5,6 @@ Nothing heavy is imported before a command runs, so that help and completion ans
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
@@ -13,8 +12,8 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 import click
 
 from taut import __version__
+from taut.cli.command_failures import Commands
 from taut.cli.common import FAILED, FINDINGS, announce_stdin, kept, print_object, progress, say, show, shown, write_out
-from taut.cli.failures import Commands
 from taut.cli.options import (
     MOST_STALENESS,
     Real,
@@ -33,7 +32,6 @@ from taut.cli.recording import audit_file, record_all, recorded
 from taut.core import memory
 from taut.core.errors import UsageError
 from taut.core.question_words import FIX_KEYS, Delay
-from taut.core.reporting import LISTED_SHARE
 
 if TYPE_CHECKING:
     from taut.ledger import Prices
@@ -197,15 +195,9 @@ def demo(**options: Unpack[AnalysisOptions]) -> None:
 
     The job was recorded; its power, its prices and its bill are made for it (docs/lab.md).
     """
-    _analyze((str(DEMO),), options, hinted=_then_bill)
+    from taut.cli.analysis_hints import then_bill
 
-
-def _then_bill(lines: list[str], run: Path | None) -> list[str]:
-    """Hints of a job that comes with prices and a bill: what it cost, and as the next command the file that shows it."""
-    where, before = (shlex.quote(str(run)), "") if run is not None else ("RUN", "the same with -o RUN, then ")
-    prices, charges = (shlex.quote(str(DEMO / name)) for name in ("prices.toml", "bill.csv"))
-    cost = f"what it cost: {before}taut bill {where} --prices {prices} --focus {charges}"
-    return [*lines[:-1], cost, f"next: {before}taut export {where} --to html, one file to look at and to share"]
+    _analyze((str(DEMO),), options, hinted=lambda lines, run: then_bill(lines, run, DEMO))
 
 
 def _as_they_are(lines: list[str], run: Path | None) -> list[str]:
@@ -217,9 +209,7 @@ def _analyze(
     hinted: Callable[[list[str], Path | None], list[str]] = _as_they_are,
 ) -> None:  # fmt: skip
     folder, fail_on, quiet = options["folder"], options["fail_on"], options["quiet"]
-    if options["no_save"] and folder is not None:
-        raise UsageError("--no-save and -o: give one of them")
-    check_form(options["as_json"], options["markdown"])
+    _check_output(options)
     with memory.loading():
         from taut.core.folder import checked_target
         from taut.diagnose.job_regime import PAYS
@@ -245,9 +235,11 @@ def _analyze(
     run = None if options["no_save"] else kept(lambda: analysis.save(folder), "the run folder", SAVING)
     failing = [] if fail_on is None else _failing(result, fail_on)
     if not quiet:
+        from taut.cli.analysis_hints import hints
+
         unmapped = [NO_ENVELOPE] if options["envelope"] and result.envelope is None else []
-        hints = hinted(_hints(result, run, options["carbon"] is not None), run)
-        for line in [*unmapped, *_failures(failing, fail_on), *hints]:
+        then = hinted(hints(result, run, options["carbon"] is not None), run)
+        for line in [*unmapped, *_failures(failing, fail_on), *then]:
             say(line)
     if lost is not None:
         raise lost
@@ -255,6 +247,13 @@ def _analyze(
         click.get_current_context().exit(FAILED)
     if failing:
         click.get_current_context().exit(FINDINGS)
+
+
+def _check_output(options: AnalysisOptions) -> None:
+    """Refuse options of the output that exclude each other."""
+    if options["no_save"] and options["folder"] is not None:
+        raise UsageError("--no-save and -o: give one of them")
+    check_form(options["as_json"], options["markdown"])
 
 
 def _reading(inputs: Sequence[str], options: AnalysisOptions) -> Path:
@@ -311,79 +310,6 @@ def _failures(failing: list[tuple[Finding, float]], fail_on: float | None) -> li
         f"{f' by a policy ({finding.policy.name})' if finding.policy else ''}, --fail-on is {fail_on:g}"
         for finding, share in failing
     ]
-
-
-def _hints(result: AnalysisResult, run: Path | None, carbon: bool = False) -> list[str]:
-    """What is missing, and as the last line what to do next."""
-    from taut.render.remedy_lines import remedy_lines
-
-    lines = [] if run is None else [f"written: {run}"]
-    if result.ledger is None:
-        return [*lines, "next: taut analyze LOGS TRACES, to see where the time of a traced attempt went"]
-    if result.job.ranks == 1 and _has_others(result):
-        if result.job.counts.get("xla profiles"):
-            how = "one device tells no culprit; how to profile all devices of all hosts: docs/recording.md#jax-and-tensorflow"
-            return [*lines, how, "next: taut analyze FOLDER/plugins/profile/TIME"]
-        how = "one rank tells no culprit; how to record all ranks: taut analyze --help, at its end, or docs/recording.md"
-        return [*lines, how, "next: taut analyze traces/"]
-    # Without a run folder, the next command is one that makes it.
-    where, before = (shlex.quote(str(run)), "") if run is not None else ("RUN", "the same with -o RUN, then ")
-    lines += remedy_lines(result, where, before)
-    if result.ledger.energy is None or result.ledger.energy.joules is None:
-        lines += ["energy is null: no power was measured beside the traces; --power 700,450,120 gives it"] if carbon else []
-    if result.ledger.currency is None:
-        lines.append("money is null: --gpu-hour 2.50EUR prices it")
-    if result.findings and result.findings[0].mode == "hang":
-        from taut.core.rank_words import listed
-        from taut.render.calls_screen import who
-
-        stopped = listed([who(result, rank).removeprefix("rank ") for rank in result.findings[0].ranks])
-        return [*lines, f"next: stacks and logs of rank {stopped} (py-spy dump), then what its host says"]
-    if result.verdict.kind == "control" and result.control is not None:
-        taken = [one.zone.rank_ns if one.zone else -1 for one in result.control.relations]
-        worst = taken.index(max(taken))
-        return [*lines, f"next: {before}taut export {where} --to perfetto --zone {worst + 1}"]
-    if result.job.ranks == 1 and not result.findings:
-        return [*lines, f"next: {before}taut export {where} --to perfetto, to look at it op by op"]
-    asked = _worth_asking(result)
-    if asked is None and result.findings:
-        return [*lines, f"next: {before}taut export {where} --to perfetto, to look at it op by op"]
-    if asked is None and result.failed and result.failed.by:
-        return [*lines, f"next: logs of {result.failed.by[0].op_class} at the times of its failures, in run.json"]
-    if asked is None:
-        return [*lines, f"next: nothing to fix; {before}taut project --from {where} says what other scales give"]
-    return [*lines, f"next: {before}taut whatif {where} {asked}"]
-
-
-def _has_others(result: AnalysisResult) -> bool:
-    """Whether the job of a single traced rank has others, as far as can be told."""
-    if result.job.world_size is not None:
-        return result.job.world_size > 1
-    mean = result.device.mean if result.device else None
-    return mean is None or mean.communication_share > 0 or bool(result.collectives)
-
-
-def _worth_asking(result: AnalysisResult) -> str | None:
-    """The question that the result raises: a finding, else the slowest stage or cause; None where that saves too little."""
-    least = LISTED_SHARE * (result.job.wall_ns or 0)
-    for first in result.findings:
-        if first.policy is not None:
-            return "--advice"
-        named = (("link", first.links), ("rank", first.ranks), ("stage", first.stages), ("class", first.classes))
-        places = next(([f"{key}={place}" for place in some] for key, some in named if some), [])
-        if places and first.recoverable_wall_ns >= least:
-            return " ".join(f"--fix {shlex.quote(place)}" for place in places)
-    stages = result.whatif.by.get("stage", {}) if result.whatif else {}
-    longest = max(stages, key=stages.__getitem__, default="")
-    if result.verdict.kind == "structural" and len(stages) > 1 and stages[longest] >= 1 + LISTED_SHARE:
-        return f"--fix stage={longest}"
-    # A fix keeps gaps as they are, so what they cost is not what it would save.
-    ours = [row for row in result.blame if not (row.cause.op_class or "").startswith("gap before ")]
-    causes = [row for row in ours if row.recoverable_wall_ns >= least > 0]
-    if not causes:
-        return None
-    cause = max(causes, key=lambda row: row.recoverable_wall_ns).cause
-    return f"--fix link={cause.link}" if cause.link else f"--fix rank={cause.rank}"
 
 
 @main.command(short_help="Replay a finished run with something changed.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
@@ -26,6 +26,25 @@ def drill(_: click.Context, __: click.Parameter, value: str | None) -> str | Non
     alike = get_close_matches(value, DRILLS, 1)
     meant = f"did you mean {alike[0]}? " if alike else ""
     raise click.BadParameter(f"{value!r}: {meant}give one of {', '.join(DRILLS)}")
+
+
+class PriceOptions(TypedDict):
+    """What time and energy are priced at: a file, or the options in its place."""
+
+    file: str | None
+    gpu_hour: tuple[str, str] | None
+    power: list[float] | None
+    carbon: float | None
+
+
+class BillOptions(PriceOptions):
+    """What is billed, and what it is closed to."""
+
+    focus: tuple[str, ...]
+    period: str | None
+    currency: str | None
+    columns: str
+    on: str | None
 
 
 @click.command(short_help="Say what jobs cost, where that went, and whether it closes to the bill.")
@@ -64,10 +83,8 @@ def drill(_: click.Context, __: click.Parameter, value: str | None) -> str | Non
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress and no hints on stderr.")
 def bill(
-    inputs: tuple[str, ...], file: str | None, gpu_hour: tuple[str, str] | None, power: list[float] | None,
-    carbon: float | None, focus: tuple[str, ...], period: str | None, currency: str | None, by: str | None, columns: str,
-    folder: str | None, on: str | None, as_json: bool, quiet: bool,
-) -> None:  # fmt: skip
+    inputs: tuple[str, ...], folder: str | None, by: str | None, as_json: bool, quiet: bool, **options: Unpack[BillOptions]
+) -> None:
     """Say what jobs cost, where every unit of it went, and whether that closes to what was invoiced.
 
     IN is run folders (of taut analyze or taut control), job logs and tables of jobs: one job, or a cluster's month. The
@@ -82,28 +99,28 @@ def bill(
     from taut.billing import bill as run_bill
     from taut.core.folder import checked_target
 
-    given = _given(file, gpu_hour, power, carbon)
+    given = _given(options)
     if folder is not None:
         checked_target(Path(folder))
     announce_stdin(inputs)
     with progress(quiet) as stage:
         found = run_bill(
-            inputs, prices=given, focus=focus, period=period, currency=currency, columns=columns, progress=stage, on=on
-        )
+            inputs, prices=given, focus=options["focus"], period=options["period"], currency=options["currency"],
+            columns=options["columns"], progress=stage, on=options["on"],
+        )  # fmt: skip
     save = None if folder is None else lambda: found.save(folder)
     shown_and_kept(lambda: _show(found.result, as_json, by), save, "the bill", "give -o a folder that can be written", quiet)
     if not quiet and not as_json:
         say(_next(found.result, inputs, folder))
 
 
-def _given(
-    file: str | None, gpu_hour: tuple[str, str] | None, power: list[float] | None, carbon: float | None
-) -> Prices | str | None:
+def _given(priced: PriceOptions) -> Prices | str | None:
     """The prices as options give them, or the file that holds them."""
     from decimal import Decimal
 
     from taut.core.prices import Prices
 
+    file, gpu_hour, power, carbon = priced["file"], priced["gpu_hour"], priced["power"], priced["carbon"]
     options = {"--gpu-hour": gpu_hour, "--power": power, "--carbon": carbon}
     if file is not None:
         beside = next((name for name, value in options.items() if value is not None), None)

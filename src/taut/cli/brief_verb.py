@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
@@ -15,6 +15,15 @@ from taut.core.question_words import HIGHEST
 
 if TYPE_CHECKING:
     from taut.core.prices import Prices
+
+
+class BriefOptions(TypedDict):
+    """What a briefing is made with beside its inputs."""
+
+    gpu_hour: tuple[str, str] | None
+    prices_file: str | None
+    focus: tuple[str, ...]
+    seed: int
 
 
 @click.command(short_help="Write the briefing on which people decide.")
@@ -33,9 +42,8 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="Print questions, causes and demands as one JSON object.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress and no hints on stderr.")
 def brief(
-    inputs: tuple[str, ...], files: tuple[str, ...], gpu_hour: tuple[str, str] | None, prices_file: str | None,
-    focus: tuple[str, ...], redact: bool, seed: int, as_json: bool, quiet: bool,
-) -> None:  # fmt: skip
+    inputs: tuple[str, ...], files: tuple[str, ...], redact: bool, as_json: bool, quiet: bool, **asked: Unpack[BriefOptions]
+) -> None:
     """Write the Architecture Risk Briefing: one document for those who decide, from what was measured and modelled.
 
     IN is run folders (of taut analyze, taut control or taut bill), scenarios (by shipped name or TOML file) and logs of
@@ -56,9 +64,10 @@ def brief(
     targets = [Path(file) for file in files] or ([] if as_json else [Path("brief.html")])
     _check(targets)
     _one_heap()
-    prices, words = _prices(gpu_hour, prices_file)
+    prices, words = _prices(asked["gpu_hour"], asked["prices_file"])
     with progress(quiet) as stage:
-        made = make_brief(inputs, Asked(prices, words, focus, seed, stage), log_path(click.get_current_context()))
+        question = Asked(prices, words, asked["focus"], asked["seed"], stage)
+        made = make_brief(inputs, question, log_path(click.get_current_context()))
         made = made.redacted() if redact else made
         stage("rendering")
         rendered = {path: made.form(path.suffix.lower()) for path in targets}  # nothing is written before all are made

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
@@ -47,6 +47,16 @@ def control() -> None:
     """Say whether controllers work against each other."""
 
 
+class ControlOptions(TypedDict):
+    """What is asked about logs of controllers, and what they are priced at."""
+
+    gpu_hour: tuple[str, str] | None
+    power: list[float] | None
+    advice: bool
+    columns: str
+    seed: int
+
+
 @control.command(LOGS, hidden=True)
 @click.argument("inputs", metavar="LOG...", nargs=-1, required=True, type=click.Path(allow_dash=True))
 @click.option(
@@ -69,17 +79,7 @@ def control() -> None:
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(0, HIGHEST), help="Decides every draw of the tests.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress and no hints on stderr.")
-def of_logs(
-    inputs: tuple[str, ...],
-    folder: str | None,
-    gpu_hour: tuple[str, str] | None,
-    power: list[float] | None,
-    advice: bool,
-    columns: str,
-    seed: int,
-    as_json: bool,
-    quiet: bool,
-) -> None:
+def of_logs(inputs: tuple[str, ...], folder: str | None, as_json: bool, quiet: bool, **asked: Unpack[ControlOptions]) -> None:
     """Say whether the controllers of a system work with each other or against each other.
 
     LOG is what controllers write: Slurm (sacct, slurmctld), Kubernetes (events, audit logs), Ray Serve, torchrun,
@@ -101,21 +101,22 @@ def of_logs(
     from taut.core.folder import checked_target
     from taut.read.trace import read
 
+    seed, gpu_hour, power = asked["seed"], asked["gpu_hour"], asked["power"]
     if folder is not None:
         checked_target(Path(folder))
     announce_stdin(inputs)
     with progress(quiet) as stage:
         stage("reading")
-        trace = read(inputs, columns=columns)
+        trace = read(inputs, columns=asked["columns"])
         if not len(trace.actions) and not len(trace.attempts) and "calls" not in trace.counts:
             raise NotATrace(trace.source, "nobody decides anything here", "give logs of controllers; see docs/control-logs.md")
         stage("relating")
         found = relate(trace, seed=seed)
         found = replace(found, relations=[priced(one, _prices(gpu_hour, power)) for one in found.relations])
-        if advice:
+        if asked["advice"]:
             found = _advised(trace, found, seed, stage)
         result = replace(found, name=trace.name, counts=dict(trace.counts))
-    save = None if folder is None else partial(_save, folder, trace, result, (seed, advice, gpu_hour, power))
+    save = None if folder is None else partial(_save, folder, trace, result, (seed, asked["advice"], gpu_hour, power))
     remedy = "give -o a folder that can be written"
     shown_and_kept(lambda: _show(result, as_json), save, "the run folder", remedy, quiet)
 

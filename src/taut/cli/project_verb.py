@@ -161,7 +161,7 @@ def _scenario(
     )  # fmt: skip
     if evidence is None:
         return result, None
-    from taut.project.evidence import evidence as gather
+    from taut.project.scenario_evidence import evidence as gather
 
     table = _priced(table, question)
     found = gather(scenario, table, result, seed=seed, steps=steps, options=_options(question))

@@ -8,13 +8,13 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 import click
 
 from taut.cli.common import FAILED, kept, progress, say, show
 from taut.cli.options import Real, Target
-from taut.cli.watch_pull import given_workers, worker_options
+from taut.cli.watch_pull import WorkerOptions, given_workers, worker_options
 from taut.cli.watch_top import FOLDER
 from taut.core import signals
 from taut.core.errors import RunError, UsageError
@@ -49,9 +49,8 @@ SAVING = "the analysis is shown above; free some space, or give another folder w
 )  # fmt: skip
 @click.option("-o", "--output", "folder", metavar="RUN", type=Target(), help="Run folder  [default: taut-runs/…]")
 def capture(
-    places: tuple[str, ...], slurm: str | None, ports: str, job: str, seconds: float, keep: str, traces: str | None,
-    folder: str | None,
-) -> None:  # fmt: skip
+    job: str, seconds: float, keep: str, traces: str | None, folder: str | None, **workers: Unpack[WorkerOptions]
+) -> None:
     """Dump the flight recorders of a running job, profile a few seconds of all ranks, and analyze it.
 
     Without HOST:PORT the collector of this folder asks the ranks that allow it (TAUT_WATCH_PROFILE=1 in the job): all profile
@@ -65,10 +64,10 @@ def capture(
     from taut.watch.profile_on_request import traces_folder
 
     where = Path(traces) if traces is not None else traces_folder()
-    if places or slurm is not None:
+    if workers["places"] or workers["slurm"] is not None:
         if job:
             raise UsageError("--job is of a collector: give it, or HOST:PORT")
-        files = _from_workers(given_workers(places, slurm, ports), where / f"pulled-{time.time_ns()}", seconds)
+        files = _from_workers(given_workers(workers), where / f"pulled-{time.time_ns()}", seconds)
     else:
         files = _from_collector(Path(keep), job, seconds, where)
     _analyze(files, folder)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypedDict, TypeVar, Unpack
 
 import click
 
@@ -36,13 +36,22 @@ def worker_options(command: Command) -> Command:
     return command
 
 
-def given_workers(places: tuple[str, ...], slurm: str | None, ports: str) -> list[Worker]:
+class WorkerOptions(TypedDict):
+    """What ``worker_options`` give a verb."""
+
+    places: tuple[str, ...]
+    slurm: str | None
+    ports: str
+
+
+def given_workers(given: WorkerOptions) -> list[Worker]:
     """The workers that were asked for."""
     from taut.watch.torch_workers import slurm_places, workers
 
+    places, slurm = given["places"], given["slurm"]
     if bool(places) == (slurm is not None):
         raise UsageError("give the workers as HOST:PORT..., or --slurm JOB")
-    return workers(places if slurm is None else slurm_places(slurm, ports))
+    return workers(places if slurm is None else slurm_places(slurm, given["ports"]))
 
 
 @click.command(short_help="Read a job from outside, through torch's debug servers.")
@@ -56,7 +65,7 @@ def given_workers(places: tuple[str, ...], slurm: str | None, ports: str) -> lis
     help="Seconds between readings; more where a reading holds ranks up for long.",
 )  # fmt: skip
 @click.option("--times", metavar="N", type=click.IntRange(1), help="Readings  [default: until Ctrl-C]")
-def pull(places: tuple[str, ...], slurm: str | None, ports: str, keep: str, every: float, times: int | None) -> None:
+def pull(keep: str, every: float, times: int | None, **workers: Unpack[WorkerOptions]) -> None:
     """Read the flight recorders of a running job, and say who holds it up.
 
     The job runs torch's debug server in every rank (torch.distributed.debug, docs/watch.md#from-outside). Ranks are numbered in
@@ -70,7 +79,7 @@ def pull(places: tuple[str, ...], slurm: str | None, ports: str, keep: str, ever
     from taut.watch.pull import Puller, describe, nobody_read, verdict
 
     folder = Path(keep)
-    puller = Puller(given_workers(places, slurm, ports), folder, every_s=every)
+    puller = Puller(given_workers(workers), folder, every_s=every)
     readings = 0
     for _ in range(times or 1 << 62):
         wait_until(puller.due_s, puller.every_s)

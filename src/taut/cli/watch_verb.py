@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
@@ -40,6 +40,13 @@ watch.add_command(capture)
 watch.add_command(top)
 
 
+class MetricsOptions(TypedDict):
+    """Where Prometheus may ask."""
+
+    metrics_port: int | None
+    metrics_host: str
+
+
 @watch.command(short_help="Hear the ranks of jobs, and tell what is found.")
 @click.option("--host", metavar="H", default="127.0.0.1", show_default=True, help="Address to listen at.")
 @click.option("--port", metavar="P", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="Port.")
@@ -69,8 +76,8 @@ watch.add_command(top)
     help="When a finding opens, run taut watch capture, for each job at most once in so many minutes.",
 )  # fmt: skip
 def collect(
-    host: str, port: int, keep: str, memory: int, as_json: bool, price: tuple[str, str] | None, metrics_port: int | None,
-    metrics_host: str, capture_min: int | None,
+    host: str, port: int, keep: str, memory: int, as_json: bool, price: tuple[str, str] | None, capture_min: int | None,
+    **exported: Unpack[MetricsOptions],
 ) -> None:  # fmt: skip
     """Hear the ranks of jobs over TCP, keep a window of each, and tell what is found.
 
@@ -92,7 +99,7 @@ def collect(
     files = open_files(Limits().connections)
     limits = Limits(window_bytes=memory << 20, connections=min(files, Limits().connections))
     listening = bound(host, port, waiting=4096)
-    metrics = _metrics_socket(metrics_host, metrics_port)
+    metrics = _metrics_socket(exported)
     kept = Kept(Path(keep), say)
     escalates = None if capture_min is None else CaptureOnFinding(keep, 60.0 * capture_min)
     collector = Collector(secret, limits=limits, say=say, tell=_teller(as_json, escalates), kept=kept, watcher=_watcher(price))
@@ -108,8 +115,9 @@ def collect(
         kept.close()
 
 
-def _metrics_socket(host: str, port: int | None) -> socket.socket | None:
+def _metrics_socket(exported: MetricsOptions) -> socket.socket | None:
     """Where metrics are asked for, and a line that says so; None where nobody is to ask."""
+    host, port = exported["metrics_host"], exported["metrics_port"]
     if port is None:
         return None
     from taut.serve.listening import bound

@@ -6,8 +6,8 @@ retries a work at most λ(1+b). Two stable solutions mean: one stall, however sh
 Exact: no test; what is estimated has an interval.
 
 From a log: λ is estimated by first attempts in calm windows, μ by answers that follow each other while the server is full
-(``capacity.py``), T by a spike of the durations, R by the largest number of an attempt. A budget shows where much is late: if
-only a share r of what may be tried again is, then when everything is late a work makes Σ rᵏ attempts.
+(``server_capacity.py``), T by a spike of the durations, R by the largest number of an attempt. A budget shows where much is
+late: if only a share r of what may be tried again is, then when everything is late a work makes Σ rᵏ attempts.
 
 The equation holds where late attempts are served as others are: a server that hears when its callers hang up goes on
 answering in time. So it is listed where answers in time became rare when most was late; where nothing shows that, it is noted.
@@ -21,8 +21,8 @@ from math import inf
 import numpy as np
 
 from taut.control.action_log import Log
-from taut.control.capacity import Capacity, observed_capacity
 from taut.control.relation import Relation, joined, spell, thing
+from taut.control.server_capacity import Capacity, observed_capacity
 from taut.control.timeout import constants, done
 from taut.core.array_types import Floats, Ints, Mask
 

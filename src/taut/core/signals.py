@@ -12,7 +12,7 @@ import time
 
 TYPE_CHECKING = False  # not from typing, which is not loaded yet
 if TYPE_CHECKING:
-    from types import FrameType
+    from types import FrameType, TracebackType
 
 GRACE_S = 1.0
 """Signals this soon after the first are the same request: terminals and wrappers send them more than once."""
@@ -133,8 +133,8 @@ def _retry(found: sys.UnraisableHookArgs) -> None:
         sys.__unraisablehook__(found)
 
 
-def _last(kind: type[BaseException], error: BaseException, trace: object) -> None:
+def _last(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     """Nobody caught it: the moment between the last handler and the end."""
     if _asked:
         leave()
-    sys.__excepthook__(kind, error, trace)  # type: ignore[arg-type]
+    sys.__excepthook__(kind, error, trace)

@@ -14,7 +14,7 @@ from taut.core.errors import InputRefused, UsageError
 from taut.project.noise import RunNoise
 from taut.project.policy import S
 from taut.project.policy_gains import policy_gains
-from taut.project.questions import questions
+from taut.project.projected_answers import questions
 from taut.project.token_budget import token_budget
 from taut.project.training.sensitivity import sensitivity
 from taut.project.with_policies import Assessment, Standing, compare, forecasts
@@ -44,44 +44,50 @@ class Asked:
 NOTHING_ELSE = Asked()
 
 
+@dataclass(frozen=True)
+class Outside:
+    """What a projection may use of the world outside."""
+
+    measured: Callable[[str], RunNoise] | None = None
+    """Reads the noise of a run folder, for scenarios whose noise was measured."""
+    stage: Callable[[str], None] | None = None
+    """Is called with what is being computed."""
+    pool: Executor | None = None
+    """Forecasts scales side by side."""
+
+
+NOTHING_OUTSIDE = Outside()
+
+
 def project_table(
     table: Mapping[str, Any],
     label: str,
     text: str = "",
     asked: Asked = NOTHING_ELSE,
     how: Sampling = DEFAULT,
-    *,
-    measured: Callable[[str], RunNoise] | None = None,
-    stage: Callable[[str], None] | None = None,
-    pool: Executor | None = None,
+    outside: Outside = NOTHING_OUTSIDE,
 ) -> ProjectResult:
-    """What ``taut project`` prints: a scenario at its own scale or at others, and beside itself with policies.
-
-    ``measured`` reads the noise of a run folder, for scenarios whose noise was measured. ``stage`` is called with what is
-    being computed; ``pool`` forecasts scales side by side.
-    """
+    """What ``taut project`` prints: a scenario at its own scale or at others, and beside itself with policies."""
     kind = workload_of(table, label)
-    if asked.advice and not kind.has_advice:
-        raise UsageError("--advice separates control loops; this scenario has none")
-    if asked.tokens is not None and kind.name != "training":
-        raise UsageError(f"--tokens is the length of a training run; {label} is a scenario of {kind.name}")
+    _check_question(asked, kind, label)
     s, defaults = kind.parse(table, label, text)
-    s, residuals = kind.noise_from_run(s, measured, label, text)
+    s, residuals = kind.noise_from_run(s, outside.measured, label, text)
     how = replace(how, residuals=residuals)
     placed, warned = _held(kind, [kind.at(s, n) for n in asked.ranks or [kind.ranks(s)]], label, text)
     scales = [kind.ranks(one) for one in placed]
     standing = Standing(kind, s, how, max(scales), explain=True)
     assessed, told, lost = _told(
-        [standing.assess(*one) for one in zip(placed, forecasts(kind, placed, how, pool), strict=True)], asked.tokens
+        [standing.assess(*one) for one in zip(placed, forecasts(kind, placed, how, outside.pool), strict=True)], asked.tokens
     )
     scales, warned = [one.answer.ranks for one in assessed], warned + lost
     # Whatever the order in which scales were asked for: what is said of one of them is said of the largest.
     own = assessed[scales.index(max(scales))]
-    compared = [",".join(s.about.policies)] if asked.policies is None and s.about.policies else asked.policies or []
     indices = own.indices()
-    advice, sweep = kind.advice(own.scenario, how.seed, stage or (lambda what: None)) if asked.advice else (UNSET, UNSET)
+    say = outside.stage or (lambda what: None)
+    advice, sweep = kind.advice(own.scenario, how.seed, say) if asked.advice else (UNSET, UNSET)
     known = {one.answer.ranks: one.regime for one in assessed}
-    policies = [found for one in compared for found in compare(kind, assessed, one, how, pool)]
+    compared = _compared(asked, s.about.policies)
+    policies = [found for one in compared for found in compare(kind, assessed, one, how, outside.pool)]
     return ProjectResult(
         scenario=s.name,
         workload=kind.name,
@@ -100,6 +106,21 @@ def project_table(
         sweep=sweep,
         assumed=warned or UNSET,
     )
+
+
+def _check_question(asked: Asked, kind: Workload[S], label: str) -> None:
+    """Refuse what cannot be asked about a scenario of this kind."""
+    if asked.advice and not kind.has_advice:
+        raise UsageError("--advice separates control loops; this scenario has none")
+    if asked.tokens is not None and kind.name != "training":
+        raise UsageError(f"--tokens is the length of a training run; {label} is a scenario of {kind.name}")
+
+
+def _compared(asked: Asked, own: Sequence[str]) -> Sequence[str]:
+    """The policies that are compared, one by one: those asked for, else the scenario's own, taken together."""
+    if asked.policies is not None:
+        return asked.policies
+    return [",".join(own)] if own else []
 
 
 def _with_budget(found: Forecast, tokens: float | None) -> Forecast:

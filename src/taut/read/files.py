@@ -13,7 +13,7 @@ import sys
 import tarfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, TYPE_CHECKING, Protocol, cast
 
 from msgspec import Struct
 
@@ -21,6 +21,9 @@ from taut.core.errors import InputRefused, NotATrace, TooLarge
 from taut.core.folder import is_run_folder
 from taut.read import remote, windows_text
 from taut.read.inflate import Damaged, inflater
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 HEAD_BYTES = 64 << 10
 CHUNK_BYTES = 1 << 20
@@ -55,7 +58,7 @@ class Member(Struct):
 
     label: str
     head: bytes
-    stream: IO[bytes]
+    stream: io.BufferedReader
     path: str | None = None
     """Where it lies on disk as it is, neither compressed nor inside an archive."""
     size: int = 0
@@ -203,7 +206,7 @@ class Source:
         self._data = data
         self.path, self.label = path, "standard input" if path == STDIN else as_text(label or path)
         self._hash = hashlib.sha256()
-        self._stream: IO[bytes] = io.BytesIO()
+        self._stream: io.BufferedIOBase = io.BytesIO()
 
     def __enter__(self) -> Source:
         return self
@@ -214,9 +217,10 @@ class Source:
     def members(self) -> Iterator[Member]:
         """The input itself, inflated, or what is inside the archive."""
         try:
-            self._stream = _buffered(_opened(self.path) if self._data is None else io.BytesIO(self._data), self._hash)
+            stream = _buffered(_opened(self.path) if self._data is None else io.BytesIO(self._data), self._hash)
+            self._stream = stream
             on_disk = self.path != STDIN and not remote.is_address(self.path)
-            yield from _unwrap(self._stream, self.label, archive=True, path=self.path if on_disk else None)
+            yield from _unwrap(stream, self.label, archive=True, path=self.path if on_disk else None)
         except (OSError, tarfile.TarError) as error:
             raise unreadable(self.label, error) from None
 
@@ -242,7 +246,7 @@ def unreadable(label: str, error: OSError | tarfile.TarError) -> InputRefused:
     return InputRefused(label, f"cannot be read: {why}", "check the file")
 
 
-def _opened(path: str) -> io.RawIOBase | IO[bytes]:
+def _opened(path: str) -> _Below:
     if path == STDIN:
         # A copy of the descriptor, so that closing the stream leaves the caller's standard input open.
         raw = sys.stdin.buffer
@@ -259,7 +263,20 @@ def archive_files(path: str) -> list[str]:
     return [name for name in (f"{stem}.def", *sorted(events)) if os.path.isfile(name)]
 
 
-def _buffered(stream: IO[bytes] | io.RawIOBase, into: hashlib._Hash | None = None) -> IO[bytes]:
+class _Below(Protocol):
+    """A stream under another one."""
+
+    def readinto(self, buffer: WriteableBuffer, /) -> int | None:
+        """Read at most a buffer full."""
+
+    def fileno(self) -> int:
+        """Its descriptor."""
+
+    def close(self) -> None:
+        """Let go of it."""
+
+
+def _buffered(stream: _Below, into: hashlib._Hash | None = None) -> io.BufferedReader:
     return io.BufferedReader(_Filled(stream, into), HEAD_BYTES)
 
 
@@ -267,7 +284,7 @@ class _Filled(io.RawIOBase):
     """A stream that gives as much as is asked for, and hashes it where asked: a pipe gives what its writer wrote at
     once, which may be too little to know a format by."""
 
-    def __init__(self, stream: IO[bytes] | io.RawIOBase, into: hashlib._Hash | None) -> None:
+    def __init__(self, stream: _Below, into: hashlib._Hash | None) -> None:
         self._stream, self._into = stream, into
 
     def readable(self) -> bool:
@@ -278,11 +295,11 @@ class _Filled(io.RawIOBase):
         """The descriptor below."""
         return self._stream.fileno()
 
-    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
+    def readinto(self, buffer: WriteableBuffer, /) -> int:
         """Read until the buffer is full or nothing is left."""
         view, size = memoryview(buffer).cast("B"), 0
         while size < len(view):
-            found = self._stream.readinto(view[size:])  # type: ignore[union-attr]
+            found = self._stream.readinto(view[size:])
             if not found:
                 break
             size += found
@@ -297,13 +314,12 @@ class _Filled(io.RawIOBase):
         super().close()
 
 
-def peek(stream: IO[bytes]) -> bytes:
+def peek(stream: io.BufferedReader) -> bytes:
     """The next bytes of a buffered stream, which stay in it."""
-    head: bytes = stream.peek(HEAD_BYTES)  # type: ignore[attr-defined]
-    return head
+    return stream.peek(HEAD_BYTES)
 
 
-def _unwrap(stream: IO[bytes], label: str, archive: bool, path: str | None = None, size: int = 0) -> Iterator[Member]:
+def _unwrap(stream: io.BufferedReader, label: str, archive: bool, path: str | None = None, size: int = 0) -> Iterator[Member]:
     """Look through at most two layers of gzip and one of tar, going by content; ``size`` is that of a member of an archive."""
     size = size_of(path) if path else size
     for _ in range(2):
@@ -339,25 +355,29 @@ def _claimed(path: str) -> int:
         return 0
 
 
-def _without_bom(stream: IO[bytes]) -> bytes:
+def _without_bom(stream: io.BufferedReader) -> bytes:
     """The first bytes of text behind its mark."""
     if peek(stream)[:3] == windows_text.BOM:
         stream.read(3)
     return peek(stream)
 
 
+class _Archive(tarfile.TarFile):
+    members: list[tarfile.TarInfo]
+
+
 def _tar(stream: IO[bytes], label: str) -> Iterator[Member]:
-    with tarfile.open(fileobj=stream, mode="r|", bufsize=CHUNK_BYTES, tarinfo=_CappedHeader) as tar:
+    with _Archive.open(fileobj=stream, mode="r|", bufsize=CHUNK_BYTES, tarinfo=_CappedHeader) as tar:
         for count, entry in enumerate(tar):
             if count >= MEMBERS:
                 raise TooLarge(label, f"more than {MEMBERS:,} members", "pack only the traces")
             # A streamed archive remembers every header it has passed.
-            tar.members.clear()  # type: ignore[attr-defined]
+            tar.members.clear()
             name = entry.name
             if not entry.isreg() or entry.issparse() or os.path.basename(name) == TRUTH:
                 continue
             inner = tar.extractfile(entry)
-            if inner is not None:
+            if isinstance(inner, io.BufferedReader):
                 yield from _unwrap(_buffered(inner), f"{label}:{as_text(name)}", archive=False, size=entry.size)
 
 
@@ -406,12 +426,13 @@ class Inflating(io.RawIOBase):
         """Always: there is no other use for it."""
         return True
 
-    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
+    def readinto(self, buffer: WriteableBuffer, /) -> int:
         """Inflate up to a buffer full."""
+        view = memoryview(buffer).cast("B")
         while not self._done:
-            chunk = self._inflate(len(buffer))
+            chunk = self._inflate(len(view))
             if chunk:
-                buffer[: len(chunk)] = chunk
+                view[: len(chunk)] = chunk
                 return len(chunk)
         return 0
 

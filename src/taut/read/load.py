@@ -185,7 +185,7 @@ def _loaded_piece(piece: files.Member, columns: str) -> Part:
 
 def _holding(member: files.Member, data: bytes) -> files.Member:
     """The same member with other bytes."""
-    return files.Member(member.label, data[: files.HEAD_BYTES], io.BytesIO(data))
+    return files.Member(member.label, data[: files.HEAD_BYTES], io.BufferedReader(io.BytesIO(data)))
 
 
 def _recognised(member: files.Member, columns: str = "") -> Part:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 from taut.core.errors import InputRefused, NotATrace, TooLarge
 
 if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
     from fsspec import AbstractFileSystem
 
 BLOCK_BYTES = 8 << 20
@@ -164,7 +165,7 @@ class _Remote(io.RawIOBase):
         """Always: there is no other use for it."""
         return True
 
-    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
+    def readinto(self, buffer: WriteableBuffer, /) -> int:
         """Read a block."""
         view = memoryview(buffer).cast("B")
         data = self._read(min(len(view), BLOCK_BYTES))

@@ -5,7 +5,10 @@ from __future__ import annotations
 import codecs
 import io
 import re
-from typing import IO
+from typing import IO, TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 BOM = b"\xef\xbb\xbf"
 CHUNK_BYTES = 64 << 10
@@ -29,13 +32,14 @@ class Recoded(io.RawIOBase):
         """Always: there is no other use for it."""
         return True
 
-    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
+    def readinto(self, buffer: WriteableBuffer, /) -> int:
         """Decode up to a buffer full."""
         while not self._pending:
             chunk = self._stream.read(CHUNK_BYTES)
             self._pending = self._decoder.decode(chunk, final=not chunk).encode("utf-8", "replace")
             if not chunk and not self._pending:
                 return 0
-        size = min(len(self._pending), len(buffer))
-        buffer[:size], self._pending = self._pending[:size], self._pending[size:]
+        view = memoryview(buffer).cast("B")
+        size = min(len(self._pending), len(view))
+        view[:size], self._pending = self._pending[:size], self._pending[size:]
         return size

@@ -173,10 +173,7 @@ def _times_at(rows: Sequence[Forecast], screen: Screen, words: Words) -> Console
     if any(row.mfu is not None for row in rows):
         cells["of peak"] = [percent(row.mfu) for row in rows]
     cells[words.kept] = [percent(words.kept_of(row)) for row in rows]
-    if any(row.regime for row in rows):
-        cells["regime"] = [_kind(row.regime) for row in rows]
-    if any(row.regime and row.regime.reserve for row in rows):
-        cells["jitter may grow"] = [_grows(row.regime) for row in rows]
+    cells |= _regimes([row.regime for row in rows])
     if screen.width >= WIDE:
         cells["mean lies in"] = [
             f"{duration(row.mean_step_ns.lo)}–{duration(row.mean_step_ns.hi)}" if row.mean_step_ns else "–" for row in rows
@@ -187,6 +184,16 @@ def _times_at(rows: Sequence[Forecast], screen: Screen, words: Words) -> Console
 
 WIDE = 110
 """Narrower screens have no room for the interval of the mean and for TFLOP/s."""
+
+
+def _regimes(regimes: Sequence[Regime | None]) -> dict[str, list[str]]:
+    """How each scale stands: its regime, and how far jitter may grow, where either is known of one of them."""
+    cells = {}
+    if any(regimes):
+        cells["regime"] = [_kind(one) for one in regimes]
+    if any(one and one.reserve for one in regimes):
+        cells["jitter may grow"] = [_grows(one) for one in regimes]
+    return cells
 
 
 def _kind(regime: Regime | None) -> str:

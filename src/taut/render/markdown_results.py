@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from taut.render.brief.document import Block, Cell, Column, Document, Grid, Section, Text
 from taut.render.brief.markdown import render_markdown
-from taut.render.brief.sections.comparison import compared, where
+from taut.render.brief.sections.compared_runs import compared, where
 from taut.render.text import UNKNOWN, count, percent
 from taut.result.types import AnalysisResult, Change, CompareResult, Finding
 

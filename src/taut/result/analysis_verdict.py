@@ -47,36 +47,8 @@ def analysis_verdict(a: Computed, explained: float, controlled: ControlResult | 
     doubt = (
         "" if explained >= 0.5 else f" Only {100 * explained:.0f} % of starts are explained by an edge: treat this as a guess."
     )
-    kind: VerdictClass
     largest = savings(a)
-    fought = _fought(a, controlled, largest)
-    if fought:
-        text, kind = fought, "control"
-    elif a.findings:
-        first = a.findings[0]
-        by = next(s for s in largest if s.finding is not None and (first.mode != "hang" or s.finding is first))
-        text, kind = _found(a, by, largest), by.kind
-    elif len(g.ranks) == 1:
-        text, kind = _alone(a, share), "unknown" if g.trace.world_size != 1 else "healthy"
-    elif why := why_no_gate(g):
-        text, kind = _unmatched(a, share, why), "unknown"
-    elif explained < 0.5:
-        text, kind = "Unknown.", "unknown"
-    elif share["structural wait"] >= STRUCTURAL:
-        text, kind = (
-            (
-                f"No culprit: {share['structural wait']:.0f} % of the bill is structural waiting {_structure(a)}, "
-                f"{share['jitter wait']:.0f} % jitter. {_worst_stage(a)}"
-            ).strip(),
-            "structural",
-        )
-    else:
-        doubts = quiet_doubts(a, share)
-        # Whoever is slower for good is waited for: without waiting nothing is to be dealt otherwise.
-        apart = unequal_ranks(g) if share["jitter wait"] + share["fault wait"] >= 100 * LISTED_SHARE / 2 else None
-        said = [] if apart is None else [_unequal(apart)]
-        text = " ".join([_quiet(a, share, not doubts and not said), *said, *doubts])
-        kind = "unknown" if doubts else "structural" if apart is not None and not apart.ordinary else "healthy"
+    text, kind = _fought(a, controlled, largest) or _culprit(a, largest) or _nobody_found(a, share, explained)
     failed = failed_spans(g.trace)
     if failed:  # what fails comes before what is slow
         text, kind = f"{failed_text(failed)} {text}", "component" if kind == "healthy" else kind
@@ -84,7 +56,48 @@ def analysis_verdict(a: Computed, explained: float, controlled: ControlResult | 
     return Verdict(text=text + doubt, kind=kind, bound=bound, components=beside)
 
 
-def _fought(a: Computed, controlled: ControlResult | None, largest: list[Saving]) -> str | None:
+Answer = tuple[str, VerdictClass]
+"""A verdict in words, and its class."""
+
+
+def _culprit(a: Computed, largest: list[Saving]) -> Answer | None:
+    """Who holds the job up: whoever stopped it, else the finding that saves most; None without a finding."""
+    if not a.findings:
+        return None
+    first = a.findings[0]
+    by = next(s for s in largest if s.finding is not None and (first.mode != "hang" or s.finding is first))
+    return _found(a, by, largest), by.kind
+
+
+def _nobody_found(a: Computed, share: dict[str, float], explained: float) -> Answer:
+    """Why there is no finding: nothing could be compared, it is how the job is made, or nothing is wrong."""
+    g = a.graph
+    if len(g.ranks) == 1:
+        return _alone(a, share), "unknown" if g.trace.world_size != 1 else "healthy"
+    if why := why_no_gate(g):
+        return _unmatched(a, share, why), "unknown"
+    if explained < 0.5:
+        return "Unknown.", "unknown"
+    if share["structural wait"] >= STRUCTURAL:
+        text = (
+            f"No culprit: {share['structural wait']:.0f} % of the bill is structural waiting {_structure(a)}, "
+            f"{share['jitter wait']:.0f} % jitter. {_worst_stage(a)}"
+        )
+        return text.strip(), "structural"
+    return _nothing_wrong(a, share)
+
+
+def _nothing_wrong(a: Computed, share: dict[str, float]) -> Answer:
+    """That nothing is wrong, with what speaks against it."""
+    doubts = quiet_doubts(a, share)
+    # Whoever is slower for good is waited for: without waiting nothing is to be dealt otherwise.
+    apart = unequal_ranks(a.graph) if share["jitter wait"] + share["fault wait"] >= 100 * LISTED_SHARE / 2 else None
+    said = [] if apart is None else [_unequal(apart)]
+    text = " ".join([_quiet(a, share, not doubts and not said), *said, *doubts])
+    return text, "unknown" if doubts else "structural" if apart is not None and not apart.ordinary else "healthy"
+
+
+def _fought(a: Computed, controlled: ControlResult | None, largest: list[Saving]) -> Answer | None:
     """What controllers did to the job, where without them most would be saved and nothing hangs."""
     if controlled is None or any(f.mode == "hang" for f in a.findings):
         return None
@@ -92,7 +105,8 @@ def _fought(a: Computed, controlled: ControlResult | None, largest: list[Saving]
         return None
     from taut.ledger.zones import control_verdict
 
-    return control_verdict(controlled, a.ledger)
+    text = control_verdict(controlled, a.ledger)
+    return (text, "control") if text else None
 
 
 STRUCTURAL = 5

@@ -15,7 +15,7 @@ from taut.ledger.bill.booking import Booking
 from taut.ledger.bill.cash_lines import NOT_BILLED
 from taut.ledger.bill.lines import DRILLS, Coded, amount, categories, drill, lines, summed, units_of
 from taut.ledger.bill.period import DAY_NS, Period, date_text, period_words
-from taut.result.bill_verdict import bill_verdict, closing_words
+from taut.result.bill_verdict import Spent, bill_verdict, closing_words
 from taut.result.types import Accrual, BillEnergy, BillPeriod, BillResult, BrokenRule, Budget, Recovery
 
 DAYS = {"day": 1.0, "month": 30.4375, "year": 365.25}
@@ -54,18 +54,8 @@ def bill_result(parts: Parts) -> BillResult:
     priced = "the prices given" if parts.prices.origin != "options" else "the price given"
     closing = closing_words(accrual, booking.invoices, booking.defects, currency, booking.open, priced)
     when = period_words(parts.period) if parts.period else parts.name
-    verdict = bill_verdict(
-        when,
-        currency,
-        sums,
-        found,
-        closing,
-        parts.causes,
-        parts.unit,
-        booking.effective is not None,
-        bool(booking.defects),
-        accrual.effective,
-    )
+    spent = Spent(sums, found, parts.causes, currency)
+    verdict = bill_verdict(when, spent, closing, unit=parts.unit, charged=accrual.effective, wrong=bool(booking.defects))
     return BillResult(
         currency=currency, money_units=booking.unit, unit=parts.unit, period=_period(parts), verdict=verdict,
         accrual=accrual, invoices=booking.invoices, categories=sums, lines=found,

@@ -15,7 +15,7 @@ from taut.graph import Graph
 from taut.ledger import Ledger
 from taut.ledger.attempt_ledger import Attempts
 from taut.replay.blame import Blame
-from taut.replay.coupling import Coupling, couple
+from taut.replay.coupled_ranks import Coupling, couple
 from taut.replay.timeline import Batch, Timeline, walls
 from taut.replay.whatif import WhatIf
 from taut.result.types import Baseline

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import numpy as np
+from msgspec.structs import replace
 
 from taut.control.stuck_jobs import stuck
 from taut.core.array_types import Ints
@@ -40,47 +41,60 @@ def block(recorded: Table, ledger: Attempts | None, window: tuple[int, int] | No
     alone = len(jobs) == 1
     # A job that waits again, or was cancelled while it did, was not restarted.
     waited = (recorded.start_ns < 0) & np.isin(recorded.outcome, ("pending", "cancelled"))
-    return AttemptsResult(
+    uncharged = AttemptsResult(
         jobs=len(jobs),
         restarted_jobs=sum(n > 1 for n in Counter(recorded.job[~waited].tolist()).values()),
         attempts=len(recorded),
-        unit=(ledger.unit or None) if ledger else None,
-        uncounted_jobs=ledger.left_out if ledger else len(jobs),
-        cpu_jobs=ledger.cpu_jobs if ledger else 0,
+        unit=None,
+        uncounted_jobs=len(jobs),
+        cpu_jobs=0,
         outcomes=dict(Counter(word or "not told" for word in recorded.outcome.tolist()).most_common()),
-        wall_ns=_wall(ledger) if alone else None,
-        total_rank_ns=ledger.total_rank_ns if ledger else None,
-        held_rank_ns=ledger.held_rank_ns if ledger else None,
-        entries=ledger.entries() if ledger else [],
-        currency=ledger.prices.currency if ledger and ledger.unit == "accelerator" else None,
-        closes=ledger.closes if ledger else None,
-        queue_ns=ledger.queue_ns if ledger else None,
-        cpu_queue_ns=ledger.cpu_queue_ns if ledger else None,
-        down_ns=_down(ledger),
-        discarded_by=_discarded_by(ledger),
-        steps=_steps(ledger),
-        decided_by=_decided_by(ledger),
+        wall_ns=None,
+        total_rank_ns=None,
+        held_rank_ns=None,
+        entries=[],
+        currency=None,
+        closes=None,
+        queue_ns=None,
+        cpu_queue_ns=None,
+        down_ns=None,
+        discarded_by=None,
+        steps=None,
+        decided_by=None,
         out_of_restarts=_out_of_restarts(recorded),
-        worst=_worst(ledger),
+        worst=[],
         rows=_rows(recorded, ledger) if alone or len(recorded) <= LISTED else [],
         traced_attempt=_traced(recorded, window) if alone else None,
         stuck=stuck(recorded),
     )
+    return uncharged if ledger is None else _charged(uncharged, ledger)
 
 
-def _wall(ledger: Attempts | None) -> int | None:
-    return int(ledger.end_ns[-1] - ledger.begin_ns[0]) if ledger else None
+def _charged(found: AttemptsResult, ledger: Attempts) -> AttemptsResult:
+    """The block with what only the ledger tells: sums of time, and what was lost to what."""
+    return replace(
+        found,
+        unit=ledger.unit or None,
+        uncounted_jobs=ledger.left_out,
+        cpu_jobs=ledger.cpu_jobs,
+        wall_ns=int(ledger.end_ns[-1] - ledger.begin_ns[0]) if found.jobs == 1 else None,
+        total_rank_ns=ledger.total_rank_ns,
+        held_rank_ns=ledger.held_rank_ns,
+        entries=ledger.entries(),
+        currency=ledger.prices.currency if ledger.unit == "accelerator" else None,
+        closes=ledger.closes,
+        queue_ns=ledger.queue_ns,
+        cpu_queue_ns=ledger.cpu_queue_ns,
+        down_ns=sum(ledger.gap_ns.tolist()),  # between attempts, whether accelerators were held or not, over all jobs
+        discarded_by=_discarded_by(ledger),
+        steps=_steps(ledger),
+        decided_by=_decided_by(ledger),
+        worst=_worst(ledger),
+    )
 
 
-def _down(ledger: Attempts | None) -> int | None:
-    """Time between attempts, whether accelerators were held or not, over all jobs."""
-    return sum(ledger.gap_ns.tolist()) if ledger else None
-
-
-def _discarded_by(ledger: Attempts | None) -> dict[str, int] | None:
+def _discarded_by(ledger: Attempts) -> dict[str, int]:
     """What was discarded, at most, by how the attempt ended: a decision (preempted, cancelled, a limit) or a fault."""
-    if ledger is None:
-        return None
     lost: Counter[str] = Counter()
     for word, known, bound in zip(
         ledger.recorded.outcome[ledger.rows], ledger.cells["discarded"], ledger.cells["discarded at most"], strict=True
@@ -89,10 +103,8 @@ def _discarded_by(ledger: Attempts | None) -> dict[str, int] | None:
     return {word: ns for word, ns in lost.most_common() if ns}
 
 
-def _decided_by(ledger: Attempts | None) -> dict[str, DecidedCost] | None:
+def _decided_by(ledger: Attempts) -> dict[str, DecidedCost]:
     """What controllers cost that ended attempts: work discarded, at most, and the time until the next was under way."""
-    if ledger is None:
-        return None
     discarded: Counter[str] = Counter()
     overhead: Counter[str] = Counter()
     lost, over = ledger.cells["discarded"] + ledger.cells["discarded at most"], ledger.cells["control overhead"]
@@ -104,10 +116,10 @@ def _decided_by(ledger: Attempts | None) -> dict[str, DecidedCost] | None:
     return {name: DecidedCost(discarded_rank_ns=discarded[name], control_overhead_rank_ns=overhead[name]) for name in names}
 
 
-def _steps(ledger: Attempts | None) -> AttemptSteps | None:
+def _steps(ledger: Attempts) -> AttemptSteps | None:
     """Steps executed and discarded, and the share of the latter; None where no log tells steps."""
-    flags = ledger.discarded_steps() if ledger else None
-    if ledger is None or flags is None:
+    flags = ledger.discarded_steps()
+    if flags is None:
         return None
     # Loads the compiler; most job logs tell no steps.
     from taut.diagnose.job_indices import replay_probability
@@ -133,10 +145,8 @@ def _out_of_restarts(recorded: Table) -> list[str]:
     ]
 
 
-def _worst(ledger: Attempts | None) -> list[RestartedJob]:
+def _worst(ledger: Attempts) -> list[RestartedJob]:
     """Restarted jobs, those that discarded most first."""
-    if ledger is None:
-        return []
     lost = ledger.cells["discarded"] + ledger.cells["discarded at most"]
     many = [(a, b) for a, b in ledger.spans if b - a > 1]
     order = sorted(many, key=lambda span: (-int(sum(lost[slice(*span)])), ledger.names[ledger.job[span[0]]]))

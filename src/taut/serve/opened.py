@@ -79,7 +79,7 @@ class OpenRun:
 
     def ahead(self) -> Iterator[Callable[[], object]]:
         """What will be asked after the first page, in short parts."""
-        from taut.views.questions import ahead, questions
+        from taut.views.run_questions import ahead, questions
 
         if PREPARED_OPS <= len(self.run.graph) <= MOST_PREPARED:
             yield from ahead(self.replays)
@@ -120,7 +120,7 @@ def warm_up() -> None:
     import pyarrow.parquet  # noqa: F401
 
     from taut.replay.engine import sweep
-    from taut.views import frames, op_detail, overview, questions, replays  # noqa: F401
+    from taut.views import frames, op_detail, overview, replays, run_questions  # noqa: F401
 
     none, one, two, slot = (np.zeros(n, dtype=kind) for n, kind in ((0, "i8"), (1, "i8"), (2, "i8"), (1, "i4")))
     sweep(one, two, none, none, slot - 1, slot - 1, one, 0, one, one)

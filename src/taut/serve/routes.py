@@ -151,7 +151,7 @@ async def live(call: Call) -> Response:
 async def overview(call: Call) -> Response:
     """The first page."""
     from taut.views import overview as made
-    from taut.views.decisions import decided
+    from taut.views.decision_loop import decided
 
     card = await call.house.runs.listed(lambda: call.house.runs.catalogue.card(call.run))
     if "timeline" not in card.views:
@@ -210,14 +210,14 @@ async def delay(call: Call) -> Response:
 
 async def questions(call: Call) -> Response:
     """What can be changed."""
-    from taut.views.questions import questions as made
+    from taut.views.run_questions import questions as made
 
     return await call.kept("questions", lambda of: made(of.replays), apart=REPLAYS)
 
 
 async def whatif(call: Call) -> Response:
     """What a change gives."""
-    from taut.views.questions import answer, question
+    from taut.views.run_questions import answer, question
 
     asked = call.asked
     scales = {name: repr(asked.real(name)) for name in ("work", "bandwidth", "gaps") if name in asked}
@@ -250,15 +250,15 @@ async def bill(call: Call) -> Response:
 
 async def decisions(call: Call) -> Response:
     """What was decided on a run."""
-    from taut.views.decisions import decisions as made
+    from taut.views.decision_loop import decisions as made
 
     return await call.ask(lambda of: encoded(made(of.place.folder, call.house.log)), "decisions")
 
 
 async def decide(call: Call) -> Response:
     """Record a decision, and answer with all of them."""
-    from taut.views.decisions import decide as record
-    from taut.views.decisions import decisions as made
+    from taut.views.decision_loop import decide as record
+    from taut.views.decision_loop import decisions as made
 
     try:
         new = msgspec.json.decode(await call.request.body(), type=NewDecision)

@@ -18,12 +18,12 @@ from taut.result.rank_rows import lateness_by_step
 from taut.result.types import AnalysisResult
 from taut.result.view_types import FateShare, LatenessMap, Overview, RunCard, StepTimes, TrustSign
 from taut.stored import Run, decoded_result, open_run, read_stored
-from taut.views.course import ledger_rate
 from taut.views.headlines import headlines, in_order, stopped
 from taut.views.ideal import ideal_step_ns
 from taut.views.lateness import lateness_of
 from taut.views.rank_blocks import rank_blocks
 from taut.views.run_card import run_card
+from taut.views.run_course import ledger_rate
 
 COLUMNS = 120
 """Of the map of lateness, at most."""

@@ -8,8 +8,8 @@ import msgspec
 
 from taut.core.errors import TautError
 from taut.result.view_types import Answer, PackedAnswers, Questions
-from taut.views.questions import answer, canonical, question, questions
 from taut.views.replays import Question, Replays
+from taut.views.run_questions import answer, canonical, question, questions
 
 WORK, BANDWIDTH = ("0.8", "0.9", "1", "1.1", "1.2"), ("0.5", "1", "2", "4", "8")
 """Factors of the grid."""

@@ -108,7 +108,7 @@ def _listed(card: RunCard) -> RunList:
 
 def file_decisions(folder: str | Path) -> Decisions:
     """What was decided, and on what nobody has: of records what a page shows, of the log no place and no proof."""
-    from taut.views.decisions import decisions
+    from taut.views.decision_loop import decisions
 
     found = decisions(folder)
     rows = [replace(one, record=replace(one.record, details=_told(one.record.details))) for one in found.decisions]

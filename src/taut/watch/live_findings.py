@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from decimal import Decimal
 
 import msgspec
@@ -384,6 +384,11 @@ class Live:
                 told = self._tell.finding(named, self._recent.newest, self.series.done, since, found.cannot_see)
                 self.open[place] = Open(told, named, NONE, NONE, 0.0)
                 out.append(told)
+        return [*out, *self._gone(places)]
+
+    def _gone(self, places: Container[tuple[object, ...]]) -> list[LiveFinding]:
+        """Findings that are not there minute after minute."""
+        out = []
         for known, one in list(self.open.items()):
             if one.named is not None and not len(one.series):
                 one.missed = 0 if known in places else one.missed + 1

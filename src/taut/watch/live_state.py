@@ -68,28 +68,33 @@ def _open_question(window: Window, live: Live | None) -> str:
     heard, ranks = _heard(window), max(window.world, len(window.ranks))
     if heard < ranks:
         return f"nothing found, but only {heard} of {ranks} ranks are heard: start taut.watch in the others too"
-    still_s = 0.0 if live is None else (live.looked_ns - max(live.last.done.values(), default=live.looked_ns)) / 1e9
-    if live is not None and live.panel is not None and still_s > max(PATIENCE_S, PATIENCE_STEPS * live.panel.step_s):
+    return "" if live is None else _unsure(window, live)
+
+
+def _unsure(window: Window, live: Live) -> str:
+    """What a watcher that hears all ranks has seen and does not tell as a finding, or has not looked at yet."""
+    still_s = (live.looked_ns - max(live.last.done.values(), default=live.looked_ns)) / 1e9
+    if live.panel is not None and still_s > max(PATIENCE_S, PATIENCE_STEPS * live.panel.step_s):
         return f"nothing was done for {still_s:.0f} s, and nobody is known to have stopped: an evaluation, or a hang"
-    if live is not None and live.doubts:
+    if live.doubts:
         named = sorted({rank for one in live.doubts for rank in one.ranks})
         who = f" (rank {listed([str(rank) for rank in named])})" if named else ""
         return f"nothing is sure yet: {live.doubts[0].mode}{who} was seen, and is told if the next looks see it too"
-    if live is not None and live.tries:
+    if live.tries:
         return "nothing is sure yet: something takes longer than it did, and is being looked into"
     waited = _core_waits(live)
     if waited is not None and waited[0] >= LISTED_SHARE:
         host = window.ranks[waited[1]].hello.host if waited[1] in window.ranks else ""
         at = f" on {host}" if host else ""
         return f"nothing found, but ranks wait for a core by up to {100 * waited[0]:.0f} % of a step, rank {waited[1]}{at} most"
-    if live is not None and live.regime is None:
+    if live.regime is None:
         return "nothing found yet: the first analysis comes within minutes"
     return _always_late(live)
 
 
-def _always_late(live: Live | None) -> str:
+def _always_late(live: Live) -> str:
     """Who comes late to gates step after step without a finding of it: others wait, and nobody knows it otherwise."""
-    late, steps = {} if live is None else _by_rank(live, LATE), _recent(live, STEP)
+    late, steps = _by_rank(live, LATE), _recent(live, STEP)
     rank = max(late, key=lambda one: late[one], default=None)
     if rank is None or not len(steps):
         return ""
@@ -100,9 +105,9 @@ def _always_late(live: Live | None) -> str:
     return f"nothing found, but {behind}: its share of the work, or a fault from the start"
 
 
-def _core_waits(live: Live | None) -> tuple[float, int] | None:
+def _core_waits(live: Live) -> tuple[float, int] | None:
     """(share of a step that the rank waits for a core that waits longest, who does most) in the last steps; None if unknown."""
-    if live is None or live.series is None or not live.waits or not live.step_times:
+    if live.series is None or not live.waits or not live.step_times:
         return None
     waits, steps = np.array(live.waits)[-WAIT_STEPS:], list(live.step_times)[-WAIT_STEPS:]
     return float(waits.max(axis=1).mean() / max(np.mean(steps), 1e-9)), int(live.series.ranks[waits.sum(axis=0).argmax()])

@@ -14,7 +14,7 @@ from http import HTTPStatus
 from ipaddress import ip_address
 
 from taut import __version__
-from taut.render.prometheus_text import CONTENT_TYPE, exposition
+from taut.render.prometheus_export import CONTENT_TYPE, exposition
 from taut.result.types import LiveState
 
 MOST_CONNECTIONS, MOST_HEAD = 16, 8 << 10

@@ -96,7 +96,7 @@ class GroupCalls:
     """The calls of one group."""
 
     def __init__(self, observer: Observer, group: ProcessGroup) -> None:
-        self._observer, self._group = observer, cast(Hooked, group)
+        self._observer, self._group = observer, group
         self._spots: dict[tuple[int, int], tuple[Spot, int, bool]] = {}
         """Verb and root of a call → place, flags, whether its ends are told."""
         self._asked: dict[int, tuple[Spot, int, int, int]] = {}
@@ -104,7 +104,7 @@ class GroupCalls:
 
     def attach(self) -> None:
         """Be told of every call."""
-        group = self._group
+        group = cast(Hooked, self._group)
         group.register_pre_hook(HOOK, self.before)
         group.register_post_hook(HOOK, self.after)
         self._observer.at_detach(lambda: group.unregister_pre_hook(HOOK))
@@ -154,7 +154,7 @@ class GroupCalls:
     def _spot(self, key: tuple[int, int], verb: str, root: int) -> tuple[Spot, int, bool]:
         import torch.distributed as dist
 
-        ranks = dist.get_process_group_ranks(cast("ProcessGroup", self._group))
+        ranks = dist.get_process_group_ranks(self._group)
         hop = verb in HOPS and 0 <= root < len(ranks)
         spot = self._observer.spot(verb.lower(), self._group.group_name, ranks[root] if hop else -1, ranks)
         flags = HOPS[verb] if hop else ROOTED if root >= 0 else 0

@@ -13,7 +13,7 @@ from actions import table
 from taut.core.prices import Embodied, Network, Prices
 from taut.core.tables import Table
 from taut.ledger.bill.categories import category_of
-from taut.ledger.bill.energy_entries import Energy, energy_of
+from taut.ledger.bill.energy_entries import Energy, Measurements, energy_of
 from taut.ledger.bill.moved_bytes import MovedBytes
 from taut.ledger.bill.period import DAY_NS
 from taut.ledger.bill.rows import Held
@@ -29,7 +29,7 @@ def held(**about: Any) -> Table:
 
 
 def asked(prices: Prices, rows: Table | None = None, steps: float = 0) -> Energy:
-    return energy_of(held() if rows is None else rows, prices, (), 3600.0, steps)
+    return energy_of(held() if rows is None else rows, prices, Measurements(), 3600.0, steps)
 
 
 def lines(found: Energy) -> list[tuple[Any, ...]]:
@@ -64,7 +64,7 @@ def test_what_a_run_measured_counts_before_the_model() -> None:
 
 def test_the_network_has_a_share_of_all_energy_of_the_bill() -> None:
     prices = replace(WATTS, host_w=100.0, network=Network(ports=10, port_w=20.0, pj_per_bit=15.0))
-    found = energy_of(held(), prices, (), 3600.0, 0, moved=MovedBytes(3e15))
+    found = energy_of(held(), prices, Measurements(), 3600.0, 0, moved=MovedBytes(3e15))
     assert found.told.network_joules == pytest.approx(0.2 * 3.6e6 + 8 * 3e15 * 15e-12)
     assert found.told.moved_bytes == 3e15
     # 1.7 kWh of accelerators and hosts, half as much again for cooling, and the network.
@@ -74,7 +74,9 @@ def test_the_network_has_a_share_of_all_energy_of_the_bill() -> None:
 
 def test_bytes_that_nobody_tells_are_said_to_be_missing() -> None:
     prices = replace(WATTS, network=Network(ports=10, port_w=20.0, pj_per_bit=15.0))
-    found = energy_of(held(), prices, (), 3600.0, 0, moved=MovedBytes(None, "run: no collective and no message was traced"))
+    found = energy_of(
+        held(), prices, Measurements(), 3600.0, 0, moved=MovedBytes(None, "run: no collective and no message was traced")
+    )
     assert (found.told.network_joules, found.told.moved_bytes) == (pytest.approx(0.2 * 3.6e6), None)
     assert found.notes == ["network energy: run: no collective and no message was traced: that of bytes is not in it"]
 

@@ -8,8 +8,8 @@ import pytest
 from actions import table
 from taut.core.prices import HostFacts, Prices
 from taut.core.tables import Table
-from taut.ledger.bill.energy import held_energy
-from taut.ledger.bill.energy_entries import energy_of
+from taut.ledger.bill.energy_entries import Measurements, energy_of
+from taut.ledger.bill.held_energy import held_energy
 from taut.ledger.bill.lent_watts import Lender, lent
 from taut.ledger.bill.rows import Held
 from taut.result.types import Estimate, StateWatts
@@ -33,7 +33,7 @@ ROWS = held(("a", "n1", "productive", 600.0), ("b", "n1", "kept", np.nan), ("b",
 
 
 def test_time_on_the_same_host_has_the_watts_of_its_fate() -> None:
-    found = energy_of(ROWS, Prices(), (), 1.0, 0, lenders=[RUN])
+    found = energy_of(ROWS, Prices(), Measurements(lenders=[RUN]), 1.0, 0)
     assert found.told.joules is not None
     assert (found.told.joules.value, found.told.joules.lo, found.told.joules.hi) == pytest.approx((1300, 1180, 1520))
     drawn = zip(found.entries.joules.tolist(), found.entries.source.tolist(), found.entries.origin.tolist(), strict=True)

@@ -25,10 +25,10 @@ from taut.ledger.bill.defects.cluster import like_ours
 from taut.ledger.bill.defects.found import Found
 from taut.ledger.bill.divided_charges import HOUR_NS, book_rows
 from taut.ledger.bill.holdings import Holdings, host_codes
+from taut.ledger.bill.host_rates import cost_units, rates_at
 from taut.ledger.bill.hosts import Hosts, Met, meet
 from taut.ledger.bill.open_period import is_open, mark_open
 from taut.ledger.bill.period import Period
-from taut.ledger.bill.prices import cost_units, rates_at
 from taut.ledger.bill.rows import UNIT, Booked, Uncharged
 from taut.ledger.bill.uncharged import used_without_charge
 from taut.read.focus.focus_charged import Charged

@@ -12,8 +12,8 @@ from taut.core.ids import total
 from taut.core.prices import Prices, Sla
 from taut.core.tables import Table, concat
 from taut.ledger.bill.entries import Entry
+from taut.ledger.bill.host_rates import rates_at, unused_commitment_units
 from taut.ledger.bill.period import DAY_NS, Period
-from taut.ledger.bill.prices import rates_at, unused_commitment_units
 from taut.ledger.bill.rows import UNIT
 
 HOUR_NS = Decimal(3_600_000_000_000)

@@ -15,8 +15,8 @@ from taut.core.array_types import Floats, Ints, Mask, Texts
 from taut.core.prices import Prices
 from taut.core.tables import Table, concat
 from taut.ledger.bill.electricity import Site, site
-from taut.ledger.bill.energy import bill_energy, held_energy, host_energy, network_energy, sci
 from taut.ledger.bill.entries import Entry, days_of
+from taut.ledger.bill.held_energy import bill_energy, held_energy, host_energy, network_energy, sci
 from taut.ledger.bill.lent_watts import Lender, Lent, lent
 from taut.ledger.bill.meters import SOURCES, Metered
 from taut.ledger.bill.moved_bytes import MovedBytes
@@ -38,24 +38,27 @@ class Energy(Struct, frozen=True):
     defaults: list[str]
 
 
+class Measurements(Struct, frozen=True):
+    """What was measured of the power of what is held."""
+
+    meters: Sequence[Metered] = ()
+    places: Texts | None = None
+    """Of each row the host as the meters call it, where that is not as the row does."""
+    lenders: Sequence[Lender] = ()
+    """Runs whose watts count for time that nobody measured."""
+
+
 def energy_of(
-    held: Table,
-    prices: Prices,
-    meters: Sequence[Metered],
-    period_s: float,
-    steps: float,
-    unit: int = UNIT,
-    places: Texts | None = None,
+    held: Table, prices: Prices, measured: Measurements, period_s: float, steps: float, unit: int = UNIT,
     moved: MovedBytes | None = None,
-    lenders: Sequence[Lender] = (),
-) -> Energy:
+) -> Energy:  # fmt: skip
     """Energy of all held time; ``period_s`` is how long the network was on, ``steps`` the work that carbon is shared over.
 
-    ``places`` are hosts as the meters call them, where that is not as the rows do; ``moved`` are bytes that jobs moved, where
-    moving them has a price in energy; ``lenders`` are runs whose watts count for time that nobody measured.
+    ``moved`` are bytes that jobs moved, where moving them has a price in energy.
     """
-    there = held if places is None else held.replace(host=places)
-    borrowed = lent(held, lenders, prices)
+    meters = measured.meters
+    there = held if measured.places is None else held.replace(host=measured.places)
+    borrowed = lent(held, measured.lenders, prices)
     found = held_energy(there, prices, meters, _told(held), borrowed)
     network = network_energy(prices, period_s, None if moved is None else moved.count)
     parts, notes = [], _told_of_bytes(moved)

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from functools import cache
 from math import ceil, fsum, log2
+from typing import Final
 
-ALGORITHMS = (
+ALGORITHMS: Final = (
     "ring",
     "tree",
     "halving-doubling",

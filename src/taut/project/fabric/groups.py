@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Literal
 
 import numpy as np
 from msgspec.structs import replace
@@ -21,7 +22,7 @@ from taut.core.array_types import Floats, Ints
 from taut.project.fabric import topology
 from taut.project.fabric.collective_time import ALGORITHMS, last_of, rounds, time_ns
 from taut.project.fabric.flow import rates, slowest
-from taut.project.training.scenario import Fabric, Job, Protocol, Scenario, Tier, state_shards
+from taut.project.training.scenario import Algorithm, Fabric, Job, Protocol, Scenario, Tier, state_shards
 
 # Packed groups repeat: those of so many ranks stand for all, if no group is larger.
 SAMPLE = 8192
@@ -31,6 +32,7 @@ MOST_FLOWS = 1 << 18
 FEWEST_ROUNDS = 3
 # The same of scattered nodes, where one round with partners elsewhere is as good a draw as the next.
 SCATTERED_FLOWS = 1 << 14
+Way = Algorithm | Literal["hierarchical"]
 
 
 @dataclass(frozen=True)
@@ -165,8 +167,7 @@ class Net:
         if tier.protocols:
             usable = [one for one in tier.protocols if _supports(one, verb)]
             return min((self._protocol_ns(verb, axis, size, one), one.algorithm) for one in usable)
-        best = (*ALGORITHMS, "hierarchical")
-        algorithms = best if tier.algorithm == "best" else (tier.algorithm,)
+        algorithms: tuple[Way, ...] = (*ALGORITHMS, "hierarchical") if tier.algorithm == "best" else (tier.algorithm,)
         return min((self._algorithm_ns(verb, axis, size, one), one) for one in algorithms)
 
     def bytes_per_tier(self, verb: str, axis: str, size: float) -> Floats:
@@ -201,13 +202,13 @@ class Net:
             self._shares[axis, kind] = out / whole
         return self._shares[axis, kind]
 
-    def _algorithm_ns(self, verb: str, axis: str, size: float, algorithm: str) -> float:
+    def _algorithm_ns(self, verb: str, axis: str, size: float, algorithm: Way) -> float:
         if algorithm == "hierarchical" and verb not in ("send", "all-to-all"):
             here = self.members_per_node(axis)
             if 1 < here < self.members(axis):
                 return self._hierarchical_ns(verb, axis, size, here)
         name = "ring" if algorithm == "hierarchical" else algorithm
-        return self._protocol_ns(verb, axis, size, Protocol(name, name))  # type: ignore[arg-type]
+        return self._protocol_ns(verb, axis, size, Protocol(name, name))
 
     def _protocol_ns(self, verb: str, axis: str, size: float, one: Protocol) -> float:
         pace = self.pace(axis, verb if verb in ("send", "all-to-all") else one.algorithm)

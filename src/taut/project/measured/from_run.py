@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from taut.project.marginal_gain import PAYS
 from taut.project.measured.scaled_run import Forecast, Measured
-from taut.project.questions import questions
+from taut.project.projected_answers import questions
 from taut.result import types
 from taut.result.types import Estimate, MeasuredJob, ProjectResult, Regime, Threshold
 

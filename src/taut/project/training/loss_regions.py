@@ -6,13 +6,14 @@ All of it asks the fast rate (``sampled_replica.py``) with the same seeds before
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from math import ceil, gcd, log, sqrt
 
 import numpy as np
 from msgspec.structs import replace
 
 from taut.core.array_types import Floats
-from taut.project.marginal_gain import PAYS, Curve, rule, spread
+from taut.project.marginal_gain import PAYS, Curve, Rule, rule, spread
 from taut.project.reserve import STABLE
 from taut.project.training.failures import nodes_of, spare_nodes, spare_ranks
 from taut.project.training.scenario import Scenario
@@ -38,43 +39,66 @@ def regimes(
     Lost is what the smallest whole job, without jitter and failures, does not lose. ``known`` are regimes by scale that were
     found with more draws for the scenario as it stands: the map says the same there.
     """
-    decision, least = rule(WORKLOAD, s, how, pays), WORKLOAD.smallest(s)
-    quiet = WORKLOAD.at(WORKLOAD.ideal(s), least)
-    best, usual = WORKLOAD.rate(quiet, how) / least, _spent(quiet, how)
+    quiet = _quiet(s, how, pays)
     rows = []
     for intensity in INTENSITY:
         often = scale_synchronisation(s, intensity)
         if often is None:
             continue
         for apart in HETEROGENEITY:
-            here = scale_heterogeneity(often, apart)
-            now, then = (Curve(WORKLOAD, WORKLOAD.scale_jitter(here, factor), how, MAP_SEEDS) for factor in (1.0, STABLE))
-            for scale in SCALES:
-                ranks = s.job.world * scale
-                around = max(round(ranks / sqrt(2) / least), 1) * least
-                back = [decision.gain(curve, around) for curve in (now, then)]
-                if back[0] is None or back[1] is None or now.rates(ranks) is None:
-                    continue
-                kind = "unstable" if back[0][0] < 1 else "stable" if back[1][0] >= 1 else "marginal"
-                spent = _spent(WORKLOAD.at(here, ranks), how)
-                lost = {name: ns - usual[name] for name, ns in spent.items() if name != "compute"}
-                given = (known or {}).get(ranks) if apart == 1 and intensity == 1 else None
-                rows.append(
-                    LossRegion(
-                        ranks=ranks,
-                        heterogeneity=apart,
-                        intensity=intensity,
-                        dominates=max(lost, key=lambda name: lost[name]) if max(lost.values()) > 0 else None,
-                        loss_share=1 - float(now.known_rates(ranks)[0]) / ranks / best,
-                        kind=given.kind if given and given.kind else kind,
-                        marginal_return=(
-                            given.marginal_return.value
-                            if given and given.marginal_return
-                            else float(back[0][0]) * decision.share
-                        ),
-                    )
-                )
+            place = _Place(scale_heterogeneity(often, apart), apart, intensity, how)
+            given = (known or {}) if apart == 1 and intensity == 1 else {}
+            found = (_region(place, quiet, s.job.world * scale, given.get(s.job.world * scale)) for scale in SCALES)
+            rows += [region for region in found if region is not None]
     return rows
+
+
+@dataclass(frozen=True)
+class _Quiet:
+    """The smallest whole job without jitter and failures, against which losses are told, and when one rank more pays."""
+
+    pays: Rule[Scenario]
+    least: int
+    """Its ranks."""
+    best: float
+    """What each of its ranks delivers."""
+    usual: dict[str, float]
+    """Where the time of its micro-batches goes, ns."""
+
+
+def _quiet(s: Scenario, how: Sampling, pays: float) -> _Quiet:
+    decision, least = rule(WORKLOAD, s, how, pays), WORKLOAD.smallest(s)
+    quiet = WORKLOAD.at(WORKLOAD.ideal(s), least)
+    return _Quiet(decision, least, WORKLOAD.rate(quiet, how) / least, _spent(quiet, how))
+
+
+class _Place:
+    """A scenario somewhere on the map, and its rates at all scales: as it is, and with ``STABLE`` times its jitter."""
+
+    def __init__(self, s: Scenario, apart: float, intensity: float, how: Sampling) -> None:
+        self.scenario, self.apart, self.intensity, self.how = s, apart, intensity, how
+        self.now, self.then = (Curve(WORKLOAD, WORKLOAD.scale_jitter(s, factor), how, MAP_SEEDS) for factor in (1.0, STABLE))
+
+
+def _region(place: _Place, quiet: _Quiet, ranks: int, given: Regime | None) -> LossRegion | None:
+    """What is lost at a place with so many ranks; None where they do not fit the job."""
+    around = max(round(ranks / sqrt(2) / quiet.least), 1) * quiet.least
+    now, then = (quiet.pays.gain(curve, around) for curve in (place.now, place.then))
+    if now is None or then is None or place.now.rates(ranks) is None:
+        return None
+    kind = "unstable" if now[0] < 1 else "stable" if then[0] >= 1 else "marginal"
+    marginal_return = float(now[0]) * quiet.pays.share
+    spent = _spent(WORKLOAD.at(place.scenario, ranks), place.how)
+    lost = {name: ns - quiet.usual[name] for name, ns in spent.items() if name != "compute"}
+    return LossRegion(
+        ranks=ranks,
+        heterogeneity=place.apart,
+        intensity=place.intensity,
+        dominates=max(lost, key=lambda name: lost[name]) if max(lost.values()) > 0 else None,
+        loss_share=1 - float(place.now.known_rates(ranks)[0]) / ranks / quiet.best,
+        kind=given.kind if given and given.kind else kind,
+        marginal_return=given.marginal_return.value if given and given.marginal_return else marginal_return,
+    )
 
 
 def _spent(s: Scenario, how: Sampling) -> dict[str, float]:

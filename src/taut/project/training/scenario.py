@@ -219,12 +219,15 @@ class Device(Strict, frozen=True):
     """Money for an hour of it; none: unpriced."""
 
 
+Algorithm = Literal["ring", "tree", "halving-doubling", "in-switch"]
+
+
 class Protocol(Strict, frozen=True):
     """One way in which a library moves data through a tier: what is quick to begin reaches less of the bandwidth."""
 
     name: str
     """What the protocol is called."""
-    algorithm: Literal["ring", "tree", "halving-doubling", "in-switch"] = "ring"
+    algorithm: Algorithm = "ring"
     """How its members pass data on; in-switch: switches add up."""
     start_us: NotNegative = 0.0
     """Time of a collective whatever its members and its size."""

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
 from operator import attrgetter
-from typing import cast
 
 import msgspec
 import numpy as np
@@ -183,14 +182,14 @@ def _columns(found: Sequence[_Node], rank: int, owner: Ints, needed: Ints, contr
     names, groups, types, verbs = Codes(), Codes(), Codes(), Codes()
     number = {key: _column(fields[key]) for key in _NUMERIC - {"runtime"}}
     kind = verbs.of(fields["comm_type"])
-    number["comm_type"] = np.array([_verb(word) for word in cast("Iterable[Json]", verbs)], dtype=np.int64)[kind]
+    number["comm_type"] = np.array(list(map(_verb, verbs)), dtype=np.int64)[kind]
     number["is_cpu_op"] = _column([NULL if host is None else bool(host) for host in fields["is_cpu_op"]])
     which = types.of(new or old for new, old in zip(fields["type"], fields["NodeType"], strict=True))
     called = [(new or old)[:NAME_LENGTH] for new, old in zip(fields["name"], fields["Name"], strict=True)]
     made = [bytes(node.inputs).decode("utf-8", "replace") for node in found if "process_group:init" in node.name + node.Name]
     return Nodes(
         id=ids,
-        type=np.array([_type(word) for word in cast("Iterable[Json]", types)], dtype=np.int64)[which],
+        type=np.array(list(map(_type, types)), dtype=np.int64)[which],
         name=names.of(called),
         start_ns=_times(fields, ("startTimeMicros", "start_time_micros"), counts, "start"),
         duration_ns=_times(fields, ("durationMicros", "duration_micros", "runtime"), counts, "duration"),

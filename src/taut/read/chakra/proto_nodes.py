@@ -14,7 +14,7 @@ import numpy as np
 from taut.core.array_types import Ints, Mask
 from taut.core.errors import InputRefused, TooLarge
 from taut.core.tables import NULL, Verb
-from taut.read.chakra import wire
+from taut.read.chakra import protobuf_bytes as wire
 from taut.read.chakra.nodes import (
     DEPENDENCIES,
     MEM_LOAD,

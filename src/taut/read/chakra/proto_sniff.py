@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from taut.read.chakra.wire import FIXED32, FIXED64, MESSAGE_BYTES, SPAN, VARINT, varint
+from taut.read.chakra.protobuf_bytes import FIXED32, FIXED64, MESSAGE_BYTES, SPAN, VARINT, varint
 
 # Fields of a message that are looked at; more than a header or a node begins with.
 _FIELDS = 64

@@ -74,29 +74,41 @@ class _File(msgspec.Struct):
 
 def load(data: bytes | bytearray, label: str) -> Dump:
     """One dump; the rank comes from the dump if it is there, else from the file name, else it is -1."""
-    try:
-        if pickles.sniff(data[:2]):
-            value = pickles.plain(data, label)
-            if not isinstance(value, dict) or "entries" not in value:
-                raise NotATrace(label, "a pickle that is no flight-recorder dump", "leave it out")
-            dump = _unpickled(value, label)
-        else:
-            dump = msgspec.json.decode(data, type=_File)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InputRefused(label, f"not a readable flight-recorder dump: {error}", "leave it out") from None
+    dump = _decoded(data, label)
     entries = _ordered(dump.entries)
     rank = _rank(dump.rank, label)
     of = [_group(entry.process_group) for entry in entries]
+    pg = integers([entry.pg_id for entry in entries])
     names, groups, members = Codes(), Codes(), _config(dump.pg_config, set(of))
+    known = _recorded(dump, entries, pg, names, members).replace(group=groups.of(of))
+    reached = _reached(dump, dict(zip(pg.tolist(), of, strict=True)), members)
+    calls = concat(Call, [known, _counted(reached, groups)])
+    calls = calls.replace(rank=np.full(len(calls), rank))
+    return Dump(label, rank, calls, list(map(str, names)), list(map(str, groups)), members)
+
+
+def _decoded(data: bytes | bytearray, label: str) -> _File:
+    """What a file holds, which is JSON or a pickle."""
+    try:
+        if not pickles.sniff(data[:2]):
+            return msgspec.json.decode(data, type=_File)
+        value = pickles.plain(data, label)
+        if not isinstance(value, dict) or "entries" not in value:
+            raise NotATrace(label, "a pickle that is no flight-recorder dump", "leave it out")
+        return _unpickled(value, label)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InputRefused(label, f"not a readable flight-recorder dump: {error}", "leave it out") from None
+
+
+def _recorded(dump: _File, entries: list[_Entry], pg: Ints, names: Codes, members: Mapping[str, Sequence[int]]) -> Table:
+    """The calls that a dump has an entry of, in the order of the entries."""
     called = Codes()
     call = called.of(_texts([entry.profiling_name for entry in entries]))
     hop = np.array([entry.is_p2p is True for entry in entries], dtype=np.bool_)
     seq = np.where(hop, integers([e.p2p_seq_id for e in entries]), integers([e.collective_seq_id for e in entries]))
-    pg = integers([entry.pg_id for entry in entries])
-    known = Table(
+    return Table(
         Call,
         {
-            "group": groups.of(of),
             "name": names.of(map(_name, map(str, called)))[call] if entries else call,
             "seq": seq,
             "verb": np.array(list(map(verb_of, called)), dtype=np.int64)[call] if entries else call,
@@ -108,8 +120,11 @@ def load(data: bytes | bytearray, label: str) -> Dump:
         },
         len(entries),
     )
-    reached = _reached(dump, dict(zip(pg.tolist(), of, strict=True)), members)
-    counted = Table(
+
+
+def _counted(reached: list[tuple[str, int, int]], groups: Codes) -> Table:
+    """The calls of which a dump has only the number: the last of each group."""
+    return Table(
         Call,
         {
             "group": groups.of(name for name, _, _ in reached),
@@ -118,9 +133,6 @@ def load(data: bytes | bytearray, label: str) -> Dump:
         },
         len(reached),
     )
-    calls = concat(Call, [known, counted])
-    calls = calls.replace(rank=np.full(len(calls), rank))
-    return Dump(label, rank, calls, list(map(str, names)), list(map(str, groups)), members)
 
 
 def _unpickled(value: dict[Plain, Plain], label: str) -> _File:

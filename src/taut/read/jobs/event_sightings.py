@@ -56,10 +56,7 @@ class Sightings(NamedTuple):
 def sightings(events: Sequence[Event], label: str) -> Sightings:
     """When which event was seen, and which job it is about."""
     check_count(len(events), MOST_EVENTS, "events", label, "save the events of one job")
-    first = times([e.firstTimestamp or e.eventTime or e.lastTimestamp or e.created for e in events])[0]
-    last = times([(e.series.lastObservedTime if e.series else None) or e.lastTimestamp or e.eventTime for e in events])[0]
-    counts = [1 if e.count == 1 and e.series is None else e.occurred for e in events]
-    count = np.array(counts, dtype=np.int64)
+    first, last, count = _seen(events)
     # Reasons and places recur: each is looked at once, and the events take the answer by its code.
     reasons, places, jobs = Codes(), Codes(), Codes()
     reason = reasons.of(e.reason if isinstance(e.reason, str) else None for e in events)
@@ -91,6 +88,14 @@ def sightings(events: Sequence[Event], label: str) -> Sightings:
         of_attempts=of_attempts,
         decides=decides,
     )
+
+
+def _seen(events: Sequence[Event]) -> tuple[Ints, Ints, Ints]:
+    """When every event was first and last seen, and how often it came."""
+    first = times([e.firstTimestamp or e.eventTime or e.lastTimestamp or e.created for e in events])[0]
+    last = times([(e.series.lastObservedTime if e.series else None) or e.lastTimestamp or e.eventTime for e in events])[0]
+    counts = [1 if e.count == 1 and e.series is None else e.occurred for e in events]
+    return first, last, np.array(counts, dtype=np.int64)
 
 
 def _turns(reasons: Codes) -> Ints:

@@ -252,24 +252,31 @@ def _pods(lines: list[str]) -> Iterator[_Pod]:
             if pod is not None:
                 yield pod
             pod, part = _Pod(named[1]), ""
-        elif pod is not None and (heading := _CONTAINERS.match(line)):
-            part = heading[1]
-        elif pod is not None and line[:1].strip() and line.startswith("Events:"):
-            part = "Events"
-        elif pod is not None and part == "Events":
-            found = _DESCRIBED.match(line) or _DESCRIBED_OLD.match(line)
-            if found:
-                pod.events.append(found.groupdict())
-        elif pod is not None and line[:1].strip():
-            part = ""
-            _read_pod(pod, line)
-        elif pod is not None and part and re.match(r"  [\w.-]+:$", line):
-            pod.containers.append(_Container(part != "Containers"))
-        elif pod is not None and part and pod.containers and (setting := _SETTING.match(line)):
-            state = setting[2] if setting[2] in ("State", "Last State", "Limits", "Requests") else state
-            _read_container(pod.containers[-1], setting[2], setting[3].strip(), state)
+        elif pod is not None:
+            part, state = _read_line(pod, line, part, state)
     if pod is not None:
         yield pod
+
+
+def _read_line(pod: _Pod, line: str, part: str, state: str) -> tuple[str, str]:
+    """A line about a pod, in a part of its description and a state of a container: those in which the next line stands."""
+    if heading := _CONTAINERS.match(line):
+        return heading[1], state
+    if line.startswith("Events:"):
+        return "Events", state
+    if part == "Events":
+        found = _DESCRIBED.match(line) or _DESCRIBED_OLD.match(line)
+        if found:
+            pod.events.append(found.groupdict())
+    elif line[:1].strip():
+        _read_pod(pod, line)
+        return "", state
+    elif part and re.match(r"  [\w.-]+:$", line):
+        pod.containers.append(_Container(part != "Containers"))
+    elif part and pod.containers and (setting := _SETTING.match(line)):
+        state = setting[2] if setting[2] in ("State", "Last State", "Limits", "Requests") else state
+        _read_container(pod.containers[-1], setting[2], setting[3].strip(), state)
+    return part, state
 
 
 def _read_pod(pod: _Pod, line: str) -> None:

@@ -246,29 +246,28 @@ class _Job:
         if reason == "backofflimitexceeded":  # only what failed counts against this limit
             for row in self.rows:
                 row["outcome"] = words.FAILED if row["reason"] == FOLLOWED else row["outcome"]
-        stays = reason in LOOPS or (reason == "killing" and _RESTARTED.search(message) is not None)
-        if reason == "killing" and stays:
-            outcome = words.FAILED
-        if outcome == words.FAILED and message:
-            code = _CODE.search(message)
-            outcome = words.OUT_OF_MEMORY if "OOM" in message else outcome
-            outcome = words.COMPLETED if code and code[1] == "0" else outcome
-        pod = f"{event.namespace}/{found[1]}/" if (found := _DELETED.search(message)) else event.pod
-        whole = not event.of_pod and not found
-        if self.start_ns >= 0:
-            if not found or any(one.startswith(pod) for one in self.pods):
-                self._close(at, outcome, _told(event))
-        # What follows the end may know it better: a pod that is killed was preempted, or ran out of memory.
-        elif (self.last and outcome not in VAGUE and self.last["outcome"] in VAGUE) or (
-            self.last and self.last["outcome"] == ""
-        ):
-            self.last.update(outcome=outcome, reason=_told(event))
+        restarted = reason == "killing" and _RESTARTED.search(message) is not None
+        deleted = _DELETED.search(message)
+        pod = f"{event.namespace}/{deleted[1]}/" if deleted else event.pod
+        if not deleted or self.start_ns < 0 or any(one.startswith(pod) for one in self.pods):
+            self._conclude(at, _outcome(words.FAILED if restarted else outcome, message), _told(event))
         if reason in LOOPS:
             self.reports[event.reason] = max(self.reports.get(event.reason, 0), event.occurred)
             self.until_ns = at if pod in self.bound and self.start_ns < 0 else self.until_ns
-        if reason in RELEASES and not stays:
+        elif reason in RELEASES and not restarted:
+            whole = not event.of_pod and not deleted
             for one in [one for one in self.bound if whole or one.startswith(pod)]:
                 self._release(at, one)
+
+    def _conclude(self, at: int, outcome: str, reason: str) -> None:
+        """An attempt ends, or one that has ended is told how."""
+        if self.start_ns >= 0:
+            self._close(at, outcome, reason)
+        elif self.last:
+            # What follows the end may know it better: a pod that is killed was preempted, or ran out of memory.
+            before = self.last["outcome"]
+            if before == "" or (before in VAGUE and outcome not in VAGUE):
+                self.last.update(outcome=outcome, reason=reason)
 
     def _close(self, at: int, outcome: str, reason: str) -> None:
         self.last = self._row(at, outcome, reason)
@@ -343,6 +342,16 @@ def _place(pod: str, job: str) -> str:
     """Which of the places of an indexed Job a pod has; empty if the Job has none."""
     found = _INDEX.fullmatch(pod.removeprefix(f"{job}-"))
     return found[1] if found else ""
+
+
+def _outcome(outcome: str, message: str) -> str:
+    """How an attempt ended, where the message about a failure knows it better."""
+    if outcome != words.FAILED or not message:
+        return outcome
+    code = _CODE.search(message)
+    if code and code[1] == "0":
+        return words.COMPLETED
+    return words.OUT_OF_MEMORY if "OOM" in message else outcome
 
 
 def _told(event: _Told) -> str:

@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 from taut.core.array_types import Ints
 from taut.core.errors import InputRefused, TooLarge
@@ -20,7 +21,6 @@ from taut.read.jobs.job_words import (
     LIST,
     PENDING,
     RUNNING,
-    SECOND,
     SLURM,
     JobLog,
     count_or_null,
@@ -33,6 +33,7 @@ from taut.read.jobs.job_words import (
     times,
     without_accelerators,
 )
+from taut.read.jobs.sacct_columns import NEVER, STATE, guess_columns
 
 DELIMITERS = ("|", "\t", ";", ",")
 TELLING = ("state", "start", "end", "elapsed", "submit", "elapsedraw")
@@ -43,12 +44,6 @@ ASK = "--duplicates -P -o JobID,JobName,State,Submit,Start,End,ExitCode,AllocTRE
 SAMPLE = 2000
 """Rows that are looked at to guess what columns hold."""
 _ID = re.compile(r"\d{1,12}(?:_\d{1,9}|_\[[\d,%-]{1,200}\]|\+\d{1,6})?(?:\.\w{1,30})?")
-_STATE = re.compile(
-    r"(?:BOOT_FAIL|CANCELLED(?: by \d{1,10}|\+)?|COMPLETED|COMPLETING|DEADLINE|FAILED|NODE_FAIL|OUT_OF_ME(?:MORY|\+)|PENDING"
-    r"|PREEMPTED|RUNNING|REQUEUED|RESIZING|REVOKED|SUSPENDED|TIMEOUT)"
-)
-_NEVER = ("", "Unknown", "None", "N/A")
-_DATED = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[+-]\d\d:?\d\d)?|Unknown|None|N/A|")
 # Of plain columns: sacct knows about a hundred.
 MOST_COLUMNS = 1000
 _DASHES = re.compile(r"-+")
@@ -71,7 +66,7 @@ def sniff(head: bytes) -> bool:
 def is_row(line: str) -> bool:
     """A row without a header: a job's id first, and a state in capitals."""
     cells = [cell.strip() for cell in _cells(line)]
-    return len(cells) > 2 and _ID.fullmatch(cells[0]) is not None and any(_STATE.fullmatch(cell) for cell in cells[1:])
+    return len(cells) > 2 and _ID.fullmatch(cells[0]) is not None and any(STATE.fullmatch(cell) for cell in cells[1:])
 
 
 def _is_queue(line: str) -> bool:
@@ -124,47 +119,6 @@ def _with_header(text: str, label: str) -> str:
     return mark.join(guessed) + "\n" + text
 
 
-def guess_columns(rows: Sequence[Sequence[str]]) -> list[str] | None:
-    """What columns without a header hold, where their values leave no doubt; None unless start and end are among them.
-
-    Three dates that never fall are Submit, Start and End; of two, a third column must tell how long it took.
-    """
-    width = max((len(row) for row in rows), default=0)
-    rows = [row for row in rows if len(row) == width]
-    if not rows:
-        return None
-    columns = list(zip(*rows, strict=True))
-    names = [f"column {k}" for k in range(width)]
-    names[0] = "JobID"
-    dates = [k for k, column in enumerate(columns) if all(_DATED.fullmatch(cell) for cell in column)]
-    for k, column in enumerate(columns[1:], 1):
-        if all(_STATE.fullmatch(cell) for cell in column):
-            names[k] = "State"
-        elif all(re.fullmatch(r"\d{1,3}:\d{1,3}", cell) for cell in column):
-            names[k] = "ExitCode"
-        elif all("=" in cell or not cell for cell in column) and any("cpu=" in cell for cell in column):
-            names[k] = "AllocTRES"
-    at = [times(["" if cell in _NEVER else cell for cell in columns[k]])[0] for k in dates]
-    rising = all(not ((a >= 0) & (b >= 0) & (a > b)).any() for a, b in pairwise(at))
-    lasted = _length_column(columns, at[-2], at[-1]) if len(at) > 1 else None
-    if not rising or not (len(at) == 3 or (len(at) == 2 and lasted is not None)):
-        return None
-    for k, name in zip(dates, ("Submit", "Start", "End")[-len(at) :], strict=True):
-        names[k] = name
-    if lasted is not None:
-        names[lasted] = "Elapsed"
-    return names
-
-
-def _length_column(columns: Sequence[Sequence[str]], start: Ints, end: Ints) -> int | None:
-    """The column that says how long every row took that has a start and an end."""
-    both = [k for k in range(len(start)) if start[k] >= 0 and end[k] >= 0]
-    for number, column in enumerate(columns):
-        if both and all(abs(elapsed_ns(column[k]) - int(end[k] - start[k])) <= SECOND for k in both):
-            return number
-    return None
-
-
 def with_columns(data: bytes, columns: str, label: str) -> bytes:
     """Rows without a header, behind the one that is given as for ``sacct -o``."""
     names = [name.strip().partition("%")[0] for name in columns.split(",")]
@@ -186,28 +140,52 @@ def _header(line: str, rest: str) -> list[str]:
 def _rows(text: str, label: str) -> Iterator[dict[str, str]]:
     """Rows of ``sacct``, by the lower-case names of their columns."""
     lines = text.splitlines() or [""]
+    form = _form(lines, label)
+    for number, line in enumerate(lines[1:], 2):
+        if not line.strip() or (form.ruled and number == 2):
+            continue
+        cells = form.cells(line)
+        if [cell.strip().lower() for cell in cells[: len(form.names)]] == form.names:
+            continue  # files joined together repeat their header
+        if not form.holds(cells):
+            if number == len(lines):
+                return  # torn while it was written
+            raise form.refusal(cells, f"{label}:{number}")
+        yield _named(dict(zip(form.names, cells, strict=False)))
+
+
+class _Form(NamedTuple):
+    """How the columns of a list stand apart: by a mark, under a rule of dashes, or by blanks."""
+
+    names: list[str]
+    mark: str | None
+    ruled: bool
+    spans: list[tuple[int, int]]
+
+    def cells(self, line: str) -> list[str]:
+        """The cells of a row."""
+        return _cut(line, self.spans) if self.ruled else line.split(self.mark)
+
+    def holds(self, cells: Sequence[str]) -> bool:
+        """Whether a row has a cell for every name; more of them are in doubt only where blanks part them."""
+        return self.ruled or len(cells) == len(self.names) or (len(cells) > len(self.names) and self.mark is not None)
+
+    def refusal(self, cells: Sequence[str], place: str) -> InputRefused:
+        """What a row is refused with that has too few or too many cells."""
+        if self.mark is None:
+            why = f"{len(cells)} words instead of {len(self.names)}: where its columns begin is not told"
+            return InputRefused(place, why, "ask sacct for -P, which separates them by |")
+        return InputRefused(place, f"{len(cells)} fields instead of {len(self.names)}", "cut the file before this line")
+
+
+def _form(lines: Sequence[str], label: str) -> _Form:
     mark = next((d for d in DELIMITERS if d in lines[0]), None)
     names = _header(lines[0], lines[1] + "\n" if len(lines) > 1 else "")
     ruled = mark is None and len(lines) > 1 and not lines[1].strip(" -")
     spans = [found.span() for found in _DASHES.finditer(lines[1])] if ruled else []
     if len(spans) > MOST_COLUMNS:
         raise TooLarge(label, f"{len(spans):,} columns", f"ask sacct for fewer than {MOST_COLUMNS:,} fields")
-    for number, line in enumerate(lines[1:], 2):
-        if not line.strip() or (ruled and number == 2):
-            continue
-        cells = _cut(line, spans) if ruled else line.split(mark)
-        if [cell.strip().lower() for cell in cells[: len(names)]] == names:
-            continue  # files joined together repeat their header
-        if (len(cells) < len(names) and not ruled) or (len(cells) > len(names) and mark is None and not ruled):
-            if number == len(lines):
-                return  # torn while it was written
-            if mark is None:
-                why = f"{len(cells)} words instead of {len(names)}: where its columns begin is not told"
-                raise InputRefused(f"{label}:{number}", why, "ask sacct for -P, which separates them by |")
-            raise InputRefused(
-                f"{label}:{number}", f"{len(cells)} fields instead of {len(names)}", "cut the file before this line"
-            )
-        yield _named(dict(zip(names, cells, strict=False)))
+    return _Form(names, mark, ruled, spans)
 
 
 def _cut(line: str, spans: Sequence[tuple[int, int]]) -> list[str]:
@@ -352,7 +330,7 @@ def _undated(jobs: Sequence[dict[str, str]], found: tuple[Ints, Ints], label: st
         (row["job"], row[key])
         for row, *at in zip(jobs, *found, strict=True)
         for key, ns in zip(("start", "end"), at, strict=True)
-        if ns < 0 and row[key] not in _NEVER
+        if ns < 0 and row[key] not in NEVER
     ]
     if not bad:
         return []

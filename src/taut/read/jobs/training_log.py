@@ -311,23 +311,32 @@ class _Reader:
     def _error(self, line: str) -> None:
         killed = _SLURM.search(line) if "CANCELLED" in line else None
         if killed:
-            self.slurm_job = killed["job"] or self.slurm_job
-            error = self.progress.error
-            if killed["step"] and not killed["cause"] and error and not _SIGNALLED.match(error):
-                return  # srun ends a step after one of its tasks failed: that is the cause
-            why = _KILLED.get((killed["cause"] or "").strip(), words.CANCELLED)
-            self.progress.fail(why, killed[0].strip("* "))
-            self.progress.why = why
+            self._killed(killed)
             return
-        found = None
-        if "Error" in line or "Exception" in line or "Interrupt" in line:
-            found = _ERROR.match(_LABEL.sub("", line, 1))
-        text = found[1] if found else ""
-        if not text and any(map(line.__contains__, _CRASHES)) and (crash := _CRASH.search(line)):
-            text = crash[0]
+        text = _error_text(line)
         if text or "oom-kill" in line or "oom_kill" in line:
             oom = _OOM.search(line) is not None
             self.progress.fail(words.OUT_OF_MEMORY if oom else words.FAILED, _PATH.sub("", text or line))
+
+    def _killed(self, said: re.Match[str]) -> None:
+        """Slurm ends the job, or a step of it."""
+        self.slurm_job = said["job"] or self.slurm_job
+        error = self.progress.error
+        if said["step"] and not said["cause"] and error and not _SIGNALLED.match(error):
+            return  # srun ends a step after one of its tasks failed: that is the cause
+        why = _KILLED.get((said["cause"] or "").strip(), words.CANCELLED)
+        self.progress.fail(why, said[0].strip("* "))
+        self.progress.why = why
+
+
+def _error_text(line: str) -> str:
+    """The exception or the crash that a line tells; empty if none."""
+    if "Error" in line or "Exception" in line or "Interrupt" in line:
+        found = _ERROR.match(_LABEL.sub("", line, 1))
+        if found and found[1]:
+            return found[1]
+    crash = _CRASH.search(line) if any(map(line.__contains__, _CRASHES)) else None
+    return crash[0] if crash else ""
 
 
 def _step_of(line: str) -> int:

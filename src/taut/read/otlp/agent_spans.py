@@ -169,26 +169,46 @@ def _unfolded(found: list[_Row] | _Row) -> Iterator[_Row]:
 
 def _add(out: Spans, row: _Row, services: dict[Service, int]) -> None:
     at = len(out.span)
-    context = row.context or _Context()
+    trace, span, parent = _ids(row)
     kind = KINDS.get(_text(row.kind).rpartition(".")[2].rpartition("_")[2].upper(), 0) if row.kind is not None else 0
-    said = _text(row.type) or _text(row.run_type) or ("" if _text(row.span_kind).upper() in KINDS else _text(row.span_kind))
+    said = _said(row)
     failed = _failed(row)
     known = _facts(row, said.upper())
     if known.calls_model and not kind:
         kind = CLIENT
     if failed and not known.error:
-        words = (row.statusMessage, row.status_message, row.error, under(row.status, "description"))
-        known.error = next((_text(word)[:100] for word in words if _text(word)), "")
+        known.error = _error(row)
     service = services.setdefault(_service(row), len(services))
-    out.trace.append(context.trace_id or row.traceId or row.trace_id or row.flat_trace or "")
-    out.span.append(context.span_id or row.flat_span or row.span_id or _text(row.id) or f"span {at}")
-    out.parent.append(row.parent_id or row.parentObservationId or row.parent_observation_id or row.parent_run_id or "")
+    out.trace.append(trace)
+    out.span.append(span or f"span {at}")
+    out.parent.append(parent)
     out.name.append(row.name or said.lower() or "span")
     out.kind.append(kind)
     out.failed.append(failed)
     out.service.append(service)
     if known != Facts():
         out.facts[at] = known
+
+
+def _ids(row: _Row) -> tuple[str, str, str]:
+    """Ids of the trace, of the span and of the one above it, in whichever spelling they come; empty without one."""
+    context = row.context or _Context()
+    return (
+        context.trace_id or row.traceId or row.trace_id or row.flat_trace or "",
+        context.span_id or row.flat_span or row.span_id or _text(row.id),
+        row.parent_id or row.parentObservationId or row.parent_observation_id or row.parent_run_id or "",
+    )
+
+
+def _said(row: _Row) -> str:
+    """What kind of work a span says it is."""
+    return _text(row.type) or _text(row.run_type) or ("" if _text(row.span_kind).upper() in KINDS else _text(row.span_kind))
+
+
+def _error(row: _Row) -> str:
+    """What a span that failed says of it."""
+    words = (row.statusMessage, row.status_message, row.error, under(row.status, "description"))
+    return next((_text(word)[:100] for word in words if _text(word)), "")
 
 
 def _failed(row: _Row) -> bool:

@@ -125,26 +125,33 @@ def _add(out: Spans, span: _Span, trace: _Trace, services: dict[str, int]) -> No
         known = out.facts[row] = facts(raw)
         kind = CLIENT if not kind and known.calls_model else kind
         if failed and not known.error:
-            tags = {tag.key: tag.value for tag in _tags(raw)}
-            said = tags.get("otel.status_description") or tags.get("error.message")
-            known.error = text_of(scalar(said))[:100] if said is not None else ""
+            known.error = _error(raw)
     elif kind in (CLIENT, PRODUCER):
         out.raw[row] = raw
-    if span.process is not None:
-        out.services.append(_service(span.process))
-        service = len(out.services) - 1
-    elif span.processID in services:
-        service = services[span.processID]
-    else:
-        service = services[span.processID] = len(out.services)
-        out.services.append(Service("unknown service", "", ""))
     out.trace.append(span.traceID or trace.traceID)
     out.span.append(span.spanID)
     out.parent.append(parent)
     out.name.append(span.operationName)
     out.kind.append(kind)
     out.failed.append(failed)
-    out.service.append(service)
+    out.service.append(_place(span, services, out.services))
+
+
+def _place(span: _Span, services: dict[str, int], known: list[Service]) -> int:
+    """Which of the known services a span is of; one that is not among them becomes one."""
+    if span.process is None and span.processID in services:
+        return services[span.processID]
+    if span.process is None:
+        services[span.processID] = len(known)
+    known.append(Service("unknown service", "", "") if span.process is None else _service(span.process))
+    return len(known) - 1
+
+
+def _error(raw: bytes) -> str:
+    """What the tags of a span that failed say of it."""
+    tags = {tag.key: tag.value for tag in _tags(raw)}
+    said = tags.get("otel.status_description") or tags.get("error.message")
+    return text_of(scalar(said))[:100] if said is not None else ""
 
 
 def _tags(raw: bytes) -> list[_Tag]:

@@ -15,7 +15,7 @@ import numpy as np
 from taut.core.array_types import Ints
 from taut.core.jit import kernel
 from taut.core.tables import NULL
-from taut.read.chakra.wire import SPAN, VARINT, Fields, Octets, digests, fields, next_field, numbers
+from taut.read.chakra.protobuf_bytes import SPAN, VARINT, Fields, Octets, digests, fields, next_field, numbers
 
 Groups = tuple[tuple[int, ...], ...]
 # A module of more instructions than this is not looked into, nor more collectives of one, nor those of more replicas.

@@ -10,7 +10,7 @@ import numpy as np
 
 from taut.core.array_types import Ints
 from taut.core.jit import kernel
-from taut.read.chakra.wire import Octets, next_field
+from taut.read.chakra.protobuf_bytes import Octets, next_field
 
 # What a statistic holds instead of the length of a text.
 ABSENT, NUMBER, REFERENCE, FRACTION = -1, -2, -3, -4

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from taut.read.chakra.wire import varint
+from taut.read.chakra.protobuf_bytes import varint
 from taut.read.contents import Profile
 from taut.read.xplane.line_roles import wanted
 from taut.read.xplane.profile_ranks import profile

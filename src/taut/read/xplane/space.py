@@ -16,7 +16,7 @@ from taut.core.array_types import Ints, Mask
 from taut.core.errors import InputRefused
 from taut.core.ids import numbered
 from taut.core.tables import NULL
-from taut.read.chakra.wire import VARINT, Fields, Octets, digests, fields
+from taut.read.chakra.protobuf_bytes import VARINT, Fields, Octets, digests, fields
 from taut.read.columns import Codes
 from taut.read.limits import check_count
 from taut.read.xplane.hlo_programs import Modules, program_number

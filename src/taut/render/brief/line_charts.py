@@ -146,14 +146,7 @@ def _area(place: int, chart: Areas, x: Sequence[float], bottoms: Sequence[Sequen
 
 def draw_lines(chart: Lines, width: float) -> str:
     """Lines, bands, named rules and named points."""
-    xs = _known([*(x for line in chart.lines for x in line.x), *(x for x, _, _ in chart.points), *_at(chart, False)])
-    ys = _known(
-        [*(y for line in chart.lines for y in (*line.y, *line.hi)), *(y for _, y, _ in chart.points), *_at(chart, True)]
-    )
-    span = (min(xs, default=0.0), max(xs, default=1.0))
-    high = max([0.0, *ys]) * 1.06
-    if chart.shares and 0.8 <= high <= 1.06:
-        high = 1.0
+    span, high = _extent(chart)
     plane = _Plane(width, [line.name for line in chart.lines], high, span, chart.log_x)
     ticks = sorted({x for line in chart.lines for x in line.x}) if chart.log_x else []
     axes = (plane.x(chart.x_axis, ticks if len(ticks) <= FEW_POINTS else None), plane.y(chart.y_axis, chart.shares))
@@ -161,6 +154,18 @@ def draw_lines(chart: Lines, width: float) -> str:
     ends = [next((finite(y) or 0.0 for y in reversed(line.y)), 0.0) for line in chart.lines]
     words = plane.words([min(end, high) for end in ends], [STYLES[i % len(STYLES)][0] for i in range(len(ends))])
     return plane.svg([*layers, *_rules(plane, chart.rules, axes), *_points(plane, chart, axes), *words])
+
+
+def _extent(chart: Lines) -> tuple[tuple[float, float], float]:
+    """From where to where the values across reach, and how high the upright axis does."""
+    xs = _known([*(x for line in chart.lines for x in line.x), *(x for x, _, _ in chart.points), *_at(chart, False)])
+    ys = _known(
+        [*(y for line in chart.lines for y in (*line.y, *line.hi)), *(y for _, y, _ in chart.points), *_at(chart, True)]
+    )
+    high = max([0.0, *ys]) * 1.06
+    if chart.shares and 0.8 <= high <= 1.06:
+        high = 1.0
+    return (min(xs, default=0.0), max(xs, default=1.0)), high
 
 
 def _known(values: Sequence[float]) -> list[float]:

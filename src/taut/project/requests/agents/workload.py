@@ -11,8 +11,8 @@ from taut.control.metastability import System
 from taut.project.figures import over, variance_index
 from taut.project.noise import scaled
 from taut.project.requests.agents import task_kernels as at
-from taut.project.requests.agents.as_configured import as_configured
 from taut.project.requests.agents.policies import POLICIES
+from taut.project.requests.agents.retry_layers import as_configured
 from taut.project.requests.agents.scenario import AgentScenario
 from taut.project.requests.agents.tasks import AgentOutcome, batch_of, call_ns, phases, simulate, without_jitter
 from taut.project.requests.pool_workload import PoolForecast, PoolWorkload

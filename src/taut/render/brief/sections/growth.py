@@ -21,7 +21,7 @@ from taut.render.brief.document import (
     Terms,
     Text,
 )  # fmt: skip
-from taut.render.brief.forecasts import Of, cost_of, delivered, forecast_table, kept, level, limit_level, short, step_ms
+from taut.render.brief.forecast_tables import Of, cost_of, delivered, forecast_table, kept, level, limit_level, short, step_ms
 from taut.render.brief.sections.gathered import gathered
 from taut.render.brief.sections.published import published
 from taut.render.brief.written import percent, plain, share, times

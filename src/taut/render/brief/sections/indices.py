@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from taut.render.brief.document import Block, Cell, Column, Empty, Grid, Section, Text
 from taut.render.brief.input_names import short_name
@@ -92,8 +93,8 @@ def _run(run: BriefedRun) -> list[Block]:
         ]
     old = run.result.baseline.indices if run.result.baseline else None
     values = {one.key: _of(found, one.key) for one in MEANINGS}
-    before = {one.key: _of(old, one.key) for one in MEANINGS} if old is not None else None
-    grid = _grid(title, values, before, "Baseline", "Now" if before is not None else "Value", needs=needs, measured=True)
+    before = None if old is None else _Older({one.key: _of(old, one.key) for one in MEANINGS}, "Baseline", "Now")
+    grid = _grid(title, values, before, needs=needs, measured=True)
     return [grid, *_turnover(run), *_apart(run)]
 
 
@@ -117,14 +118,22 @@ def _of(some: Indices, key: str) -> Estimate | None:
     return value
 
 
+class _Older(NamedTuple):
+    """Values that others are compared with, and how both are headed."""
+
+    values: Mapping[str, Estimate | None]
+    title: str
+    new_title: str
+
+
 def _grid(
-    title: str, new: Mapping[str, Estimate | None], old: Mapping[str, Estimate | None] | None = None, old_title: str = "",
-    new_title: str = "Value", *, needs: Mapping[str, str] | None = None, piece: str = "step", measured: bool = False,
+    title: str, new: Mapping[str, Estimate | None], older: _Older | None = None, *, needs: Mapping[str, str] | None = None,
+    piece: str = "step", measured: bool = False,
 ) -> Grid:  # fmt: skip
     """A row for each index; where there are older values, those struck through."""
     columns = [Column("Index"), Column("What it means")]
-    columns += [Column(old_title, True)] if old is not None else []
-    columns.append(Column(new_title, True))
+    columns += [Column("Value", True)] if older is None else [Column(older.title, True), Column(older.new_title, True)]
+    old = None if older is None else older.values
     rows = [
         [Cell(name_of(key, measured), "strong"), *_row(key, value, old, (needs or {}).get(key), piece)]
         for key, value in new.items()
@@ -278,7 +287,7 @@ def _named(one: PolicyComparison) -> str:
 
 def _policies(one: PolicyComparison, piece: str) -> Grid:
     known = {key: value for key, value in one.indices.with_.items() if value is not None}
-    return _grid(f"With {_named(one)}", known, one.indices.without, "Without", "With", piece=piece)
+    return _grid(f"With {_named(one)}", known, _Older(one.indices.without, "Without", "With"), piece=piece)
 
 
 def _control(control: BriefedControl) -> list[Block]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from taut.render.brief.document import Cell, Column, Document, Empty, Grid, Section, Terms
 from taut.render.brief.input_names import short_name
 from taut.render.brief.sections.accelerator_time import accelerator_time
-from taut.render.brief.sections.comparison import comparison
+from taut.render.brief.sections.compared_runs import comparison
 from taut.render.brief.sections.control import control
 from taut.render.brief.sections.coupling import coupling
 from taut.render.brief.sections.course import course

@@ -17,9 +17,9 @@ from taut.replay.policy_names import KNOWN
 from taut.result.types import Estimate, Regime, StructuralPolicy
 from taut.run import analyze_trace
 from taut.stored import open_run
-from taut.views import questions as asked_of_runs
-from taut.views.questions import POLICIES, ahead, answer, canonical, command, question, questions
+from taut.views import run_questions as asked_of_runs
 from taut.views.replays import Question, Replays
+from taut.views.run_questions import POLICIES, ahead, answer, canonical, command, question, questions
 
 SLOW = {0: "fwd 5 | AR 1", 1: "fwd 9 | AR 1", 2: "fwd 5 | AR 1"}
 

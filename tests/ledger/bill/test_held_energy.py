@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from taut.core.prices import Embodied, HostFacts, Network, Prices
 from taut.core.tables import Table
 from taut.ledger.bill.categories import CATEGORIES
-from taut.ledger.bill.energy import bill_energy, held_energy, host_energy, network_energy, sci
 from taut.ledger.bill.fate_power import POWER
+from taut.ledger.bill.held_energy import bill_energy, held_energy, host_energy, network_energy, sci
 from taut.ledger.bill.meters import Metered, counter_meter, sample_meter
 from taut.ledger.bill.rows import Held
 

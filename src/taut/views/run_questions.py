@@ -20,10 +20,10 @@ from taut.replay.timeline import replay
 from taut.replay.whatif import Dimension
 from taut.result.types import Regimes, WhatIfResult
 from taut.result.view_types import Answer, Choice, PolicyChoice, Questions
-from taut.views.course import ledger_rate
 from taut.views.headlines import in_order, title
 from taut.views.ideal import of_other_stages
 from taut.views.replays import Question, Replays
+from taut.views.run_course import ledger_rate
 
 MOST = 50
 """Choices of a kind, at most."""

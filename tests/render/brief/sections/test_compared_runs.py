@@ -7,7 +7,7 @@ from typing import Any
 from briefings import charts, compared, empties, grid, run, texts, words
 from briefs import briefing
 from taut.render.brief.document import Cell, Lines, Section
-from taut.render.brief.sections.comparison import comparison
+from taut.render.brief.sections.compared_runs import comparison
 
 
 def row(name: str, step_ms: float, kept: float, **more: Any) -> dict[str, Any]:

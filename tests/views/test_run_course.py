@@ -8,7 +8,7 @@ from build import MS, analyze, job
 from taut.core.tables import Table
 from taut.ledger.charge import Cell
 from taut.result.brief_types import Course
-from taut.views.course import BUCKETS, by_steps
+from taut.views.run_course import BUCKETS, by_steps
 
 SLOW = {0: "fwd 5 | AR 1", 1: "fwd 9 | AR 1"}
 HOUR_NS = 3_600_000_000_000

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from taut.cli import main
-from taut.project.evidence import SIGMA, damping, risk
+from taut.project.scenario_evidence import SIGMA, damping, risk
 from taut.read.scenario_file import names
 
 ABOUT = ("pattern", "computes", "decision", "policies", "sources")

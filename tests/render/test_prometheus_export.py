@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from live_states import EVIL, finding, job, rank, state
-from taut.render.prometheus_text import METRICS, exposition
+from taut.render.prometheus_export import METRICS, exposition
 from taut.result.types import LiveState
 
 ABSENT = "needs prometheus and promtool (apt-get install prometheus)"

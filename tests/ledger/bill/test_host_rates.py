@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taut.core.prices import HostFacts, Owned, Prices, Rate
-from taut.ledger.bill.prices import HOUR_NS, cost_units, rate_at, rates_at, team_of, unused_commitment_units
+from taut.ledger.bill.host_rates import HOUR_NS, cost_units, rate_at, rates_at, team_of, unused_commitment_units
 from taut.ledger.bill.rows import UNIT
 
 RATES = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from briefs import briefed_bill
 from results import RESULT, filled
-from taut.briefing.left_out import left_out
+from taut.briefing.uncounted_restarts import left_out
 from taut.result.types import AnalysisResult
 
 ATTEMPTS = {

@@ -1,0 +1,92 @@
+"""The house rules that can be counted: how tangled a function is, how many parameters it has, which file names recur.
+
+``bench/house.py`` counts, and says in figures what is held here; docs/house.md has these.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+
+ROOT = Path(__file__).resolve().parents[1]
+
+KEYWORDS = {
+    "run.py: analyze": "taut.analyze, whose options are keywords",
+    "run.py: analyze_trace": "the same with a trace that is already read",
+    "billing.py: bill": "taut.bill, whose options are keywords",
+    "forecasts.py: project": "taut.project, whose options are keywords",
+}
+"""Functions that may have more parameters than others, and why."""
+TANGLED = {
+    "lab/score.py: _verdict": "not gone over yet",
+    "lab/score.py: summarise": "not gone over yet",
+    "lab/score_table.py: lines": "not gone over yet",
+}
+"""Functions that may have more branches than others, and why."""
+
+FORMATS = ("chakra", "flight", "kineto", "metrics", "nsys", "otf2", "otlp", "xplane")
+KINDS = ("loops", "requests/agents", "requests/serving", "training")
+SIBLINGS = {
+    # What reads a family of formats.
+    "reader": {f"read/{one}" for one in FORMATS},
+    # What can be projected: how it is written, what can be changed about it, how it is computed; the last has a shape for all.
+    "scenario": {f"project/{one}" for one in KINDS},
+    "policies": {*(f"project/{one}" for one in KINDS), "replay"},
+    "workload": {*(f"project/{one}" for one in KINDS), "project"},
+    # Two things of one name; and the policies of replay, which are no sibling.
+    "ring": {"replay", "watch"},
+}
+"""File names that recur, and the folders that have them: siblings of one shape."""
+
+
+def _house() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("house", ROOT / "bench" / "house.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+HOUSE = _house()
+
+
+@cache
+def _functions() -> list[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
+    """All functions with their places."""
+    trees = HOUSE.trees_of(ROOT).items()
+    return [(f"{file.as_posix()}: {one.name}", one) for file, tree in trees for one in HOUSE.functions_of(tree)]
+
+
+def _over(count: Callable[..., int], most: int) -> dict[str, int]:
+    """Functions that are no kernels, and of which more is counted than allowed."""
+    return {
+        place: found for place, function in _functions() if (found := count(function)) > most and not HOUSE.is_kernel(function)
+    }
+
+
+def _check(over: dict[str, int], allowed: dict[str, str], remedy: str) -> None:
+    new = {place: found for place, found in over.items() if place not in allowed}
+    assert not new, f"{remedy}: {new}"
+    assert not allowed.keys() - over.keys(), f"no longer over the limit, take off the list: {allowed.keys() - over.keys()}"
+
+
+def test_functions_are_not_tangled() -> None:
+    over = _over(HOUSE.complexity, HOUSE.COMPLEX)
+    _check(over, TANGLED, f"complexity over {HOUSE.COMPLEX}: split along an idea, and name the parts")
+
+
+def test_functions_have_few_parameters() -> None:
+    over = _over(HOUSE.parameters, HOUSE.PARAMETERS)
+    _check(over, KEYWORDS, f"more than {HOUSE.PARAMETERS} parameters: give what belongs together a noun (a small struct)")
+
+
+def test_file_names_recur_among_siblings_only() -> None:
+    source = ROOT / "src" / "taut"
+    files = [path.relative_to(source) for path in source.rglob("*.py")]
+    found = {name: {file.parent.as_posix() for file in some} for name, some in HOUSE.recurring(files).items()}
+    assert found == SIBLINGS, "a file name says what is inside: give it another one, or each sibling a file of that name"
