@@ -115,6 +115,7 @@ class Communication(NamedTuple):
 
 
 _ANONYMOUS = re.compile(r"\(anonymous namespace\)|<unnamed>|\{anonymous\}")
+_ARGUMENTS = re.compile(r"[<(]| \[")
 _IDENTIFIER = re.compile(r"\d{1,3}")
 
 
@@ -123,9 +124,10 @@ def own_name(kernel: str) -> str:
     text = kernel[:400]
     if text.startswith("_Z"):
         return _demangled(text)
-    text = _ANONYMOUS.sub("_", text)
-    cut = min((at for at in map(text.find, ("<", "(", " [")) if at > 0), default=len(text))
-    return text[:cut].rstrip().rpartition(" ")[2]
+    if "nonymous" in text or "unnamed" in text:
+        text = _ANONYMOUS.sub("_", text)
+    cut = _ARGUMENTS.search(text, 1)
+    return (text[: cut.start()] if cut else text).rstrip().rpartition(" ")[2]
 
 
 def _demangled(text: str) -> str:

@@ -135,8 +135,8 @@ class Events(Struct):
         """One boolean per row: whether its name passes the test (asked once per distinct name)."""
         name = self.name[rows]
         passed = np.zeros(len(self.names), dtype=np.bool_)
-        for code in np.flatnonzero(np.bincount(name, minlength=len(self.names))).tolist():
-            passed[code] = test(self.names[code])
+        used = np.flatnonzero(np.bincount(name))
+        passed[used] = [test(self.names[code]) for code in used.tolist()]
         return passed[name]
 
     def chosen(self, kind: int, test: Callable[[str], bool]) -> Ints:
@@ -405,17 +405,16 @@ class _Names(Codes):
 @lru_cache(1 << 14)
 def _threads(grid_and_block: bytes) -> int:
     """Threads of a kernel by the joined texts of its grid and block: its shape, as far as a trace tells; else -1."""
-    texts = grid_and_block.split(SEPARATOR)
-    if max(map(len, texts)) >= SHAPE_BYTES:
+    if max(map(len, grid_and_block.split(SEPARATOR))) >= SHAPE_BYTES:
         return -1
     try:
-        total = math.prod(math.prod(_EXTENTS.decode(text)) for text in texts)
+        total = math.prod(map(math.prod, _EXTENTS.decode(b"[%b]" % grid_and_block.replace(SEPARATOR, b","))))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return -1
     return total if 0 < total < 1 << 40 else -1
 
 
-_EXTENTS = msgspec.json.Decoder(list[int])
+_EXTENTS = msgspec.json.Decoder(list[list[int]])
 
 
 def _picked(events: list[Event], chosen: Mask) -> list[Event]:

@@ -5,8 +5,7 @@ bytes nor as Python objects. A slice is cut where it looks like the seam of two 
 the brackets are counted.
 """
 
-from __future__ import annotations
-
+# Annotations are no texts here, as they are elsewhere: the decoders would evaluate each of them in every process.
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress

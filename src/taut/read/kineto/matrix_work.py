@@ -50,12 +50,12 @@ class ShapeArgs(Struct, gc=False):
 
 
 class _Arguments(Struct, frozen=True):
-    shapes: list[Shape]
+    dims: list[Json]
     values: list[str]
 
     def shape(self, at: int, rank: int) -> Shape:
         """A shape of at least so many extents; raises where it is not recorded."""
-        found = self.shapes[at]
+        found = _shape(self.dims[at])
         if len(found) < rank:
             raise ValueError
         return found
@@ -104,13 +104,16 @@ def _attention(first: int, causal: int, times: float) -> Callable[[_Arguments], 
     return flops
 
 
-FLOPS: dict[str, Callable[[_Arguments], int]] = {
+PRODUCTS: dict[str, Callable[[_Arguments], int]] = {
     "aten::mm": _product(0),
     "aten::bmm": _product(0),
     "aten::addmm": _product(1),
     "aten::baddbmm": _product(1),
     "aten::_scaled_mm": _product(0),
     "aten::_addmm_activation": _product(1),
+}
+"""Operators whose shapes alone tell their FLOPs."""
+FLOPS: dict[str, Callable[[_Arguments], int]] = PRODUCTS | {
     "aten::convolution": _convolution,
     "aten::convolution_backward": _convolution_backward,
     "aten::_scaled_dot_product_flash_attention": _attention(0, 4, 1.0),
@@ -192,12 +195,13 @@ class MatrixOps(Struct):
 def is_product_kernel(name: str) -> bool:
     """Whether a kernel is called like matrix products, convolutions and attention are."""
     word = name[:_NAME_START].lower().replace("fbgemm", "")
-    return any(part in word for part in _PRODUCT_WORDS)
+    return any(map(word.__contains__, _PRODUCT_WORDS))
 
 
 def _found(event: Event, args: ShapeArgs) -> tuple[float, str]:
-    dims = args.dims if args.dims is not _NONE else args.old_dims
-    return _flops_and_type(event.name or "", SEPARATOR.join((dims, args.types, args.concrete)))
+    dims, name = args.dims if args.dims is not _NONE else args.old_dims, event.name or ""
+    values = _NONE if name in PRODUCTS else args.concrete
+    return _flops_and_type(name, SEPARATOR.join((dims, args.types, values)))
 
 
 @lru_cache(1 << 12)
@@ -206,16 +210,28 @@ def _flops_and_type(name: str, recorded: bytes) -> tuple[float, str]:
 
     By the joined texts of shapes, types and values: operators of a step come again in every step and on every rank.
     """
-    dims, types, concrete = map(decoded, recorded.split(SEPARATOR))
-    words = types if isinstance(types, list) else []
-    dtype = next((one for one in words if isinstance(one, str) and one not in ("", "Scalar", "ScalarList")), "")
-    shapes = [_shape(one) for one in dims] if isinstance(dims, list) else []
-    values = [one if isinstance(one, str) else "" for one in concrete] if isinstance(concrete, list) else []
+    texts = recorded.split(SEPARATOR)
+    dims, dtype = decoded(texts[0]), _dtype(texts[1])
     try:
-        flops = FLOPS[name](_Arguments(shapes, values))
+        flops = FLOPS[name](_Arguments(dims if isinstance(dims, list) else [], _values(texts[2])))
     except (ValueError, IndexError, ZeroDivisionError, OverflowError):
         return -1.0, dtype
     return (float(flops), dtype) if 0 <= flops < LARGEST else (-1.0, dtype)
+
+
+@lru_cache(1 << 10)
+def _dtype(types: bytes) -> str:
+    """The type of the elements, by the text of an operator's types."""
+    found = decoded(types)
+    words = found if isinstance(found, list) else []
+    return next((one for one in words if isinstance(one, str) and one not in ("", "Scalar", "ScalarList")), "")
+
+
+@lru_cache(1 << 10)
+def _values(concrete: bytes) -> list[str]:
+    """Plain values, by the text of an operator's arguments."""
+    found = decoded(concrete)
+    return [one if isinstance(one, str) else "" for one in found] if isinstance(found, list) else []
 
 
 def _shape(value: Json) -> Shape:
