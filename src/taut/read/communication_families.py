@@ -149,7 +149,12 @@ _TABLE = tuple((re.compile(one.pattern, re.IGNORECASE if one.name in ("nccl", "h
 @lru_cache(1 << 14)
 def communication(kernel: str) -> Communication | None:
     """The communication of a kernel, from its name; None where it does not communicate."""
-    name = own_name(kernel)
+    return _by_own_name(own_name(kernel))
+
+
+@lru_cache(1 << 12)
+def _by_own_name(name: str) -> Communication | None:
+    """The same by its own name, which kernels share that are instantiated with different arguments."""
     if LOCAL.search(name) and not _SURELY.match(name):
         return None
     one = next((family for pattern, family in _TABLE if pattern.search(name)), None)

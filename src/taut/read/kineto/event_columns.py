@@ -7,8 +7,8 @@ import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from functools import lru_cache, reduce
-from itertools import compress, repeat
-from operator import attrgetter, eq
+from itertools import compress
+from operator import attrgetter
 from typing import cast
 
 import msgspec
@@ -209,7 +209,7 @@ def _malformed(error: Exception, size: int) -> str:
     return f"the JSON breaks off at byte {size:,}" if broken else f"not valid trace JSON: {error}"
 
 
-_CAT, _NAME, _PH, _TS, _DUR, _TID = map(attrgetter, ("cat", "name", "ph", "ts", "dur", "tid"))
+_CAT, _NAME, _TS, _DUR, _TID = map(attrgetter, ("cat", "name", "ts", "dur", "tid"))
 _STREAM = attrgetter("device", "stream")
 # Of the columns of a part: kind, name, start, end, place, correlation, size, comm_row.
 _DTYPES = (np.int8, np.int32, np.int64, np.int64, np.int32, np.int64, np.int64, np.int32)
@@ -247,7 +247,7 @@ class _Columns:
     def _keep(self, events: list[Event], kind: Ints) -> None:
         name = self.names.of(map(_NAME, events))
         kind = self._by_name(kind, name)
-        complete = np.fromiter(map(eq, map(_PH, events), repeat("X")), dtype=np.bool_, count=len(events))
+        complete = np.array([event.ph == "X" for event in events], dtype=np.bool_)
         self.counts[NO_INTERVAL] += int((~complete).sum())
         waits = complete & (kind < 0)
         self.counts["dropped: waits of a stream"] += int(waits.sum())
@@ -405,7 +405,7 @@ class _Names(Codes):
 @lru_cache(1 << 14)
 def _threads(grid_and_block: bytes) -> int:
     """Threads of a kernel by the joined texts of its grid and block: its shape, as far as a trace tells; else -1."""
-    if max(map(len, grid_and_block.split(SEPARATOR))) >= SHAPE_BYTES:
+    if len(grid_and_block) > SHAPE_BYTES and max(map(len, grid_and_block.split(SEPARATOR))) >= SHAPE_BYTES:
         return -1
     try:
         total = math.prod(map(math.prod, _EXTENTS.decode(b"[%b]" % grid_and_block.replace(SEPARATOR, b","))))

@@ -319,8 +319,12 @@ def args_of(events: Iterable[Event], kind: type[_Args]) -> list[_Args]:
     raws = list(map(_ARGS, events))
     if not raws:
         return []
+    parts: list[bytes] = [*raws]
+    # The brackets go into the ends, so that all is copied once.
+    parts[0] = b"[" + parts[0]
+    parts[-1] = b"%b]" % parts[-1]
     try:
-        return cast("list[_Args]", _decoder(kind).decode(b"[" + b",".join(raws) + b"]"))
+        return cast("list[_Args]", _decoder(kind).decode(b",".join(parts)))
     except (msgspec.ValidationError, UnicodeDecodeError):
         return [_one_args(raw, kind) for raw in raws]
 
