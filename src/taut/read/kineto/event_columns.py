@@ -399,7 +399,10 @@ class _Names(Codes):
     """Codes of names; what has none is called nothing."""
 
     def __missing__(self, key: Hashable) -> int:
-        return super().__missing__(key) if key is not None else self[""]
+        if key is None:
+            return self[""]
+        code = self[key] = len(self)
+        return code
 
 
 @lru_cache(1 << 14)

@@ -23,6 +23,7 @@ Place = int | str | float | None
 # Between texts that are looked up together: no JSON holds it.
 SEPARATOR = b"\0"
 _NO_ARGS = msgspec.Raw(b"{}")
+NOTHING = msgspec.Raw(b"null")
 
 
 class Event(msgspec.Struct, gc=False):
@@ -67,6 +68,15 @@ class DimsArgs(msgspec.Struct, gc=False):
     """The shapes of an op's inputs."""
 
     dims: list[Json] | None = msgspec.field(default=None, name="Input Dims")
+
+
+class ShapeArgs(msgspec.Struct, gc=False):
+    """The shapes, types and plain values of an operator's arguments, undecoded: most operators share them with others."""
+
+    dims: msgspec.Raw = msgspec.field(default=NOTHING, name="Input Dims")
+    old_dims: msgspec.Raw = msgspec.field(default=NOTHING, name="Input dims")
+    types: msgspec.Raw = msgspec.field(default=NOTHING, name="Input type")
+    concrete: msgspec.Raw = msgspec.field(default=NOTHING, name="Concrete Inputs")
 
 
 class CommArgs(msgspec.Struct, gc=False):

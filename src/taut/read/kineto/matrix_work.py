@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from math import prod
 
-import msgspec
 import numpy as np
 from msgspec import Struct, field
 
@@ -21,7 +20,7 @@ from taut.core.ids import numbered, sums, weighed
 from taut.core.tables import MatrixWork, Table
 from taut.read.columns import Codes, containing
 from taut.read.json_values import decoded
-from taut.read.kineto.json_events import SEPARATOR, Event, args_of
+from taut.read.kineto.json_events import NOTHING, SEPARATOR, Event, ShapeArgs, args_of
 from taut.read.op_rows import issuer, steps_at
 
 LARGEST = 1 << 62
@@ -35,18 +34,6 @@ _PRODUCT_WORDS = (
 )  # fmt: skip
 _NAME_START = 200
 Shape = Sequence[int]
-
-
-_NONE = msgspec.Raw(b"null")
-
-
-class ShapeArgs(Struct, gc=False):
-    """The shapes, types and plain values of an operator's arguments, undecoded: most operators share them with others."""
-
-    dims: msgspec.Raw = field(default=_NONE, name="Input Dims")
-    old_dims: msgspec.Raw = field(default=_NONE, name="Input dims")
-    types: msgspec.Raw = field(default=_NONE, name="Input type")
-    concrete: msgspec.Raw = field(default=_NONE, name="Concrete Inputs")
 
 
 class _Arguments(Struct, frozen=True):
@@ -199,8 +186,8 @@ def is_product_kernel(name: str) -> bool:
 
 
 def _found(event: Event, args: ShapeArgs) -> tuple[float, str]:
-    dims, name = args.dims if args.dims is not _NONE else args.old_dims, event.name or ""
-    values = _NONE if name in PRODUCTS else args.concrete
+    dims, name = args.dims if args.dims is not NOTHING else args.old_dims, event.name or ""
+    values = NOTHING if name in PRODUCTS else args.concrete
     return _flops_and_type(name, SEPARATOR.join((dims, args.types, values)))
 
 
