@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -34,7 +35,10 @@ class Reader:
     """A process that reads files and tells how long each took."""
 
     def __init__(self, python: str) -> None:
-        self._process = subprocess.Popen([python, "-c", WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        # A path to this checkout would have the other environment read with this one.
+        env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH" or python == sys.executable}
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen([python, "-c", WORKER], stdin=pipe, stdout=pipe, text=True, env=env)
 
     def seconds(self, path: Path) -> float:
         if self._process.stdin is None or self._process.stdout is None:

@@ -71,22 +71,6 @@ def take_rows(values: NDArray[Any], rows: Indices) -> NDArray[Any]:
 
 
 @numpy_twin_of_kernel
-def extent_plain(values: Indices) -> tuple[int, int]:
-    """``extent`` by numpy."""
-    return int(values.min()), int(values.max())
-
-
-@kernel(plain=extent_plain)
-def extent(values: Indices) -> tuple[int, int]:
-    """The smallest and the largest value."""
-    low = high = np.int64(values[0])
-    for value in values:
-        low = min(low, np.int64(value))
-        high = max(high, np.int64(value))
-    return int(low), int(high)
-
-
-@numpy_twin_of_kernel
 def add_digit_plain(packed: Indices, digit: Indices, low: int, wide: int) -> int:
     """``add_digit`` by numpy."""
     packed *= packed.dtype.type(wide)

@@ -14,6 +14,8 @@ from taut.core.scratch import kept
 Scalar = TypeVar("Scalar", bound=np.generic)
 FEW_WORDS = 10_000
 """Rows up to which a dictionary takes less time than importing what is quicker for many."""
+FEW_NUMBERS = 1 << 16
+"""Rows, and numbers that they may hold, up to which numpy takes less time than loading a kernel: most files have fewer."""
 
 
 def numbered(*keys: Indices | Mask) -> tuple[Ints, int]:
@@ -36,10 +38,10 @@ def numbered(*keys: Indices | Mask) -> tuple[Ints, int]:
             if span * wide > 1 << 62:
                 found, key = np.unique(key, return_inverse=True)
                 low, wide = 0, len(found)
-        add_digit(packed, key, low, wide)
+        (add_digit.plain if n <= FEW_NUMBERS else add_digit)(packed, key, low, wide)
         span *= wide
     if span <= 16 * n + 1024:  # a table of all numbers is quicker than sorting, if it is not much longer than the rows
-        dense_id, count = dense_ids(packed, span)
+        dense_id, count = (dense_ids.plain if max(n, span) <= FEW_NUMBERS else dense_ids)(packed, span)
         return (kept(packed), span) if count == span else (kept(dense_id.astype(np.int64)), count)
     found, ids = np.unique(packed, return_inverse=True)
     return kept(ids.ravel()), len(found)
@@ -65,9 +67,7 @@ def coded(*keys: Indices | Mask) -> tuple[Codes, int]:
 
 def _extent(key: Indices | Mask) -> tuple[int, int]:
     """The smallest and the largest value of a column with rows."""
-    from taut.core.group_kernels import extent
-
-    return (int(key[0]), int(key[0])) if key.strides == (0,) else extent(key)  # a repeated value is not written out
+    return (int(key[0]), int(key[0])) if key.strides == (0,) else (int(key.min()), int(key.max()))
 
 
 def taken(values: NDArray[Scalar], rows: Indices) -> NDArray[Scalar]:
@@ -91,11 +91,14 @@ def distinct(values: Indices) -> Ints:
     if len(values) == 0:
         return np.zeros(0, dtype=np.int64)
     low, high = _extent(values)
-    if high - low > 16 * len(values) + 1024:
+    wide, few = high - low + 1, len(values) <= FEW_NUMBERS
+    if wide > (FEW_NUMBERS if few else 16 * len(values) + 1024):
         ordered: Ints = np.sort(values).astype(np.int64, copy=False)
         begins: Mask = np.append(True, ordered[1:] != ordered[:-1])
         return ordered[begins]
-    return np.flatnonzero(first_rows(values, low, high - low + 1) >= 0) + low
+    if few:
+        return np.flatnonzero(np.bincount(np.subtract(values, low, dtype=np.int64))) + low
+    return np.flatnonzero(first_rows(values, low, wide) >= 0) + low
 
 
 def dense(values: Indices) -> tuple[Ints, Ints]:
@@ -156,7 +159,8 @@ def sums(ids: Indices, values: Indices, count: int) -> Ints:
     least, most = (int(values.min()), int(values.max())) if len(values) else (0, 0)
     if least == most == 0:
         return np.zeros(count, dtype=np.int64)
-    return group_sums(_bounded(ids, values, count), count, values)
+    add = group_sums.plain if len(values) <= FEW_NUMBERS else group_sums
+    return add(_bounded(ids, values, count), count, values)
 
 
 def rows_of_ids(ids: Indices, count: int, absent: int = 0) -> Ints:

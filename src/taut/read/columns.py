@@ -54,8 +54,8 @@ class Flags:
         """One boolean per code."""
         known, size = len(self._flags), len(self._codes)
         if known < size:
-            new = [bool(self._test(key)) for key in islice(self._codes, known, None)]
-            self._flags = np.append(self._flags, np.array(new, dtype=np.bool_))
+            new = map(bool, map(self._test, islice(self._codes, known, None)))
+            self._flags = np.append(self._flags, np.fromiter(new, dtype=np.bool_, count=size - known))
         return self._flags[codes]
 
 

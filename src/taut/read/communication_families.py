@@ -115,6 +115,7 @@ class Communication(NamedTuple):
 
 
 _ANONYMOUS = re.compile(r"\(anonymous namespace\)|<unnamed>|\{anonymous\}")
+_ARGUMENTS = re.compile(r"[<(]| \[")
 _IDENTIFIER = re.compile(r"\d{1,3}")
 
 
@@ -123,9 +124,10 @@ def own_name(kernel: str) -> str:
     text = kernel[:400]
     if text.startswith("_Z"):
         return _demangled(text)
-    text = _ANONYMOUS.sub("_", text)
-    cut = min((at for at in map(text.find, ("<", "(", " [")) if at > 0), default=len(text))
-    return text[:cut].rstrip().rpartition(" ")[2]
+    if "nonymous" in text or "unnamed" in text:
+        text = _ANONYMOUS.sub("_", text)
+    cut = _ARGUMENTS.search(text, 1)
+    return (text[: cut.start()] if cut else text).rstrip().rpartition(" ")[2]
 
 
 def _demangled(text: str) -> str:
@@ -147,7 +149,12 @@ _TABLE = tuple((re.compile(one.pattern, re.IGNORECASE if one.name in ("nccl", "h
 @lru_cache(1 << 14)
 def communication(kernel: str) -> Communication | None:
     """The communication of a kernel, from its name; None where it does not communicate."""
-    name = own_name(kernel)
+    return _by_own_name(own_name(kernel))
+
+
+@lru_cache(1 << 12)
+def _by_own_name(name: str) -> Communication | None:
+    """The same by its own name, which kernels share that are instantiated with different arguments."""
     if LOCAL.search(name) and not _SURELY.match(name):
         return None
     one = next((family for pattern, family in _TABLE if pattern.search(name)), None)

@@ -82,7 +82,9 @@ class Member(Struct):
 
         # One byte more than it claims, so that a full room shows a wrong claim.
         room, size = np.empty(min(self.size + 1, most) if self.size else most, dtype=np.uint8), 0
-        while found := stream.readinto(room.data[size : size + CHUNK_BYTES]):
+        # What is inflated for a short file fits into memory that is there already.
+        step = min(max(len(room) >> 3, HEAD_BYTES), CHUNK_BYTES)
+        while found := stream.readinto(room.data[size : size + step]):
             size += found
             self._check(size)
             if size == len(room) < most:

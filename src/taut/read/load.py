@@ -40,6 +40,8 @@ class Format(Struct, frozen=True):
     """Whether its module has ``load_member``."""
     anywhere: bool = False
     """Whether its module has ``sniff_text``, which is asked about the whole of a text whose first bytes nobody knows."""
+    magic: bytes = b""
+    """What every such file begins with, if anything: its module is not imported for others."""
 
     @property
     def reader(self) -> ModuleType:
@@ -55,12 +57,12 @@ class Format(Struct, frozen=True):
 
 # Every format, in the order in which they are asked: the stricter first, and what most people have.
 FORMATS = (
+    Format("nsys", "nsys.reader", by_member=True, magic=b"SQLite format 3\0"),
     Format("xla viewer", "xplane.trace_json", by_member=True),
     Format("kineto", "kineto.reader", by_member=True),
     Format("op table", "op_table", by_member=True),
     Format("step times", "step_times", by_member=True),
     Format("flight", "flight.reader"),
-    Format("nsys", "nsys.reader", by_member=True),
     Format("otf2", "otf2.reader", by_member=True),
     Format("xplane", "xplane.reader"),
     Format("otlp", "otlp.reader"),
@@ -199,7 +201,7 @@ def _recognised(member: files.Member, columns: str = "") -> Part:
             if nsys.is_report(member):
                 return Part(member.label, None)
         for one in FORMATS:
-            if one.reader.sniff(member.head):
+            if member.head.startswith(one.magic) and one.reader.sniff(member.head):
                 return Part(member.label, one.load(member))
         if text := _text_of(member):
             for one in FORMATS:

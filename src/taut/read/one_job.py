@@ -20,6 +20,9 @@ TRIVIAL_OVERLAP = 0.01
 CLOSE = 0.25
 """Parts of one recording are at most this share of the longer one apart."""
 TWO_JOBS = "two different jobs"
+# A job that was started again looks the same: in a container it has the host and the process number of the first.
+CYCLES = "; or, if they are cycles of one run, analyze one, or record with one profiler (schedule(repeat=…) numbers all steps)"
+NAMED_CYCLES = "; or, if they are cycles of one process, call them NAME.TIME.pt.trace.json, as tensorboard_trace_handler does"
 
 
 class _Recording(Struct, frozen=True):
@@ -87,10 +90,10 @@ def _refuse_twice(rank: int, a: _Recording, b: _Recording) -> None:
     if together and not differ:
         remedy = f"leave one of the two out; or, if they are two jobs, {_compared(a.label, b.label)}"
         raise InputRefused(b.label, f"covers the same time of rank {rank} as {a.label}", remedy)
-    if not together:
-        differ += _begun_anew(rank, a, b)
-    if differ:
-        raise InputRefused(b.label, f"{'; '.join(differ)}: {TWO_JOBS}", _compared(a.label, b.label))
+    anew = [] if together else _begun_anew(rank, a, b)
+    if differ or anew:
+        remedy = _compared(a.label, b.label) + (CYCLES if not differ else "")
+        raise InputRefused(b.label, f"{'; '.join([*differ, *anew])}: {TWO_JOBS}", remedy)
 
 
 def _begun_anew(rank: int, a: _Recording, b: _Recording) -> list[str]:
@@ -125,7 +128,8 @@ def _refuse_never_together(ranks: Sequence[_Recording], guessed: Sequence[str]) 
             if latest is not None and one.start_ns > latest.end_ns:
                 why = f"it begins {_seconds(one.start_ns - latest.end_ns)} after {latest.label} ends"
                 why += f", on the same host {one.host}" if one.host else ", and neither names its rank"
-                raise InputRefused(one.label, f"{why}: {TWO_JOBS}", _compared(latest.label, one.label))
+                remedy = _compared(latest.label, one.label) + (NAMED_CYCLES if one.label in guessed else "")
+                raise InputRefused(one.label, f"{why}: {TWO_JOBS}", remedy)
             if latest is None or one.end_ns > latest.end_ns:
                 hosts[key] = one
 

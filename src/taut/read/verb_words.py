@@ -23,6 +23,8 @@ _VERBS: tuple[tuple[str, Verb], ...] = (
     ("recv", Verb.RECV),
 )
 
+_OTHER = re.compile("[^a-z]+")
+
 # Messages between two ranks.
 HOPS = (Verb.SEND, Verb.RECV)
 # Collectives in which every member waits for all others.
@@ -59,7 +61,7 @@ _ELEMENT_BYTES = {
 @lru_cache(4096)
 def verb_of(word: str) -> Verb:
     """The verb in a library's own word (``nccl:_all_gather_base``, ``c10d::allreduce_``); NONE if there is none."""
-    letters = re.sub("[^a-z]", "", word[:64].lower())
+    letters = _OTHER.sub("", word[:64].lower())
     return next((verb for part, verb in _VERBS if part in letters), Verb.NONE)
 
 

@@ -12,6 +12,7 @@ from functools import lru_cache
 import numpy as np
 
 from taut.core.array_types import Ints, Json
+from taut.core.ids import distinct
 from taut.core.tables import NULL, Verb
 from taut.read.columns import containing
 from taut.read.communication_families import NO_VERB, OPERATORS, Communication, communication
@@ -32,7 +33,7 @@ Call = list[int]
 
 def add_collectives(events: Events, rows: Rows, groups: Groups, work: Ints, launch: Ints, call: Ints, lane: Ints) -> None:
     """Add communication kernels as ops; one that carries several sends and receives is one op for each, of one interval."""
-    known = {code: communication(events.names[code]) or _UNKNOWN for code in np.unique(events.name[work]).tolist()}
+    known = {code: communication(events.names[code]) or _UNKNOWN for code in distinct(events.name[work]).tolist()}
     by_kernel = [known[code] for code in events.name[work].tolist()]
     found = [
         (place, _message(events, groups, by_kernel[place], calls))

@@ -7,8 +7,8 @@ import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from functools import lru_cache, reduce
-from itertools import compress, repeat
-from operator import attrgetter, eq
+from itertools import compress
+from operator import attrgetter
 from typing import cast
 
 import msgspec
@@ -135,8 +135,8 @@ class Events(Struct):
         """One boolean per row: whether its name passes the test (asked once per distinct name)."""
         name = self.name[rows]
         passed = np.zeros(len(self.names), dtype=np.bool_)
-        for code in np.flatnonzero(np.bincount(name, minlength=len(self.names))).tolist():
-            passed[code] = test(self.names[code])
+        used = np.flatnonzero(np.bincount(name))
+        passed[used] = [test(self.names[code]) for code in used.tolist()]
         return passed[name]
 
     def chosen(self, kind: int, test: Callable[[str], bool]) -> Ints:
@@ -209,7 +209,7 @@ def _malformed(error: Exception, size: int) -> str:
     return f"the JSON breaks off at byte {size:,}" if broken else f"not valid trace JSON: {error}"
 
 
-_CAT, _NAME, _PH, _TS, _DUR, _TID = map(attrgetter, ("cat", "name", "ph", "ts", "dur", "tid"))
+_CAT, _NAME, _TS, _DUR, _TID = map(attrgetter, ("cat", "name", "ts", "dur", "tid"))
 _STREAM = attrgetter("device", "stream")
 # Of the columns of a part: kind, name, start, end, place, correlation, size, comm_row.
 _DTYPES = (np.int8, np.int32, np.int64, np.int64, np.int32, np.int64, np.int64, np.int32)
@@ -247,7 +247,7 @@ class _Columns:
     def _keep(self, events: list[Event], kind: Ints) -> None:
         name = self.names.of(map(_NAME, events))
         kind = self._by_name(kind, name)
-        complete = np.fromiter(map(eq, map(_PH, events), repeat("X")), dtype=np.bool_, count=len(events))
+        complete = np.array([event.ph == "X" for event in events], dtype=np.bool_)
         self.counts[NO_INTERVAL] += int((~complete).sum())
         waits = complete & (kind < 0)
         self.counts["dropped: waits of a stream"] += int(waits.sum())
@@ -399,23 +399,25 @@ class _Names(Codes):
     """Codes of names; what has none is called nothing."""
 
     def __missing__(self, key: Hashable) -> int:
-        return super().__missing__(key) if key is not None else self[""]
+        if key is None:
+            return self[""]
+        code = self[key] = len(self)
+        return code
 
 
 @lru_cache(1 << 14)
 def _threads(grid_and_block: bytes) -> int:
     """Threads of a kernel by the joined texts of its grid and block: its shape, as far as a trace tells; else -1."""
-    texts = grid_and_block.split(SEPARATOR)
-    if max(map(len, texts)) >= SHAPE_BYTES:
+    if len(grid_and_block) > SHAPE_BYTES and max(map(len, grid_and_block.split(SEPARATOR))) >= SHAPE_BYTES:
         return -1
     try:
-        total = math.prod(math.prod(_EXTENTS.decode(text)) for text in texts)
+        total = math.prod(map(math.prod, _EXTENTS.decode(b"[%b]" % grid_and_block.replace(SEPARATOR, b","))))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return -1
     return total if 0 < total < 1 << 40 else -1
 
 
-_EXTENTS = msgspec.json.Decoder(list[int])
+_EXTENTS = msgspec.json.Decoder(list[list[int]])
 
 
 def _picked(events: list[Event], chosen: Mask) -> list[Event]:

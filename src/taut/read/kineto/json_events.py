@@ -5,8 +5,7 @@ bytes nor as Python objects. A slice is cut where it looks like the seam of two 
 the brackets are counted.
 """
 
-from __future__ import annotations
-
+# Annotations are no texts here, as they are elsewhere: the decoders would evaluate each of them in every process.
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -24,6 +23,7 @@ Place = int | str | float | None
 # Between texts that are looked up together: no JSON holds it.
 SEPARATOR = b"\0"
 _NO_ARGS = msgspec.Raw(b"{}")
+NOTHING = msgspec.Raw(b"null")
 
 
 class Event(msgspec.Struct, gc=False):
@@ -68,6 +68,15 @@ class DimsArgs(msgspec.Struct, gc=False):
     """The shapes of an op's inputs."""
 
     dims: list[Json] | None = msgspec.field(default=None, name="Input Dims")
+
+
+class ShapeArgs(msgspec.Struct, gc=False):
+    """The shapes, types and plain values of an operator's arguments, undecoded: most operators share them with others."""
+
+    dims: msgspec.Raw = msgspec.field(default=NOTHING, name="Input Dims")
+    old_dims: msgspec.Raw = msgspec.field(default=NOTHING, name="Input dims")
+    types: msgspec.Raw = msgspec.field(default=NOTHING, name="Input type")
+    concrete: msgspec.Raw = msgspec.field(default=NOTHING, name="Concrete Inputs")
 
 
 class CommArgs(msgspec.Struct, gc=False):
@@ -320,8 +329,12 @@ def args_of(events: Iterable[Event], kind: type[_Args]) -> list[_Args]:
     raws = list(map(_ARGS, events))
     if not raws:
         return []
+    parts: list[bytes] = [*raws]
+    # The brackets go into the ends, so that all is copied once.
+    parts[0] = b"[" + parts[0]
+    parts[-1] = b"%b]" % parts[-1]
     try:
-        return cast("list[_Args]", _decoder(kind).decode(b"[" + b",".join(raws) + b"]"))
+        return cast("list[_Args]", _decoder(kind).decode(b",".join(parts)))
     except (msgspec.ValidationError, UnicodeDecodeError):
         return [_one_args(raw, kind) for raw in raws]
 

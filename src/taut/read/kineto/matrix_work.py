@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from math import prod
 
-import msgspec
 import numpy as np
 from msgspec import Struct, field
 
@@ -21,7 +20,7 @@ from taut.core.ids import numbered, sums, weighed
 from taut.core.tables import MatrixWork, Table
 from taut.read.columns import Codes, containing
 from taut.read.json_values import decoded
-from taut.read.kineto.json_events import SEPARATOR, Event, args_of
+from taut.read.kineto.json_events import NOTHING, SEPARATOR, Event, ShapeArgs, args_of
 from taut.read.op_rows import issuer, steps_at
 
 LARGEST = 1 << 62
@@ -37,25 +36,13 @@ _NAME_START = 200
 Shape = Sequence[int]
 
 
-_NONE = msgspec.Raw(b"null")
-
-
-class ShapeArgs(Struct, gc=False):
-    """The shapes, types and plain values of an operator's arguments, undecoded: most operators share them with others."""
-
-    dims: msgspec.Raw = field(default=_NONE, name="Input Dims")
-    old_dims: msgspec.Raw = field(default=_NONE, name="Input dims")
-    types: msgspec.Raw = field(default=_NONE, name="Input type")
-    concrete: msgspec.Raw = field(default=_NONE, name="Concrete Inputs")
-
-
 class _Arguments(Struct, frozen=True):
-    shapes: list[Shape]
+    dims: list[Json]
     values: list[str]
 
     def shape(self, at: int, rank: int) -> Shape:
         """A shape of at least so many extents; raises where it is not recorded."""
-        found = self.shapes[at]
+        found = _shape(self.dims[at])
         if len(found) < rank:
             raise ValueError
         return found
@@ -104,13 +91,16 @@ def _attention(first: int, causal: int, times: float) -> Callable[[_Arguments], 
     return flops
 
 
-FLOPS: dict[str, Callable[[_Arguments], int]] = {
+PRODUCTS: dict[str, Callable[[_Arguments], int]] = {
     "aten::mm": _product(0),
     "aten::bmm": _product(0),
     "aten::addmm": _product(1),
     "aten::baddbmm": _product(1),
     "aten::_scaled_mm": _product(0),
     "aten::_addmm_activation": _product(1),
+}
+"""Operators whose shapes alone tell their FLOPs."""
+FLOPS: dict[str, Callable[[_Arguments], int]] = PRODUCTS | {
     "aten::convolution": _convolution,
     "aten::convolution_backward": _convolution_backward,
     "aten::_scaled_dot_product_flash_attention": _attention(0, 4, 1.0),
@@ -192,12 +182,13 @@ class MatrixOps(Struct):
 def is_product_kernel(name: str) -> bool:
     """Whether a kernel is called like matrix products, convolutions and attention are."""
     word = name[:_NAME_START].lower().replace("fbgemm", "")
-    return any(part in word for part in _PRODUCT_WORDS)
+    return any(map(word.__contains__, _PRODUCT_WORDS))
 
 
 def _found(event: Event, args: ShapeArgs) -> tuple[float, str]:
-    dims = args.dims if args.dims is not _NONE else args.old_dims
-    return _flops_and_type(event.name or "", SEPARATOR.join((dims, args.types, args.concrete)))
+    dims, name = args.dims if args.dims is not NOTHING else args.old_dims, event.name or ""
+    values = NOTHING if name in PRODUCTS else args.concrete
+    return _flops_and_type(name, SEPARATOR.join((dims, args.types, values)))
 
 
 @lru_cache(1 << 12)
@@ -206,16 +197,28 @@ def _flops_and_type(name: str, recorded: bytes) -> tuple[float, str]:
 
     By the joined texts of shapes, types and values: operators of a step come again in every step and on every rank.
     """
-    dims, types, concrete = map(decoded, recorded.split(SEPARATOR))
-    words = types if isinstance(types, list) else []
-    dtype = next((one for one in words if isinstance(one, str) and one not in ("", "Scalar", "ScalarList")), "")
-    shapes = [_shape(one) for one in dims] if isinstance(dims, list) else []
-    values = [one if isinstance(one, str) else "" for one in concrete] if isinstance(concrete, list) else []
+    texts = recorded.split(SEPARATOR)
+    dims, dtype = decoded(texts[0]), _dtype(texts[1])
     try:
-        flops = FLOPS[name](_Arguments(shapes, values))
+        flops = FLOPS[name](_Arguments(dims if isinstance(dims, list) else [], _values(texts[2])))
     except (ValueError, IndexError, ZeroDivisionError, OverflowError):
         return -1.0, dtype
     return (float(flops), dtype) if 0 <= flops < LARGEST else (-1.0, dtype)
+
+
+@lru_cache(1 << 10)
+def _dtype(types: bytes) -> str:
+    """The type of the elements, by the text of an operator's types."""
+    found = decoded(types)
+    words = found if isinstance(found, list) else []
+    return next((one for one in words if isinstance(one, str) and one not in ("", "Scalar", "ScalarList")), "")
+
+
+@lru_cache(1 << 10)
+def _values(concrete: bytes) -> list[str]:
+    """Plain values, by the text of an operator's arguments."""
+    found = decoded(concrete)
+    return [one if isinstance(one, str) else "" for one in found] if isinstance(found, list) else []
 
 
 def _shape(value: Json) -> Shape:

@@ -31,8 +31,15 @@ from taut.read.op_rows import Rows
 # Up to this size a file is held whole: then what is wrong in it can be looked at from all sides.
 WHOLE_BYTES = 64 << 20
 BOM = b"\xef\xbb\xbf"
-_KEYS = (b'"traceEvents"', b'"schemaVersion"', b'"deviceProperties"', b'"distributedInfo"', b'"baseTimeNanoseconds"')
+_KEYS = (
+    b'"traceEvents"', b'"schemaVersion"', b'"deviceProperties"', b'"distributedInfo"', b'"baseTimeNanoseconds"',
+    b'"rocprofiler-sdk-tool"',
+)  # fmt: skip
 _EVENT_LIST = re.compile(rb'\s*\[\s*\{[^\]]{0,4096}?"ph"\s*:')
+# How traces of other profilers begin: rocprof (whose first event is empty), rocprofv3, and the profiler before torch.profiler.
+_ROCPROF = re.compile(rb'\s*\{\s*"(?:traceEvents"\s*:\s*\[\s*\{\s*\}\s*,|rocprofiler-sdk-tool")')
+_AUTOGRAD = re.compile(rb'\s*\[\s*\{[^{]{0,4096}?"pid"\s*:\s*"C(?:PU|UDA) functions"')
+RECORD = "record with torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])"
 
 
 def sniff(head: bytes) -> bool:
@@ -50,12 +57,23 @@ def load(data: Piece, label: str) -> Trace:
 
 def load_member(member: File) -> Trace:
     """The ops of one file, of any size: what is larger than can well be held is decoded while it flows."""
+    _refuse_other_profilers(member)
     held = [member.front(WHOLE_BYTES + 1)]
     if len(held[0]) <= WHOLE_BYTES:
         return load(held.pop(), member.label)
     # Device events come late, and decide what is needed of the rest.
     device = shows_device([*member.samples(), *held])
     return flow(_handed(held, member.chunks(already=WHOLE_BYTES + 1)), member.label, device)
+
+
+def _refuse_other_profilers(member: File) -> None:
+    """Refuse by name what looks like a trace and tells neither launches nor collectives nor steps."""
+    if _ROCPROF.match(member.head) and (b'"BeginNs"' in member.head or b'"rocprofiler-sdk-tool"' in member.head):
+        why = "a trace of rocprof, which does not tell collectives and steps"
+        raise InputRefused(member.label, why, f"{RECORD}, which records AMD's devices, too")
+    if _AUTOGRAD.match(member.head):
+        why = "an export of torch.autograd.profiler, which has no events of devices"
+        raise InputRefused(member.label, why, RECORD)
 
 
 def flow(chunks: Iterator[Piece], label: str, device: bool) -> Trace:

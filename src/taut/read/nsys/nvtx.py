@@ -67,7 +67,7 @@ def is_torch(name: str) -> bool:
 
 def notes(db: Database, strings: Mapping[int, str]) -> Notes:
     """The ranges that describe calls or steps; the ops that PyTorch notes by the million are left in the file."""
-    columns: list[list[int]] = [[], [], [], [], []]
+    ranges: list[tuple[int, int, int, int, int]] = []
     names, payloads, decode = Codes(), dict[int, Mapping[str, int]](), Decoder(db)
     for begin, finish, on, name_id, json_id, text, json, blob in _rows(db):
         name = text if isinstance(text, str) else strings.get(name_id, "")
@@ -77,10 +77,9 @@ def notes(db: Database, strings: Mapping[int, str]) -> Notes:
         if is_api(name):
             payload = decode(blob, json if isinstance(json, str) else strings.get(json_id, ""))
             if payload:
-                payloads[len(columns[0])] = payload
-        for column, value in zip(columns, (on, begin, finish, names[_plain(name)], count), strict=True):
-            column.append(value)
-    thread, start, end, code, size = (np.array(column, dtype=np.int64) for column in columns)
+                payloads[len(ranges)] = payload
+        ranges.append((on, begin, finish, names[_plain(name)], count))
+    thread, start, end, code, size = np.array(ranges, dtype=np.int64).reshape(-1, 5).T.copy()
     return Notes(thread, start, end, code, list(map(str, names)), size, payloads)
 
 
@@ -99,6 +98,8 @@ def _rows(db: Database) -> Iterator[tuple[int, int, int, int, int, Json, Json, J
     # PyTorch's ops are names with a namespace or nodes of autograd; without one they are ranges that somebody recorded.
     op = "instr(text, 'op_id = ') > 0 AND (instr(text, '::') > 0 OR instr(text, 'Backward') > 0)"
     wanted = f"text IS NULL OR NOT ({op}) OR text GLOB '[nr]ccl:*' OR text GLOB 'enumerate(DataLoader)*'"
+    # Most are of one namespace: a comparison rules them out without all that is asked of the others.
+    wanted = f"CASE WHEN text >= 'aten::' AND text < 'aten:;' THEN instr(text, 'op_id = ') = 0 ELSE {wanted} END"
     yield from db.rows(TABLE, [*whole, *texts, blob], f'"end" IS NOT NULL AND ({wanted if has["text"] else "1"})')
 
 
