@@ -80,11 +80,10 @@ def signature(args: Sequence[Value]) -> str | None:
     out = []
     for value in args:
         if isinstance(value, np.ndarray):
-            if value.dtype.char not in "lqid?bh" or not (
-                value.dtype.isnative and value.flags.c_contiguous and value.flags.aligned
-            ):
+            kind, flags = value.dtype, value.flags
+            if kind.char not in "lqid?bh" or not (kind.isnative and flags.c_contiguous and flags.aligned):
                 return None
-            out.append(f"{'l' if value.dtype.char == 'q' else value.dtype.char}{value.ndim}")
+            out.append(f"{'l' if kind.char == 'q' else kind.char}{value.ndim}")
         elif type(value) is int or type(value) is np.int64:
             if not -(1 << 63) <= value < 1 << 63:
                 return None
