@@ -34,7 +34,7 @@ t.get_temporal_breakdown(visualize=False)
 t.get_idle_time_breakdown(ranks=list(files), visualize=False)
 t.get_comm_comp_overlap(visualize=False)
 """
-LIBRARIES = "import click, llvmlite.binding, msgspec, numpy, pyarrow.parquet, rich.console"
+LIBRARIES = "import click, msgspec, numpy, pyarrow.parquet, rich.console"
 """What every analysis that writes a run folder imports, whatever taut itself does."""
 LIBRARY = """
 import os, sys, time

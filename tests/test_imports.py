@@ -40,7 +40,18 @@ WORLDLY = (
     "read", "audit", "render", "watch", "serve", "lab", "run", "stored", "stored_tables", "stored_bill", "forecasts",
     "bill_inputs", "billing", "views", "briefing", "compare", "cli", "__main__",
 )  # fmt: skip
-WORLDLY_FILES = ("whole_file", "memory", "signals", "boundary", "folder", "native", "scratch", "executors")
+WORLDLY_FILES = (
+    "whole_file",
+    "memory",
+    "signals",
+    "boundary",
+    "folder",
+    "native",
+    "machine_calls",
+    "placed_code",
+    "scratch",
+    "executors",
+)
 """Files of ``core`` that serve those rooms; the rest of ``core`` is pure."""
 
 MAY_IMPORT: dict[str, set[str]] = {

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -382,6 +383,18 @@ def test_a_key_that_others_may_read_signs_nothing(run: Path) -> None:
     key.chmod(0o644)
     done = taut_("audit", "proof")
     assert (done.exit_code, "chmod 600" in done.stderr) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("form", "code", "told"),
+    [(lambda pem: pem.replace(b"\n", b"\r\n"), 0, ""), (lambda pem: pem[30:], 1, "holds no Ed25519 key")],
+    ids=["of another system", "cut"],
+)
+def test_a_key_is_read_in_every_form_or_refused(run: Path, form: Callable[[bytes], bytes], code: int, told: str) -> None:
+    key = Path("configuration/taut/audit.pem")
+    key.write_bytes(form(key.read_bytes()))
+    done = taut_("audit", "proof")
+    assert (done.exit_code, told in done.stderr) == (code, True)
 
 
 def recorded_but_warned(*more: str, **env: str) -> str:

@@ -239,6 +239,12 @@ def test_threads_that_write_and_read_one_file_always_find_it_whole(code: native.
     assert files(kept.parent) == [kept.name]
 
 
+def test_what_only_llvm_can_load_is_loaded_by_it(code: native.Code, compiled: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native, "placed", lambda machine, symbol: None)
+    native.store(code, compiled)
+    assert loads(code)
+
+
 def test_arguments_a_kernel_takes_have_a_signature() -> None:
     assert native.signature((np.zeros(3), np.zeros(2, np.int32), 4, 0.5)) == "d1,i1,x,d"
     assert native.signature((np.int64(1), np.float64(2))) == "x,d"

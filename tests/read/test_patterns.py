@@ -188,6 +188,13 @@ BEGINNINGS = {
 }
 
 
+@pytest.mark.parametrize("one", [one for one in load.FORMATS if one.begins], ids=lambda one: one.name)
+def test_what_a_format_says_that_its_files_begin_with_holds(one: load.Format) -> None:
+    for head in (text.encode("latin-1") for text in BEGINNINGS.get(one.name, ())):
+        assert one.knows(head) == one.reader.sniff(head)
+        assert not any(one.reader.sniff(other + head) for other in (b"x", b"1", b"\xff", b"#", b'"'))
+
+
 @pytest.mark.parametrize(("name", "beginning"), [(name, one) for name, many in BEGINNINGS.items() for one in many])
 def test_readers_are_linear(name: str, beginning: str) -> None:
     reader = readers()[name]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from base64 import b64decode
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 FILE = "audit.pem"
 MOST_BYTES = 4096
+BEFORE_KEY = bytes.fromhex("302e020100300506032b657004220420")
+"""What stands before the 32 bytes of an Ed25519 key in PKCS #8 (RFC 8410)."""
 
 
 def config_folder() -> Path:
@@ -45,22 +48,39 @@ def signing_key() -> Ed25519PrivateKey:
 
 
 def _loaded(path: Path) -> Ed25519PrivateKey:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-    from cryptography.hazmat.primitives.serialization import load_pem_private_key
-
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as stream:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode) or found.st_mode & 0o077 or found.st_uid != os.geteuid():
             raise AuditError(f"{path}: others may read the key, or it is not yours; nothing is signed until: chmod 600 {path}")
         data = stream.read(MOST_BYTES)
+    key = _as_made(data) or _of_any_form(data)
+    if key is None:
+        raise AuditError(f"{path}: holds no Ed25519 key; move it away, and a new key is made")
+    return key
+
+
+def _as_made(data: bytes) -> Ed25519PrivateKey | None:
+    """A key in the form of ``_made``, without importing what reads keys of every kind: that takes longer than to sign."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    body = data.removeprefix(b"-----BEGIN PRIVATE KEY-----\n").removesuffix(b"\n-----END PRIVATE KEY-----\n")
+    try:
+        whole = b64decode(body, validate=True)
+    except ValueError:
+        return None
+    return Ed25519PrivateKey.from_private_bytes(whole[-32:]) if whole[:-32] == BEFORE_KEY else None
+
+
+def _of_any_form(data: bytes) -> Ed25519PrivateKey | None:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
     try:
         key = load_pem_private_key(data, password=None)
     except (ValueError, TypeError):
-        key = None
-    if not isinstance(key, Ed25519PrivateKey):
-        raise AuditError(f"{path}: holds no Ed25519 key; move it away, and a new key is made")
-    return key
+        return None
+    return key if isinstance(key, Ed25519PrivateKey) else None
 
 
 def _made(path: Path) -> Ed25519PrivateKey:

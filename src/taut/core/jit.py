@@ -66,8 +66,10 @@ class Kernel(Generic[Result]):
         from taut.core import native
 
         # In order of cost: what is loaded or kept; the interpreter while that pays; the compiler.
-        args = tuple(_dense(value) for value in args)
         kind = native.signature(args)
+        if kind is None:  # one that lies in pieces, perhaps
+            args = tuple(_dense(value) for value in args)
+            kind = native.signature(args)
         ready = None if kind is None else self._kept(kind)
         if ready is None and self._pays(args):
             ready = self.compiled if kind is None else self._compile(kind, args)

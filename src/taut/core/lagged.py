@@ -9,11 +9,14 @@ series' own rhythm and break only what ties the two together.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import erfc, sqrt
 
 import numpy as np
 from msgspec import Struct
 
 from taut.core.array_types import Floats
+from taut.core.normal_score import normal_score
+from taut.core.student import fisher_tail, least_fisher_tail
 
 OWN = 3
 """Steps of its own past that a series is cleared of."""
@@ -91,23 +94,20 @@ def _test(x: Floats, y: Floats, known: Floats, sign: int) -> Edge:
 
 def _chance(x: Floats, y: Floats, sign: int) -> float:
     """One-sided: how far the correlation stands out of those of all shifts, by their spread."""
-    from scipy.special import ndtr
-
     n = len(x)
     # The correlations of all circular shifts at once, by Fourier transform.
     tie = np.fft.irfft(np.fft.rfft(y) * np.conj(np.fft.rfft(x)), n)
     spread = np.sqrt((tie[GUARD + 1 : n - GUARD] ** 2).mean())
-    return float(ndtr(-sign * tie[0] / spread))
+    return 0.5 * erfc(sign * float(tie[0] / spread) / sqrt(2))
 
 
 def _scores(values: Floats) -> Floats:
     """Normal scores; equal values get the mean of their places."""
-    from scipy.special import ndtri
-
     distinct, inverse, count = np.unique(values, return_inverse=True, return_counts=True)
     # Equal values share the mean of the places they take.
     place = np.cumsum(count) - 0.5 * (count + 1)
-    return ndtri((place + 0.5) / len(values))[inverse] if len(distinct) > 1 else np.zeros(len(values))
+    below = (place + 0.5) / len(values)
+    return normal_score(below, 1 - below)[inverse] if len(distinct) > 1 else np.zeros(len(values))
 
 
 def _whitened(values: Floats) -> Floats:
@@ -118,8 +118,6 @@ def _whitened(values: Floats) -> Floats:
 
 def _period(series: Sequence[Floats]) -> int:
     """The period that explains more of one of the series than chance would; 0 if none does."""
-    from scipy.special import fdtrc
-
     n = len(series[0])
     lengths = range(2, min(LONGEST, n // 4) + 1)
     best, found = PERIODIC / max(len(lengths) * len(series), 1), 0
@@ -131,7 +129,7 @@ def _period(series: Sequence[Floats]) -> int:
             between = float(((np.bincount(phase, one) ** 2) / count).sum())
             within = max(total - between, 1e-12 * total)
             # F test of the variance between phases against that within them.
-            chance = float(fdtrc(length - 1, n - length, between / (length - 1) / (within / (n - length)))) if total else 1.0
-            if chance < best:
+            tested = between / (length - 1) / (within / (n - length)) if total else 0.0, length - 1, n - length
+            if least_fisher_tail(*tested) < best and (chance := fisher_tail(*tested)) < best:
                 best, found = chance, length
     return found

@@ -3,7 +3,8 @@
 Importing numba and setting up its typing takes about 0.7 s of CPU, most of a short analysis; what a kernel finally needs
 is a few kilobytes of machine code. So the code of every compiled kernel is kept beside the module (or in the user's
 cache folder) under a key of its source, its argument types, the versions involved and the processor, and the next run
-loads it with llvmlite alone. Whatever goes wrong here, numba compiles as usual: this is a shortcut, not a second way.
+loads it by itself (``placed_code.py``), or with llvmlite where it is of another kind. Whatever goes wrong here, numba
+compiles as usual: this is a shortcut, not a second way.
 
 Machine code is trusted as little as a file can be: it is loaded only from a regular file in a folder of this user (or
 of root) that nobody else can write to, and only if its hash over key and content is right. What fails that is removed,
@@ -13,38 +14,30 @@ and made again by the next run that compiles. With ``TAUT_KERNEL_CACHE=off`` non
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import functools
 import hashlib
-import importlib.machinery
 import importlib.util
 import json
 import os
 import platform
 import stat
+import sys
 import time
-import types
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
+import msgspec
 import numpy as np
 from msgspec import Struct
 
 from taut.core.array_types import Value
-
-if TYPE_CHECKING:
-    from llvmlite.binding import ExecutionEngine
-
-POINTER, WORD, REAL = ctypes.c_void_p, ctypes.c_int64, ctypes.c_double
-CType = type[ctypes.c_void_p] | type[ctypes.c_int64] | type[ctypes.c_double]
-FIXED = 5
-"""Words of an array before its shape and strides: owner, parent, items, item size, data."""
-
+from taut.core.machine_calls import Header, callable_kernel
+from taut.core.placed_code import placed
 
 SWITCH = "TAUT_KERNEL_CACHE"
-LAYOUT = 2
+LAYOUT = 3
 """Raised whenever the layout of kept files or the way of calling them changes."""
 HASHED = 32
 """Bytes of the hash at the beginning of a kept file."""
@@ -53,6 +46,10 @@ LARGEST = 1 << 24
 SUFFIX, PART = ".kernel", ".kernel-part"
 ABANDONED_S = 3600
 """Age at which a half-written file is taken for that of a killed process."""
+PROCESSOR = ("vendor_id", "cpu family", "model", "stepping", "flags")
+"""What Linux tells of an x86-64 processor that LLVM chooses instructions by."""
+LONGEST_PROCESSOR = 1 << 14
+"""Characters in which Linux tells of one processor; it takes longer the more there are."""
 NOT_OURS = (errno.ELOOP, errno.ENXIO, errno.EACCES)
 """Errors on opening a kept file that tell of a link, a socket or a file this user may not read."""
 
@@ -83,11 +80,10 @@ def signature(args: Sequence[Value]) -> str | None:
     out = []
     for value in args:
         if isinstance(value, np.ndarray):
-            if value.dtype.char not in "lqid?bh" or not (
-                value.dtype.isnative and value.flags.c_contiguous and value.flags.aligned
-            ):
+            kind, flags = value.dtype, value.flags
+            if kind.char not in "lqid?bh" or not (kind.isnative and flags.c_contiguous and flags.aligned):
                 return None
-            out.append(f"{'l' if value.dtype.char == 'q' else value.dtype.char}{value.ndim}")
+            out.append(f"{'l' if kind.char == 'q' else kind.char}{value.ndim}")
         elif type(value) is int or type(value) is np.int64:
             if not -(1 << 63) <= value < 1 << 63:
                 return None
@@ -114,7 +110,7 @@ def load(code: Code) -> Callable[..., Any] | None:
     for folder in () if _off() else _folders(code.file):
         try:
             with _opened(folder) as place:
-                return _callable(*_read(place, code), code.types)
+                return callable_kernel(*_read(place, code), code.types)
         except Exception:  # a shortcut that fails is not taken
             continue
     return None
@@ -124,7 +120,7 @@ def store(code: Code, compiled: Callable[..., object]) -> Callable[..., Any] | N
     """Keep the object code of a kernel that numba has just compiled; what it is called by, or None if it cannot be kept."""
     try:
         content = _content(code, compiled)
-        ready = _callable(*_parts(content[HASHED:]), code.types) if content else None
+        ready = callable_kernel(*_parts(content[HASHED:]), code.types) if content else None
     except Exception:  # the next run compiles again
         return None
     if ready is not None and not _off():
@@ -151,7 +147,9 @@ def _content(code: Code, compiled: Callable[..., object]) -> bytes:
     returns = _returns(result.signature.return_type)
     if form != "object" or returns is None or b"__svml" in machine:  # Intel's library is there only where numba loads it
         return b""
-    header = json.dumps({"symbol": result.fndesc.llvm_func_name, "returns": returns}).encode()
+    symbol = result.fndesc.llvm_func_name
+    links, machine = placed(machine, symbol) or (None, machine)
+    header = msgspec.json.encode(Header(symbol, returns, links))
     rest: bytes = len(header).to_bytes(4, "little") + header + machine
     return _hash(code, rest) + rest
 
@@ -176,135 +174,29 @@ def _returns(kind: object) -> list[str] | None:
     return [one for one in ([] if several else ["."]) + out if one]
 
 
-def _callable(symbol: str, returns: list[str], code: bytes, argument_types: str) -> Callable[..., Any]:
-    import llvmlite.binding as llvm
-
-    engine = _engine()
-    engine.add_object_file(llvm.ObjectFileRef.from_data(code))
-    engine.finalize_object()
-    address = engine.get_function_address(symbol)
-    if not address:
-        raise RuntimeError(symbol)
-    # Numba's calling convention: where to put the result, where to put an exception, then the arguments; an array is passed
-    # as owner, parent, number and size of items, data, shape and strides.
-    c_types: list[CType] = [POINTER, POINTER]
-    for kind in argument_types.split(","):
-        if kind == "x":
-            c_types.append(WORD)
-        elif kind == "d":
-            c_types.append(REAL)
-        else:
-            c_types += [POINTER, POINTER, WORD, WORD, POINTER, *[WORD] * (2 * int(kind[1]))]
-    function = ctypes.CFUNCTYPE(ctypes.c_int32, *c_types)(address)
-    single = returns[0] == "."
-    kinds = returns[1:] if single else returns
-    words = sum(1 if kind in "xd" else FIXED + 2 * int(kind[1]) for kind in kinds)
-
-    def call(*args: Value) -> Value | tuple[Value, ...]:
-        room = (WORD * words)()
-        trouble = (POINTER * 1)()
-        flat: list[Value | None] = []
-        for value in args:
-            if isinstance(value, np.ndarray):
-                flat += [None, None, value.size, value.itemsize, value.ctypes.data, *value.shape, *value.strides]
-            else:
-                flat.append(value)
-        status = function(ctypes.addressof(room), ctypes.addressof(trouble), *flat)
-        if status != 0:
-            raise RuntimeError(f"{symbol} failed with status {status}")
-        out = _unpack(room, kinds)
-        return out[0] if single else tuple(out)
-
-    return call
-
-
-def _unpack(room: ctypes.Array[ctypes.c_int64], kinds: list[str]) -> list[Value]:
-    """Returned numbers, and returned arrays over memory that is given back when the last of them goes."""
-    out: list[Value] = []
-    i = 0
-    for kind in kinds:
-        if kind == "x":
-            out.append(int(room[i]))
-            i += 1
-        elif kind == "d":
-            out.append(ctypes.c_double.from_buffer(room, 8 * i).value)
-            i += 1
-        else:
-            owner, _, _, _, data = room[i : i + FIXED]
-            shape = tuple(room[i + FIXED : i + FIXED + int(kind[1])])
-            made = np.asarray(_Made(owner, data, shape, kind[0]))
-            out.append(made if owner else made.copy())  # without an owner it is (part of) an argument
-            i += FIXED + 2 * int(kind[1])
-    return out
-
-
-class _Made:
-    """Memory that a kernel has filled, as numpy takes it; given back to its owner, if any, with the last array over it."""
-
-    def __init__(self, owner: int, data: int, shape: tuple[int, ...], kind: str) -> None:
-        self._owner, self._release = owner, _helpers()["release"]
-        self.__array_interface__ = {"version": 3, "data": (data, False), "shape": shape, "typestr": _TYPESTR[kind]}
-
-    def __del__(self) -> None:
-        if self._owner:
-            self._release(self._owner)
-
-
-_TYPESTR = {kind: np.dtype(kind).str for kind in "lqid?bh"}
-
-
-@functools.cache
-def _helpers() -> dict[str, Callable[[int], None]]:
-    """The C functions that compiled code calls, from numba's two extension modules; numba itself stays unimported."""
-    import llvmlite.binding as llvm
-
-    found = importlib.util.find_spec("numba")
-    if found is None or found.origin is None:
-        raise ImportError("numba")
-    root = Path(found.origin).parent
-    helpers = _extension("numba._helperlib", root / "_helperlib").c_helpers
-    runtime = _extension("numba.core.runtime._nrt_python", root / "core" / "runtime" / "_nrt_python").c_helpers
-    for name, address in helpers.items():
-        llvm.add_symbol(f"numba_{name}", address)
-    for name, address in runtime.items():
-        llvm.add_symbol(f"NRT_{name}", address)
-    return {"release": ctypes.CFUNCTYPE(None, POINTER)(runtime["MemInfo_release"])}
-
-
-def _extension(name: str, stem: Path) -> types.ModuleType:
-    for suffix in importlib.machinery.EXTENSION_SUFFIXES:
-        path = stem.with_name(stem.name + suffix)
-        if path.exists():
-            loader = importlib.machinery.ExtensionFileLoader(name, str(path))
-            spec = importlib.util.spec_from_file_location(name, path, loader=loader)
-            if spec is not None:
-                module = importlib.util.module_from_spec(spec)
-                loader.exec_module(module)
-                return module
-    raise ImportError(name)
-
-
-@functools.cache
-def _engine() -> ExecutionEngine:
-    import llvmlite.binding as llvm
-
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    _helpers()
-    machine = llvm.Target.from_default_triple().create_target_machine(codemodel="jitdefault", jit=True)
-    return llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
-
-
 @functools.cache
 def _surroundings() -> tuple[str, ...]:
     """Versions, settings and processor that object code depends on."""
-    import llvmlite
+    versions = (_version("numba"), _version("llvmlite"), np.__version__, platform.python_version())
+    settings = sorted(f"{name}={value}" for name, value in os.environ.items() if name.startswith("NUMBA_"))
+    return (*versions, *settings, sys.platform, *(_processor() or _processor_by_llvm()))
+
+
+def _processor() -> list[str]:
+    """The kind and the abilities of the processor, as Linux tells those of the first; nothing where it does not."""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            first = file.read(LONGEST_PROCESSOR).partition("\n\n")[0]
+    except OSError:
+        return []
+    told = [line for line in first.splitlines() if line.startswith(PROCESSOR)]
+    return told if any(line.startswith("flags") for line in told) else []
+
+
+def _processor_by_llvm() -> list[str]:
     import llvmlite.binding as llvm
 
-    versions = (_version("numba"), llvmlite.__version__, np.__version__, platform.python_version())
-    settings = sorted(f"{name}={value}" for name, value in os.environ.items() if name.startswith("NUMBA_"))
-    processor = (llvm.get_default_triple(), llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten())
-    return (*versions, *settings, *processor)
+    return [llvm.get_default_triple(), llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()]
 
 
 def _version(package: str) -> str:
@@ -357,8 +249,8 @@ def _ours(found: os.stat_result) -> bool:
     return found.st_uid in (os.geteuid(), 0) and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
-def _read(place: int, code: Code) -> tuple[str, list[str], bytes]:
-    """Symbol, returned types and object code out of the kept file, which is removed if it is not what was written."""
+def _read(place: int, code: Code) -> tuple[Header, bytes]:
+    """Header and machine code out of the kept file, which is removed if it is not what was written."""
     try:
         data = _data(place, code.kept_as)
     except OSError as error:
@@ -372,11 +264,10 @@ def _read(place: int, code: Code) -> tuple[str, list[str], bytes]:
     return _parts(rest)
 
 
-def _parts(rest: bytes) -> tuple[str, list[str], bytes]:
-    """Symbol, returned types and object code out of what follows the hash."""
+def _parts(rest: bytes) -> tuple[Header, bytes]:
+    """Header and machine code out of what follows the hash."""
     size = int.from_bytes(rest[:4], "little")
-    header = json.loads(rest[4 : 4 + size])
-    return header["symbol"], header["returns"], rest[4 + size :]
+    return msgspec.json.decode(rest[4 : 4 + size], type=Header), rest[4 + size :]
 
 
 def _data(place: int, name: str) -> bytes:

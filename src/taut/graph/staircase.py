@@ -12,6 +12,8 @@ are slow: two receivers end last.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
@@ -69,28 +71,39 @@ def staircase(ends: Floats) -> Staircase | None:
 def _steepest(away: Floats, both: int, held: float) -> Staircase:
     """The best staircase behind one link or two: a coarse search over how steep it is upstream, and then a finer one."""
     seen = np.fft.rfft(away)
-    tried = [(_placed(away, seen, steeper, both, held), steeper) for steeper in STEEPER]
-    best, steeper = max(tried, key=lambda found: found[0].like)
+    best = _best_placed(away, seen, STEEPER, both, held)
     step = 0.2
     for _ in range(FINER if len(away) >= ENOUGH else 0):  # four members are like one of many staircases, whatever they do
         step /= 2
-        near = [steeper * (1 - step), steeper * (1 + step)]
-        best, steeper = max(
-            [(best, steeper), *((_placed(away, seen, x, both, held), x) for x in near)], key=lambda f: f[0].like
-        )
-    return best
+        near = best.steeper * (1 - step), best.steeper * (1 + step)
+        best = max(best, _best_placed(away, seen, near, both, held), key=lambda found: found.like)
+    receivers = (best.place + np.arange(1 + both)) % len(away)
+    return Staircase(best.like, best.height, np.roll(best.shape, best.place), receivers)
 
 
-def _placed(away: Floats, seen: Spectrum, steeper: float, both: int, held: float) -> Staircase:
-    """A staircase at its best place in the ring."""
+class _Placed(Struct, frozen=True):
+    """A staircase at its best place in the ring: its shape begins there."""
+
+    like: float
+    height: float
+    shape: Floats
+    place: int
+    steeper: float
+
+
+def _best_placed(away: Floats, seen: Spectrum, steeper: Sequence[float], both: int, held: float) -> _Placed:
+    """Of staircases that are so many times as steep upstream, each at its best place, the best."""
     at = np.arange(len(away))
-    stairs = -np.minimum(np.maximum(at - both, 0), steeper * (len(away) - at))
-    stairs[-1] = max(stairs[-1], -held)
-    shape = stairs - stairs.mean()
-    fit = np.fft.irfft(seen * np.conj(np.fft.rfft(shape)), len(away))  # over all places at once
-    place, power = int(np.argmax(fit)), float(shape @ shape)
-    like = float(fit[place]) / np.sqrt(float(away @ away) * power)
-    return Staircase(like, float(fit[place]) / power, np.roll(shape, place), (place + np.arange(1 + both)) % len(away))
+    stairs = -np.minimum(np.maximum(at - both, 0), np.array(steeper)[:, None] * (len(away) - at))
+    stairs[:, -1] = np.maximum(stairs[:, -1], -held)
+    shapes = stairs - stairs.mean(axis=1, keepdims=True)
+    fits = np.fft.irfft(seen * np.conj(np.fft.rfft(shapes)), len(away))  # over all places at once
+    power = float(away @ away)
+    found = []
+    for shape, fit, place, steep in zip(shapes, fits, fits.argmax(axis=1).tolist(), steeper, strict=True):
+        own = float(shape @ shape)
+        found.append(_Placed(float(fit[place]) / np.sqrt(power * own), float(fit[place]) / own, shape, place, steep))
+    return max(found, key=lambda one: one.like)
 
 
 def closing_staircase(rounds_late: Floats) -> Staircase | None:

@@ -25,6 +25,7 @@ LEAVE = "leave it out, or report it if other tools read it"
 _DOCUMENT = re.compile(rb'\s*(?:[\[{]\s*["{\[\]}]|<[?!a-zA-Z])')
 # Columns of an unknown table that are named at most.
 COLUMNS = 12
+OBJECT, LIST = b"{", b"["
 
 
 class Format(Struct, frozen=True):
@@ -40,8 +41,14 @@ class Format(Struct, frozen=True):
     """Whether its module has ``load_member``."""
     anywhere: bool = False
     """Whether its module has ``sniff_text``, which is asked about the whole of a text whose first bytes nobody knows."""
-    magic: bytes = b""
-    """What every such file begins with, if anything: its module is not imported for others."""
+    begins: tuple[bytes, ...] = ()
+    """What all its files begin with, behind blanks, one of these: for others its module is not even imported."""
+
+    def knows(self, head: bytes) -> bool:
+        """Whether these first bytes are of this format."""
+        if self.begins and not head.removeprefix(BOM).lstrip().startswith(self.begins):
+            return False
+        return bool(self.reader.sniff(head))
 
     @property
     def reader(self) -> ModuleType:
@@ -57,36 +64,36 @@ class Format(Struct, frozen=True):
 
 # Every format, in the order in which they are asked: the stricter first, and what most people have.
 FORMATS = (
-    Format("nsys", "nsys.reader", by_member=True, magic=b"SQLite format 3\0"),
-    Format("xla viewer", "xplane.trace_json", by_member=True),
-    Format("kineto", "kineto.reader", by_member=True),
+    Format("nsys", "nsys.reader", by_member=True, begins=(b"SQLite",)),
+    Format("xla viewer", "xplane.trace_json", by_member=True, begins=(OBJECT,)),
+    Format("kineto", "kineto.reader", by_member=True, begins=(OBJECT, LIST)),
     Format("op table", "op_table", by_member=True),
     Format("step times", "step_times", by_member=True),
-    Format("flight", "flight.reader"),
-    Format("otf2", "otf2.reader", by_member=True),
+    Format("flight", "flight.reader", begins=(OBJECT, b"\x80")),
+    Format("otf2", "otf2.reader", by_member=True, begins=(b"\x03",)),
     Format("xplane", "xplane.reader"),
-    Format("otlp", "otlp.reader"),
-    Format("jaeger", "otlp.jaeger"),
-    Format("zipkin", "otlp.zipkin"),
-    Format("agent spans", "otlp.agent_spans"),
-    Format("inspector", "flight.inspector"),
+    Format("otlp", "otlp.reader", begins=(OBJECT, LIST)),
+    Format("jaeger", "otlp.jaeger", begins=(OBJECT, LIST)),
+    Format("zipkin", "otlp.zipkin", begins=(LIST,)),
+    Format("agent spans", "otlp.agent_spans", begins=(OBJECT, LIST)),
+    Format("inspector", "flight.inspector", begins=(OBJECT,)),
     Format("chakra", "chakra.reader"),
-    Format("execution", "chakra.execution"),
-    Format("kube audit", "actions.kube_audit"),
+    Format("execution", "chakra.execution", begins=(OBJECT,)),
+    Format("kube audit", "actions.kube_audit", begins=(OBJECT, LIST)),
     Format("node autoscaler", "actions.node_autoscalers"),
     Format("action table", "actions.action_table"),
     Format("ray serve", "actions.ray_serve"),
     Format("progress", "jobs.progress_log"),
     Format("metrics", "metrics.reader"),
     Format("sacct", "jobs.sacct"),
-    Format("sacct json", "jobs.sacct_json"),
+    Format("sacct json", "jobs.sacct_json", begins=(OBJECT,)),
     Format("slurmctld", "jobs.slurmctld"),
     Format("pbs", "jobs.pbs"),
     Format("lsf", "jobs.lsf"),
     Format("kubernetes", "jobs.kubernetes_events"),
     Format("kubectl", "jobs.kubectl_text"),
     Format("job table", "jobs.job_table"),
-    Format("trainer state", "jobs.trainer_state"),
+    Format("trainer state", "jobs.trainer_state", begins=(OBJECT,)),
     Format("training log", "jobs.training_log", anywhere=True),
     Format("action lines", "actions.action_lines"),
 )
@@ -201,7 +208,7 @@ def _recognised(member: files.Member, columns: str = "") -> Part:
             if nsys.is_report(member):
                 return Part(member.label, None)
         for one in FORMATS:
-            if member.head.startswith(one.magic) and one.reader.sniff(member.head):
+            if one.knows(member.head):
                 return Part(member.label, one.load(member))
         if text := _text_of(member):
             for one in FORMATS:
