@@ -37,6 +37,8 @@ class Reader:
     def __init__(self, python: str) -> None:
         # A path to this checkout would have the other environment read with this one.
         env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH" or python == sys.executable}
+        # As the command has it: a thread of the library under numpy would spin for 20 ms after it is loaded, whoever reads.
+        env["OPENBLAS_NUM_THREADS"] = "1"
         pipe = subprocess.PIPE
         self._process = subprocess.Popen([python, "-c", WORKER], stdin=pipe, stdout=pipe, text=True, env=env)
 
