@@ -39,6 +39,15 @@ def test_of_those_that_end_late_the_one_furthest_upstream_receives() -> None:
     assert analyze(built).findings[0].links == ("2:3",)
 
 
+def test_who_sends_over_a_lossy_link_may_end_late_as_well() -> None:
+    """Late ranks begin with the receiver, or with the sender before it; where all end late, the same link is behind it."""
+    arcs = {step: (2 + step % 2, 3) for step in (4, 11, 17, 22, 30, 37)}
+    assert spiky(held_up(arcs)) == [("2:3",)]
+    (found,) = analyze(held_up(arcs | dict.fromkeys((13, 25), (0, RANKS)))).findings
+    assert (found.links, found.steps) == (("2:3",), (4, 37))
+    assert found.recoverable_wall_ns == pytest.approx(8 * DELAY, rel=0.1)
+
+
 def test_a_delay_that_all_end_late_by_has_no_place() -> None:
     assert spiky(held_up(dict.fromkeys((4, 11, 17, 22, 30, 37), (3, RANKS)))) == []
 
@@ -69,7 +78,7 @@ def calls(arcs: dict[int, tuple[int, int]], steps: int, first_ns: int) -> Table:
     return Table(Call, columns)
 
 
-@pytest.mark.parametrize(("many", "seen"), [(3, [[2, 3]] * 3), (1, []), (RANKS, [])])
+@pytest.mark.parametrize(("many", "seen"), [(3, [[2, 3, 4]] * 3), (1, []), (RANKS, [])])
 def test_the_recorder_tells_of_steps_that_were_not_traced(many: int, seen: list[list[int]]) -> None:
     """Three late ranks in a row tell a link; one may have stopped by itself, and all have no place."""
     built = held_up({}, steps=10)

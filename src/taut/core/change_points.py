@@ -8,7 +8,8 @@ there, whatever their size: independent heavy tails do not.
 
 from __future__ import annotations
 
-from math import comb
+from collections.abc import Sequence
+from math import lgamma, log, log1p
 from statistics import NormalDist
 
 import numpy as np
@@ -330,5 +331,23 @@ def heaped(weights: Numbers, mine: Mask, share: float, places: int) -> float:
 
 def concentrated(hits: int, events: int, share: float, places: int) -> float:
     """Chance that some place of many gets at least ``hits`` of the events, each falling there with chance ``share``."""
-    tail = sum(comb(events, k) * share**k * (1 - share) ** (events - k) for k in range(hits, events + 1)) if hits else 1.0
-    return min(1.0, places * tail)
+    return concentrated_in(hits, [(events, share)], places)
+
+
+def concentrated_in(hits: int, events: Sequence[tuple[int, float]], places: int) -> float:
+    """The same of events of several kinds, so many of each, which fall there with chances of their own."""
+    total = np.ones(1)
+    for count, share in events:
+        total = np.convolve(total, _binomial(count, share))
+    return min(1.0, places * float(total[hits:].sum()))
+
+
+def _binomial(count: int, share: float) -> Floats:
+    """Chance of 0, 1, … count hits."""
+    if not 0 < share < 1:
+        certain: Floats = np.eye(1, count + 1, count if share >= 1 else 0)[0]
+        return certain
+    hits = np.arange(count + 1)
+    ways = lgamma(count + 1) - np.array([lgamma(k + 1) + lgamma(count - k + 1) for k in hits.tolist()])
+    out: Floats = np.exp(ways + hits * log(share) + (count - hits) * log1p(-share))
+    return out

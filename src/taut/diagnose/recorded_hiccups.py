@@ -2,7 +2,8 @@
 
 A recorder says when each rank made a call, not when the call ended. But a member of a ring that ends late makes its next call
 late, and so do those downstream of it, as far as the delay reached. So late ranks that follow each other in the ring, at least
-two and not all of them, tell the link into the first. One late rank alone may have stopped by itself, and says nothing here.
+two and not all of them, tell the link into the first, or the one to the second: who sends over a lossy link may end late as
+well. One late rank alone may have stopped by itself, and says nothing here.
 Calls of the traced steps are left out, because the trace tells more of them, and the next one: the profiler writes.
 """
 
@@ -24,18 +25,18 @@ SHARED = 0.5
 
 
 def recorded_hiccups(graph: Graph, least_ns: float) -> Ints:
-    """(sender, receiver) of the link behind each delay of at least so much outside the traced steps."""
+    """For each delay of at least so much outside the traced steps: the first two that were late, and who sends to the first."""
     calls = graph.trace.calls
     calls = calls.take(
         (calls.created_ns >= 0) & np.isin(calls.verb, RING) & (calls.seq >= 0) & np.isin(calls.rank, graph.ranks)
     )
     found = [_in_group(graph, calls.take(calls.group == group), least_ns) for group in np.unique(calls.group).tolist()]
-    return np.concatenate([np.zeros((0, 2), dtype=np.int64), *found])
+    return np.concatenate([np.zeros((0, 3), dtype=np.int64), *found])
 
 
 def _in_group(graph: Graph, calls: Table, least_ns: float) -> Ints:
     """The same for one process group."""
-    none = np.zeros((0, 2), dtype=np.int64)
+    none = np.zeros((0, 3), dtype=np.int64)
     ranks, at = np.unique(calls.rank, return_inverse=True)
     seq, turn = np.unique(calls.seq, return_inverse=True)
     if len(ranks) < 3 or len(seq) * len(ranks) != len(np.unique(turn * len(ranks) + at)):
@@ -55,9 +56,9 @@ def _in_group(graph: Graph, calls: Table, least_ns: float) -> Ints:
     out = []
     for k in np.flatnonzero(far).tolist():
         down = graph.trace.backend == "gloo" and calls.verb[order[k - 1]] != Verb.ALL_GATHER
-        link = _first_of_arc(late[k], ranks, -1 if down else 1)
-        out += [link] if link is not None else []
-    return np.array(out, dtype=np.int64).reshape(-1, 2)
+        arc = _begin_of_arc(late[k], ranks, -1 if down else 1)
+        out += [arc] if arc is not None else []
+    return np.array(out, dtype=np.int64).reshape(-1, 3)
 
 
 def _late(created: Floats, kind: tuple[Ints, int], least_ns: float) -> tuple[Floats, Mask]:
@@ -83,11 +84,11 @@ def _traced(graph: Graph, calls: Table, turn: Ints, count: int) -> Mask:
     return out
 
 
-def _first_of_arc(late: Floats, ranks: Indices, way: int) -> tuple[int, int] | None:
-    """(sender, receiver): the link into the first of the late ranks in the direction of the ring, if they follow each other."""
+def _begin_of_arc(late: Floats, ranks: Indices, way: int) -> tuple[int, ...] | None:
+    """The rank before the late ones in the direction of the ring, and the first two of these, if all follow each other."""
     held = (late >= SHARED * late.max())[::way]
     if not 2 <= held.sum() < len(held):
         return None
     first = np.flatnonzero(held & ~np.roll(held, 1))
-    along = ranks[::way]
-    return (int(along[first[0] - 1]), int(along[first[0]])) if len(first) == 1 else None
+    along = np.roll(ranks[::way], 1 - int(first[0]))
+    return tuple(along[:3].tolist()) if len(first) == 1 else None

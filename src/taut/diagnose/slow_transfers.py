@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from taut.core.array_types import Codes, Floats, Indices, Ints, Mask
-from taut.core.change_points import LEAST_STEPS, OUTLIER, Span, clipped, concentrated, levels, noise
+from taut.core.change_points import LEAST_STEPS, OUTLIER, Span, clipped, concentrated, concentrated_in, levels, noise
 from taut.core.group_kernels import group_sort
 from taut.core.ids import numbered, weighed
 from taut.core.tables import Verb
@@ -36,6 +36,8 @@ LEAST_HICCUPS = 5
 SPIKE = 0.05
 """Transfers that take less than this share of a step longer, or less than twice as long as usual, are no spikes: a busy host
 delays as much."""
+MOST = 0.5
+"""A place of this share of the delays that tell one is taken to be behind those that tell none, of the same groups."""
 FEW_LINKS = 0.25
 """Ranks whose links are more than this share of all are not asked whether spikes fall on them: they would by chance."""
 
@@ -127,7 +129,11 @@ class SlowTransfers(Series):
             return out
         # Losses may be dense for a while: the longer story is the better one, if both tell of the same place.
         same = [p for p in out if p.owners & lossy.owners and p.total_ns < lossy.total_ns]
-        return [p for p in out if p not in same] + [lossy] if same or not out else out
+        rest = [p for p in out if p not in same]
+        gates, held, _ = self._hiccups
+        # Beside other places it must explain most delays: some fall on every link of a busy machine.
+        explains = lossy.gates[gates[held >= 0]].mean() >= MOST and all(p.total_ns < lossy.total_ns for p in rest)
+        return [*rest, lossy] if same or not rest or explains else out
 
     @cached_property
     def transfers(self) -> Floats:
@@ -186,21 +192,22 @@ class SlowTransfers(Series):
         return float(np.median((end[held] - begin[held]).astype(np.float64))) if held.any() else 0.0
 
     @cached_property
-    def _hiccups(self) -> tuple[Ints, Ints]:
-        """Gates whose transfer took far longer than their class does, and the op of the receiver that was held up first.
+    def _hiccups(self) -> tuple[Ints, Ints, Ints]:
+        """Gates whose transfer took far longer than their class does, and the ops of the two that were held up first.
 
         A delay on a link reaches those downstream of it, as far as rounds are left: of the members that end late the one
-        furthest upstream is the receiver. Where all end late there is no place (-1).
+        furthest upstream is the receiver, or the sender, if it has to wait until all is received; then the next is late as
+        well (-1 where it is not). Where all end late there is no place (-1).
         """
         g = self.graph
         if not len(g.gates):
-            return (np.zeros(0, dtype=np.int64),) * 2
+            return (np.zeros(0, dtype=np.int64),) * 3
         high = self.gates[2]
         cls, count = numbered(self._groups[0], g.gates.name, g.gates.size)
         below, spread = describe_cells(-high, *group_sort(cls, count))  # the spread of the quick ones: spikes do not widen it
         usual = -below[cls]
         far = high > usual + np.maximum.reduce([OUTLIER * np.nan_to_num(spread)[cls], usual, np.full(len(cls), self._least_ns)])
-        gates, held = np.flatnonzero(far), np.full(len(far), -1)
+        gates, held, second = np.flatnonzero(far), np.full(len(far), -1), np.full(len(far), -1)
         rows, sender, receiver = (column[far[g.gate[self._ends[0]]]] for column in self._ends)
         gate = g.gate[rows]
         late = g.work_ns[rows] >= usual[gate] + LATE * (high - usual)[gate]
@@ -209,7 +216,10 @@ class SlowTransfers(Series):
         alone = first & (np.bincount(gate[first], minlength=len(far))[gate] == 1)
         alone |= self._in_pair[gate]  # two that meet end together, and are the place themselves
         held[gate[alone]] = rows[alone]
-        return gates, held[gates]
+        after = _row_of(at, before)
+        both = alone & (after >= 0) & late[after] & ~self._in_pair[gate]
+        second[gate[both]] = rows[after[both]]
+        return gates, held[gates], second[gates]
 
     @cached_property
     def _in_pair(self) -> Mask:
@@ -219,7 +229,7 @@ class SlowTransfers(Series):
 
     def without_hiccups(self) -> Ints:
         """Work of every op if no transfer took far longer than its class does, ns."""
-        g, (gates, _) = self.graph, self._hiccups
+        g, (gates, _, _) = self.graph, self._hiccups
         far = np.append(np.isin(np.arange(len(g.gates)), gates), False)[g.gate]
         ops, work = np.flatnonzero(far), g.work_ns.copy()
         usual = self.outside_of(work, ops, far)
@@ -248,9 +258,10 @@ class SlowTransfers(Series):
         has half of the links.
         """
         g = self.graph
-        gates, held = self._hiccups
+        gates, held, second = (column[self._hiccups[1] >= 0] for column in self._hiccups)
         rows, sender, receiver = self._ends
         pair = self._in_pair[g.gate[rows]]
+        after = _row_of(*(g.gate[rows] * self.count + np.searchsorted(g.ranks, end) for end in (receiver, sender)))
         sender, receiver = (
             np.where(pair, np.minimum(sender, receiver), sender),
             np.where(pair, np.maximum(sender, receiver), receiver),
@@ -260,42 +271,83 @@ class SlowTransfers(Series):
         ends[link] = np.stack([sender, receiver], axis=1)
         both_ways = np.zeros(count, dtype=bool)
         both_ways[link] = pair
-        hit, more = link[np.searchsorted(rows, held[held >= 0])], self._recorded(ends)
-        if not len(hit) or len(gates) + len(more) < LEAST_HICCUPS:
+        # The link into the first that was late, and the one from it to the second; the same twice where that was not late.
+        hit = link[np.searchsorted(rows, np.stack([held, np.where(second >= 0, second, held)], axis=1))]
+        events = np.concatenate([hit, self._recorded(ends)])
+        if not len(hit) or len(self._hiccups[0]) + len(events) - len(hit) < LEAST_HICCUPS:
             return None
-        share = weighed(link, 1 / np.bincount(g.gate[rows], minlength=len(g.gates))[g.gate[rows]], count)
-        share /= share.sum()
-        events = np.concatenate([hit, more])
-        its_ranks = np.unique(ends[hit])[:, None]
+        nearby = np.stack([link, np.where(after >= 0, link[after], link)], axis=1)
+        weight = 1 / np.bincount(g.gate[rows], minlength=len(g.gates))[g.gate[rows]]
+        places, tests = self._suspects(ends, hit, weighed(link, weight / weight.sum(), count), both_ways)
+        chances = [_chance(place, events, nearby, weight / weight.sum(), 2 * tests) for place in places]
+        if min(chances)[0] >= FALSE_ALARMS:
+            return None
+        chance, direct = min(chances)
+        place = places[chances.index((chance, direct))]
+        named = place[hit[:, :1]] if direct else place[hit]
+        its = np.asarray(named.any(axis=1))
+        mine = np.zeros(len(g.gates), dtype=bool)
+        mine[gates[its]] = True
+        if MOST * len(its) <= np.count_nonzero(its):
+            mine[self._unplaced(g.gate[rows[place[link]]], gates[its])] = True
+        window, _, high = self.gates
+        at = window[mine]
+        extra = float((high[mine] - np.median(high)).sum() / (at.max() - at.min() + 1))
+        found = np.unique(hit[:, : named.shape[1]][named])
+        pairs = (*((int(a), int(b)) for a, b in ends[found]), *((int(b), int(a)) for a, b in ends[found[both_ways[found]]]))
+        return Place(int(at.min()), int(at.max()), score_of(chance), True, extra, links=pairs, gates=mine)
+
+    def _unplaced(self, crossed: Ints, placed: Ints) -> Ints:
+        """Gates where all ended late, in groups that cross some links (gates of theirs), since the first whose place is known.
+
+        Some long before, as while a job warms up, were not by this.
+        """
+        gates, held, _ = self._hiccups
+        group, window = self._groups[0], self.gates[0]
+        nowhere = gates[held < 0]
+        alike = np.isin(group[nowhere], np.unique(group[crossed])) & (window[nowhere] >= window[placed].min() - 1)
+        return np.asarray(nowhere[alike])
+
+    def _suspects(self, ends: Ints, hit: Ints, share: Floats, both_ways: Mask) -> tuple[list[Mask], int]:
+        """Places (masks over links) to which delays may be due, and how many there are of their kinds."""
+        its_ranks = np.unique(ends[hit[:, 0]])[:, None]
         # What comes in at a rank, what goes out of it, and both: several rings cross an interface, in either direction.
         into, out_of, either = ends[:, 1] == its_ranks, ends[:, 0] == its_ranks, (ends == its_ranks[..., None]).any(axis=2)
         of_ranks = np.concatenate([into, out_of, either])
         # Pairs pass no delay on to others, so that half of them may be asked about as well.
         few = (of_ranks @ share <= FEW_LINKS + 1e-9) | both_ways.all()
         wide = of_ranks[(of_ranks.sum(axis=1) > 1) & few]
-        places = [np.arange(count) == one for one in np.unique(hit).tolist()] + list(wide)
-        tests = count + (3 * self.count if len(wide) else 0)
-        chances = [concentrated(int(mine[events].sum()), len(events), float(share[mine].sum()), tests) for mine in places]
-        if min(chances) >= FALSE_ALARMS:
-            return None
-        gates = gates[held >= 0]
-        its = places[int(np.argmin(chances))][hit]
-        mine = np.zeros(len(g.gates), dtype=bool)
-        mine[gates[its]] = True
-        window, _, high = self.gates
-        at = window[mine]
-        extra = float((high[mine] - np.median(high)).sum() / (at.max() - at.min() + 1))
-        found = np.unique(hit[its])
-        pairs = (*((int(a), int(b)) for a, b in ends[found]), *((int(b), int(a)) for a, b in ends[found[both_ways[found]]]))
-        return Place(int(at.min()), int(at.max()), score_of(min(chances)), True, extra, links=pairs, gates=mine)
+        single = [np.arange(len(ends)) == one for one in np.unique(hit).tolist()]
+        return [*single, *wide], len(ends) + (3 * self.count if len(wide) else 0)
 
     def _recorded(self, ends: Ints) -> Ints:
-        """Links (rows of ``ends``) behind the delays that only the flight recorder saw."""
+        """Links (rows of ``ends``) that may be behind the delays that only the flight recorder saw: two for each."""
         if not len(self.graph.trace.calls) or not len(self.graph.gates):
-            return np.zeros(0, dtype=np.int64)
+            return np.zeros((0, 2), dtype=np.int64)
         seen = recorded_hiccups(self.graph, max(self._least_ns, float(np.median(self.gates[2]))))
         number = {(int(a), int(b)): i for i, (a, b) in enumerate(ends)}
-        return np.array([number[a, b] for a, b in seen.tolist() if (a, b) in number], dtype=np.int64)
+        found = [(number[a, b], number[b, c]) for a, b, c in seen.tolist() if (a, b) in number and (b, c) in number]
+        return np.array(found, dtype=np.int64).reshape(-1, 2)
+
+
+def _row_of(wanted: Ints, known: Ints) -> Ints:
+    """For each of the wanted numbers: where it stands among those that are known, -1 where it does not."""
+    order = np.argsort(known, kind="stable")
+    at = np.minimum(np.searchsorted(known[order], wanted), max(len(known) - 1, 0))
+    return np.where(known[order[at]] == wanted, order[at], -1) if len(known) else np.full(len(wanted), -1)
+
+
+def _chance(place: Mask, events: Ints, nearby: Ints, weight: Floats, tests: int) -> tuple[float, bool]:
+    """Chance that so many events fall on a place, and whether on the first of their two links alone.
+
+    Null: a delay begins at any link of its ring, as often as its gates have it.
+    """
+    first, either = place[events[:, 0]], place[events].any(axis=1)
+    shares = float(weight @ place[nearby[:, 0]]), float(weight @ place[nearby].any(axis=1))
+    two = int(np.count_nonzero(events[:, 0] != events[:, 1]))
+    direct = concentrated(int(first.sum()), len(events), shares[0], tests)
+    both = concentrated_in(int(either.sum()), [(len(events) - two, shares[0]), (two, shares[1])], tests)
+    return (direct, True) if direct <= both else (both, False)
 
 
 def _last_of_staircase(sender: Indices, receiver: Indices, extra: Floats, late: Mask) -> Mask:
