@@ -95,6 +95,14 @@ def test_recorded_steps_count_with_the_traced_ones() -> None:
     assert spiky(replace(built, calls=calls(dict.fromkeys((5, 12, 20, 33), (3, 3)), 40, after))) == [("2:3",)]
 
 
+def test_a_link_that_only_the_recorder_saw_held_up_is_no_place_of_the_trace() -> None:
+    """The traced delay begins at rank 5 and reaches 6; those of the recorder all begin at 6."""
+    built = held_up({3: (5, 2)}, steps=10)
+    after = int(built.ops.end_ns.max()) + 500 * MS
+    many = calls(dict.fromkeys(range(3, 40, 3), (6, 3)), 40, after)
+    assert spiky(replace(built, calls=many)) == []
+
+
 def test_calls_of_traced_steps_are_left_to_the_trace() -> None:
     """A trace whose times are those of the day, and calls made inside it."""
     built, day = held_up({}, steps=10), 10**18

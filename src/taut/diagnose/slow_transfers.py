@@ -286,6 +286,8 @@ class SlowTransfers(Series):
         place = places[chances.index((chance, direct))]
         named = place[hit[:, :1]] if direct else place[hit]
         its = np.asarray(named.any(axis=1))
+        if not its.any():
+            return None  # only the recorder saw it: what it costs in the traced steps is nothing
         mine = np.zeros(len(g.gates), dtype=bool)
         mine[gates[its]] = True
         if MOST * len(its) <= np.count_nonzero(its):
