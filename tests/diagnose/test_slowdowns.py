@@ -255,3 +255,19 @@ def test_two_levels_of_a_rank_are_no_stops_whatever_happens_between_them() -> No
     done = analyze(barriers(work, 5 * MS))
     assert {(f.ranks, f.steps) for f in done.findings} == {((2,), (4, 10)), ((2,), (20, 26))}
     assert done.recoverable_wall_ns == pytest.approx(14 * 50 * MS, rel=0.1), "the accident between them is nobody's"
+
+
+def test_a_host_that_stops_between_operators_is_said_to_take_longer_by_its_gaps() -> None:
+    stops = [4, 9, 15, 19, 24, 28]
+    ops = [
+        Do(rank, "fwd", round(work), step=step, idle=120 * MS if step in stops and rank in range(4, 8) else 10_000)
+        if name == "fwd"
+        else Do(rank, name, 5 * MS, step=step, verb=Verb.ALL_REDUCE)
+        for step, row in enumerate(jitter(15, 16, 0.01))
+        for rank, work in enumerate(row)
+        for name in ("fwd", "all-reduce")
+    ]
+    (found,) = analyze(play(ops)).findings
+    assert found.ranks == (4, 5, 6, 7)
+    said = found.because.partition(" % longer in their own work and gaps than before")[0].rpartition(" ")[2]
+    assert int(said) == pytest.approx(100 * 6 * 120 / (25 * 100), abs=1)

@@ -50,6 +50,7 @@ EXPLAINS = 3
 """A span of at least one in so many steps explains why the level of a rank, a median over all steps, is high."""
 LEAST = 0.01
 """Excess of less than this share of the wall is not looked into."""
+GAPS = "gaps between operators"
 MOST = 0.5
 """Share of a rank's excess in the loader or the checkpoint from which that is the failure mode."""
 
@@ -147,9 +148,9 @@ def _together(e: Evidence, found: SlowSet) -> Finding:
     usual = np.concatenate([np.asarray(change.value)[mine] for change, mine in zip(work, own, strict=True)])
     excess = graph.work_ns[ops] - usual
     classes = top_classes(graph, ops, excess)
-    gaps = [c for m in found.members if not m.by_past for c in m.changes if c.what == "gap"]
+    gaps = [change for change in found.changes if change.what == "gap"]
     paused = sum(float((graph.gap_ns[change.ops] - change.value).sum()) for change in gaps)
-    most = classes[0] if classes and excess.sum() >= paused else "gaps between its operators"
+    most = classes[0] if classes and excess.sum() >= paused else GAPS
     opener, span = e.blame.waits.opener, (found.first, found.last)
     opened = np.isin(graph.rank_index[opener], rows) & (graph.window[opener] >= span[0]) & (graph.window[opener] <= span[1])
     where = shared_place(graph, rows)
@@ -185,8 +186,9 @@ def _why_together(e: Evidence, found: SlowSet, where: str, share: float, most: s
         how = f"{share:.0f} % longer in its own work and gaps than {than}, by {least:.1f} {unit}"
         return f"{ranks} takes {how}, most of it in {most}; the others wait for it"
     hidden = "they hide each other: " if together >= MORE_THAN_ALONE * alone else ""
+    own = "their own work and gaps" if most == GAPS else "their own work"
     return (
-        f"{ranks}{named} take {share:.0f} % longer in their own work than {than}, each by at least {least:.1f} {unit}, most of "
+        f"{ranks}{named} take {share:.0f} % longer in {own} than {than}, each by at least {least:.1f} {unit}, most of "
         f"it in {most}; {hidden}mending one of them saves at most {alone:.1f} % of the run, {all_of_them} together "
         f"{together:.1f} %"
     )
