@@ -4,6 +4,9 @@ Frameworks synchronise in places a trace does not show (a loss averaged over dat
 Taken as a gap, such a wait could never be recovered by mending whoever was late. A rank's gap before a class is
 explained by a group of ranks if it ends shortly after the last of them finished the op before that class, in nearly all
 steps; then the edges from all of them replace the mystery.
+
+A rank may also wait until what it sent is received, while the trace records the call that sends and no more: its gap ends
+as the receiver of one of its messages does.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ import numpy as np
 
 from taut.core.array_types import Indices, Ints, Mask
 from taut.core.ids import greatest, least, numbered, occurrence
-from taut.core.tables import Table
+from taut.core.tables import Table, Verb
 
 BIG = 0.01
 """A gap is big above this share of an ordinary step."""
@@ -25,8 +28,8 @@ SPARSE = 256
 """Cells of the table of a class for each of its ops at most: a class that only few ranks share explains nothing."""
 
 
-def edges(ops: Table, order: Indices, begins: Mask, window: Indices, members: Table) -> tuple[Ints, Ints]:
-    """(source, target) of the edges that explain big recurring gaps."""
+def edges(ops: Table, order: Indices, begins: Mask, window: Indices, members: Table, gate: Indices) -> tuple[Ints, Ints]:
+    """(source, target) of the edges that explain big recurring gaps; ``gate`` says which sends and receives belong together."""
     none = np.zeros(0, dtype=np.int64)
     if len(members) < 2:
         return none, none
@@ -37,6 +40,7 @@ def edges(ops: Table, order: Indices, begins: Mask, window: Indices, members: Ta
     big = gap > BIG * float(np.median(greatest(window, steps, ops.end_ns) - least(window, steps, ops.start_ns)))
     if big.sum() < LEAST_STEPS:
         return none, none
+    receipt = _receipts(ops, gate, np.flatnonzero(big))
     asked = np.zeros(int(ops.name.max()) + 1, dtype=bool)
     asked[ops.name[big]] = True
     every = np.flatnonzero(asked[ops.name] & (before >= 0))
@@ -54,14 +58,50 @@ def edges(ops: Table, order: Indices, begins: Mask, window: Indices, members: Ta
             mine = table[:, rank]  # the op of this rank in every instance of the class
             mine = np.flatnonzero((mine >= 0) & big[mine])
             group = _explaining_group(ops, before, gap, table, mine, int(rank), members)
-            if group is None:
-                continue
-            for other in group:
+            if group is None and _received_then(ops, before, gap, table[mine, rank], receipt):
+                source.append(receipt[table[mine, rank]])
+                target.append(table[mine, rank])
+            for other in [] if group is None else group:
                 both = table[:, rank][mine], table[:, other][mine]
                 present = both[1] >= 0
                 source.append(before[both[1][present]])
                 target.append(both[0][present])
-    return (np.concatenate(source), np.concatenate(target)) if source else (none, none)
+    if not source:
+        return none, none
+    found, woken = np.concatenate(source), np.concatenate(target)
+    return found[found >= 0], woken[found >= 0]
+
+
+def _receipts(ops: Table, gate: Indices, asked: Ints) -> Ints:
+    """Per op: the receive that ended last of those of what its rank had sent before in the step; -1 for none, and not asked."""
+    out = np.full(len(ops), -1, dtype=np.int64)
+    met = np.flatnonzero(gate >= 0)
+    sent, received = (met[ops.verb[met] == verb] for verb in (Verb.SEND, Verb.RECV))
+    if not len(sent) or not len(received):
+        return out
+    by_gate = np.full(int(gate.max()) + 1, -1, dtype=np.int64)
+    by_gate[gate[received]] = received
+    sent = sent[by_gate[gate[sent]] >= 0]
+    ends = by_gate[gate[sent]]
+    ends, sent = ends[np.argsort(ops.end_ns[ends], kind="stable")], sent[np.argsort(ops.end_ns[ends], kind="stable")]
+    every = np.concatenate([sent, asked])
+    cell, _ = numbered(ops.rank[every], ops.step[every])
+    # The last receipt so far, cell by cell: numbers of a later cell are above those of all before.
+    turn = np.append(np.arange(1, len(sent) + 1), np.zeros(len(asked), dtype=np.int64))
+    order = np.lexsort((ops.start_ns[every], cell))
+    last = np.maximum.accumulate((cell * (len(sent) + 1) + turn)[order]) % (len(sent) + 1)
+    wanted = order >= len(sent)
+    out[every[order[wanted]]] = np.append(-1, ends)[last[wanted]]
+    return out
+
+
+def _received_then(ops: Table, before: Indices, gap: Ints, rows: Ints, receipt: Ints) -> bool:
+    """Whether a rank's gaps before a class end shortly after a message of its was received, nearly all of them."""
+    if len(rows) < LEAST_STEPS:
+        return False
+    ready = np.where(receipt[rows] >= 0, ops.end_ns[receipt[rows]], np.iinfo(np.int64).min)
+    left = ops.start_ns[rows] - np.maximum(ready, ops.end_ns[before[rows]])
+    return bool(((left >= -1000) & (left <= LEFT * gap[rows])).mean() >= AGREES)
 
 
 def _explaining_group(

@@ -99,7 +99,7 @@ def link(trace: Trace) -> Graph:
     ops = ops.replace(start_ns=start, end_ns=end, lane=lanes.lane).narrowed("seq", "group")  # few ask for these from now on
     del start, end, rows, inside
     axis = Axis(windows, window, segment, origin)
-    drawn = [_edges(ops, lanes, axis, trace)]
+    drawn = [_edges(ops, lanes, axis, trace, matching.gate)]
     del lanes, window, segment
     graph = _assemble(trace, ops, drawn.pop(), axis, matching, clock, residual)
     return graph if on_devices is None else replace(graph, device=on_devices.device)
@@ -377,14 +377,14 @@ def _roles(members: Table, rank: Indices) -> Indices:
     return np.maximum(members.stage, 0).astype(np.int32)[np.searchsorted(members.rank, rank)]
 
 
-def _edges(ops: Table, lanes: Lanes, axis: Axis, trace: Trace) -> Drawn:
+def _edges(ops: Table, lanes: Lanes, axis: Axis, trace: Trace, gate: Indices) -> Drawn:
     """Lane order, launches, wake-ups and unseen rendezvous; edges the trace contradicts are dropped and counted."""
     from taut.graph.sweeps import held_edges, lane_edges
 
     parts = [_plain(*lane_edges(lanes.order, lanes.begins, lanes.sibling)), _launch_edges(ops, axis.segment)]
     if not trace.waits_recorded:
         parts += _wake_edges(ops, lanes, axis.window, trace.members, trace.timer_ns)
-        parts.append(_plain(*hidden.edges(ops, lanes.order, lanes.begins, axis.window, trace.members)))
+        parts.append(_plain(*hidden.edges(ops, lanes.order, lanes.begins, axis.window, trace.members, gate)))
     edges = Edges.join(parts)
     del parts
     found = held_edges(edges.source, edges.target, edges.lag, ops.start_ns, ops.end_ns, trace.timer_ns, OVERLAP_NS)
