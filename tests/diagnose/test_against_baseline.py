@@ -13,9 +13,10 @@ import pytest
 from click.testing import CliRunner
 
 import taut
-from build import MS, analyze, barriers, job, ring_all_reduce
+from build import MS, Do, analyze, barriers, job, play, ring_all_reduce
 from taut.cli import main
 from taut.core.errors import UsageError
+from taut.core.tables import Verb
 from taut.diagnose.against_baseline import core
 from taut.graph import link
 from taut.graph.joined import difference, joined
@@ -132,6 +133,21 @@ def test_blame_the_ledger_and_whatif_use_the_baseline(healthy: str, tmp_path: Pa
     fixes = [word for rank in first.ranks for word in ("--fix", f"rank={rank}")]
     said = CliRunner().invoke(main, ["whatif", str(done.save(tmp_path / "now")), *fixes, "--json"])
     assert json.loads(said.stdout)["saved_wall_ns"] == pytest.approx(first.recoverable_wall_ns, rel=0.02)
+
+
+def test_ranks_that_meet_no_more_from_some_step_on_are_the_same_job() -> None:
+    """Partial synchronisation loss: the run begins as the baseline did."""
+    took = np.rint(work(3)).astype(int)
+    ops = [
+        [Do(rank, "fwd", int(took[step, rank]), step=step), Do(rank, "all-reduce", TRANSFER, step=step, verb=Verb.ALL_REDUCE)]
+        for step in range(12)
+        for rank in range(4)
+    ]
+    before = link(play([op for pair in ops for op in pair]))
+    after = link(play([op for pair in ops for op in pair[: 2 if pair[0].step < 5 else 1]]))
+    never = link(play([op for pair in ops for op in pair[: 2 if pair[0].step < 1 else 1]]))
+    assert difference(before, after) is None
+    assert "1 times a step, in this run 0" in str(difference(before, never))
 
 
 @pytest.mark.parametrize(

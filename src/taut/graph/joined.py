@@ -23,6 +23,8 @@ LEAST_SHARE = 0.01
 """A class that holds less than this share of a rank's own work may be missing in one of two runs of a job."""
 MOST_STEPS = 0.9
 """Shapes that one run has so often a step at least make it another job if the other has none."""
+FIRST = 5
+"""Steps with which a run begins: what it meets in may change later."""
 REST = " (after)"
 """What the reader calls the rest of an op that it cut at a wait: whether anything is left there is timing, not structure."""
 
@@ -144,10 +146,16 @@ def _often(both: Joined, rows: Ints, *keys: Indices) -> tuple[Ints, Floats, Floa
 
 
 def _gates(both: Joined, met: Mask) -> str | None:
-    g = both.graph
-    one, *often = _often(both, np.flatnonzero(met), g.ops.rank, g.ops.name, g.ops.size, g.ops.peer)
+    g, rows = both.graph, np.flatnonzero(met)
+    keys = g.ops.rank, g.ops.name, g.ops.size, g.ops.peer
+    one, *often = _often(both, rows, *keys)
     a, b = (np.rint(some).astype(np.int64) for some in often)
-    wrong = np.flatnonzero(a != b)
+    # Ranks that fall out of step meet no more: the job is the one that the run began as.
+    ids, count = numbered(*(key[rows] for key in keys))
+    first = min(FIRST, len(g.steps) - both.windows)
+    begun = (rows >= both.ops) & (g.window[rows] < both.windows + first)
+    at_first = np.rint(np.bincount(ids[begun], minlength=count) / first).astype(np.int64)
+    wrong = np.flatnonzero((a != b) & (a != at_first))
     if not len(wrong):
         return None
     op, i = int(one[wrong[0]]), wrong[0]
