@@ -199,6 +199,35 @@ def test_stops_that_fall_into_other_classes_are_all_of_one_stall() -> None:
     assert found.recoverable_wall_ns == pytest.approx(90 * MS * len(stops), rel=0.05)
 
 
+def test_stops_that_fall_into_transfers_are_of_the_same_stall() -> None:
+    """Some stops of a rank lie in its work, others hold up the transfer it is in; an accident long before is none of them."""
+    work, transfer = jitter(16, 8, 0.01), np.full((STEPS, 8), 5 * MS)
+    in_work, in_transfer = [11, 14, 16, 17, 18, 19, 21, 22, 23], [12, 13, 15, 24, 25, 26, 27, 28]
+    work[[0, *in_work], 6] += 80 * MS
+    transfer[in_transfer] += 80 * MS
+    (found,) = analyze(barriers(work, transfer)).findings
+    assert (found.mode, found.ranks, found.links, found.steps) == ("straggler cascade", (6,), (), (11, 28))
+    assert found.recoverable_wall_ns == pytest.approx(17 * 80 * MS, rel=0.05)
+
+
+def test_a_rank_that_stops_is_not_taken_for_a_link_whose_transfers_it_holds_up() -> None:
+    """A pipeline whose second rank stops, in its work or as it receives from the third: no link of either is at fault."""
+    rng = np.random.default_rng(17)
+    in_work, in_transfer = [0, 8, 12, 13, 15, 18, 19, 22, 23, 26, 28], [9, 10, 11, 14, 16, 20, 21, 24, 25, 27]
+    ops = []
+    for step in range(STEPS):
+        for stage in reversed(range(4)):
+            stops, took = 70 * MS * (stage == 1), round(40 * MS * (1 + 0.01 * rng.standard_normal()))
+            held = stops * (step in in_transfer) if stage < 3 else 0
+            ops += [Do(stage, "hop", 2 * MS + held, step=step, verb=Verb.RECV, peer=stage + 1)] if stage < 3 else []
+            ops.append(Do(stage, "bwd", took + stops * (step in in_work), step=step))
+            ops += [Do(stage, "hop", MS, step=step, verb=Verb.SEND, peer=stage - 1, eager=True)] if stage else []
+        ops += [Do(rank, "all-reduce", 5 * MS, step=step, verb=Verb.ALL_REDUCE) for rank in range(4)]
+    (found,) = analyze(play(ops)).findings
+    assert (found.mode, found.ranks, found.links, found.steps) == ("straggler cascade", (1,), (), (8, 28))
+    assert found.recoverable_wall_ns == pytest.approx(20 * 70 * MS, rel=0.1)
+
+
 def test_a_level_whose_cost_lies_in_two_steps_is_no_finding() -> None:
     """A rank 2 % slower for a while is not worth listing, whatever holds it up in two of these steps."""
     work = jitter(11, 8, 0.004)

@@ -29,6 +29,8 @@ APART, LEAST_APART = 6.0, 5
 span must have: hiccups do not come in fives."""
 OUTLIER = 4.0
 """Spreads above the median from which a step is a spike."""
+ACCIDENTS = 0.01
+"""Share of the steps in which any place is expected to have a hiccup, before other places are asked."""
 REMOVED = 2.0
 """Levels taken out of a series before its autocorrelation is estimated."""
 SEARCH_BIAS, SEARCH_LOSS = 3.0, 6.0
@@ -327,6 +329,27 @@ def heaped(weights: Numbers, mine: Mask, share: float, places: int) -> float:
     drawn = (np.random.default_rng(len(weights)).random((DRAWS, len(weights))) < share) @ weights
     weighed = places * (1 + np.count_nonzero(drawn >= (weights * mine).sum() * (1 - 1e-9))) / (DRAWS + 1)
     return min(1.0, 2 * min(counted, weighed))
+
+
+def densest(hit: Mask) -> tuple[int, int]:
+    """First and last of the steps in which something happens time and again: some before or after may be accidents.
+
+    The span of the largest likelihood, with one rate inside, and that of accidents outside.
+    """
+    at = np.flatnonzero(hit)
+    first, last = int(at[0]), int(at[-1])
+    while True:
+        size = last - first + 1
+        rate = min(np.count_nonzero(hit[first : last + 1]) / size, 1 - 0.5 / size)
+        if rate <= ACCIDENTS:
+            return first, last
+        gain = np.cumsum(np.where(hit, np.log(rate / ACCIDENTS), np.log((1 - rate) / (1 - ACCIDENTS))))
+        before = np.append(0.0, gain[:-1])
+        end = int(np.argmax(gain - np.minimum.accumulate(before)))
+        begin = int(np.argmin(before[: end + 1]))
+        if (begin, end) == (first, last):
+            return first, last
+        first, last = begin, end
 
 
 def concentrated(hits: int, events: int, share: float, places: int) -> float:

@@ -27,6 +27,8 @@ def caused_by_rank(slowdowns: Slowdowns, rank: Place, links: Place) -> bool:
     number = int(slowdowns.graph.ranks[rank.rank])
     touched = any(number in pair for pair in links.links) and (not links.owners or number in links.owners)
     enough = together and touched and rank.extra_ns >= SHARED * links.extra_ns
+    if enough and rank.spikes and links.spikes and slowdowns.stops_elsewhere(rank, links):
+        return True
     return enough and slowdowns.slows_all_transfers(rank.rank, links.first, links.last)
 
 

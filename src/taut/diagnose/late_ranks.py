@@ -14,7 +14,7 @@ from math import lgamma
 import numpy as np
 
 from taut.core.array_types import Floats, Indices, Ints, Mask, Numbers
-from taut.core.change_points import LEAST_STEPS
+from taut.core.change_points import ACCIDENTS, LEAST_STEPS
 from taut.core.ids import weighed
 from taut.core.interval import FALSE_ALARMS
 from taut.core.rank_words import rank_label, rank_labels
@@ -40,8 +40,6 @@ from taut.replay.excess_kernels import spread_of_steps
 from taut.replay.timeline import Change
 
 OUT_OF_STEP = "partial synchronisation loss"
-ACCIDENTS = 0.01
-"""Share of the steps in which any rank is expected to have a hiccup, before the other ranks are asked."""
 FEW_RANKS = 8
 """Ranks from which another one that is late more often than the rest may be left out of what the rest tells."""
 AGAIN = 0.01

@@ -76,8 +76,12 @@ class SlowTransfers(Series):
 
     def stopped(self, rank: int) -> Mask:
         """Mask over the gates of a rank whose transfers took far longer than usual: what it holds up if it stops."""
-        mine = self._gates_of(rank)
-        return mine & np.isin(np.arange(len(mine)), self._hiccups[0])
+        return self._gates_of(rank) & self._far[1]
+
+    @cached_property
+    def longer_ns(self) -> Floats:
+        """Per gate: by how much its transfer took longer than those of its class do, ns."""
+        return np.maximum(self.gates[2] - self._far[0], 0.0)
 
     def slows_all_transfers(self, rank: int, first: int, last: int) -> bool:
         """Whether all transfers that a rank takes part in take longer in a span: then it is slow, not one of its links."""
@@ -192,6 +196,16 @@ class SlowTransfers(Series):
         return float(np.median((end[held] - begin[held]).astype(np.float64))) if held.any() else 0.0
 
     @cached_property
+    def _far(self) -> tuple[Floats, Mask]:
+        """Per gate: how long transfers of its class take, ns, and whether its own took far longer."""
+        g, high = self.graph, self.gates[2]
+        cls, count = numbered(self._groups[0], g.gates.name, g.gates.size)
+        below, spread = describe_cells(-high, *group_sort(cls, count))  # the spread of the quick ones: spikes do not widen it
+        usual = -below[cls]
+        least = np.maximum.reduce([OUTLIER * np.nan_to_num(spread)[cls], usual, np.full(len(cls), self._least_ns)])
+        return usual, high > usual + least
+
+    @cached_property
     def _hiccups(self) -> tuple[Ints, Ints, Ints]:
         """Gates whose transfer took far longer than their class does, and the ops of the two that were held up first.
 
@@ -202,11 +216,7 @@ class SlowTransfers(Series):
         g = self.graph
         if not len(g.gates):
             return (np.zeros(0, dtype=np.int64),) * 3
-        high = self.gates[2]
-        cls, count = numbered(self._groups[0], g.gates.name, g.gates.size)
-        below, spread = describe_cells(-high, *group_sort(cls, count))  # the spread of the quick ones: spikes do not widen it
-        usual = -below[cls]
-        far = high > usual + np.maximum.reduce([OUTLIER * np.nan_to_num(spread)[cls], usual, np.full(len(cls), self._least_ns)])
+        high, (usual, far) = self.gates[2], self._far
         gates, held, second = np.flatnonzero(far), np.full(len(far), -1), np.full(len(far), -1)
         rows, sender, receiver = (column[far[g.gate[self._ends[0]]]] for column in self._ends)
         gate = g.gate[rows]

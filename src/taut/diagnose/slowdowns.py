@@ -14,7 +14,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from taut.core.array_types import Floats, Indices, Ints, Mask
-from taut.core.change_points import LEAST_OUTSIDE, LEAST_STEPS, Span, heaped, levels, outliers, ramp
+from taut.core.change_points import LEAST_OUTSIDE, LEAST_STEPS, Span, densest, heaped, levels, outliers, ramp
 from taut.core.ids import weighed
 from taut.core.scratch import kept
 from taut.diagnose.slow_place import FALSE_ALARMS, LATE, RECURS, Place, extra_ns, score_of
@@ -117,7 +117,7 @@ class Slowdowns(SlowTransfers):
         joined = self._levels
         for stall in self._stalls({level.rank for level in joined}):
             mine = [p for p in joined if p.rank == stall.rank]
-            beside = self._beside(stall.rank, mine)
+            beside = self._beside(stall, mine)
             same = [p for p in mine if _tells_more(stall, p) and beside.sum() >= RECURS and self._of_stops(p)]
             joined = [p for p in joined if p not in same]
             if same:
@@ -177,15 +177,38 @@ class Slowdowns(SlowTransfers):
 
     def _stall(self, rank: int, at: Indices, score: float) -> Place:
         """A rank that stops in some windows, and what it holds up."""
+        window = self.gates[0]
         # A transfer may still be held up in the next step; one long before, as while a job warms up, was not by this.
-        held = self.stopped(rank) & (self.gates[0] >= at[0]) & (self.gates[0] <= at.max() + 1)
-        at = np.concatenate([at, self.gates[0][held]])
-        span = Span(rank, int(at.min()), int(at.max()), score)
-        return Place(span.first, span.last, score, True, extra_ns(self._busy[rank], span), rank=rank, gates=held)
+        held = self.stopped(rank) & (window >= at[0]) & ((window <= at.max() + 1) | self._as_long(rank))
+        hit = self._late(rank)
+        hit[np.concatenate([at, window[held]])] = True
+        hit[: at[0]] = False
+        span = Span(rank, *densest(hit), score)
+        held &= (window >= span.first) & (window <= span.last)
+        extra = extra_ns(self._busy[rank], span) + self.longer_ns[held].sum() / (span.last - span.first + 1)
+        return Place(span.first, span.last, score, True, extra, rank=rank, gates=held)
 
-    def _beside(self, rank: int, levels: list[Place]) -> Mask:
-        """Windows in which a rank stops beside its levels: their own steps, and two accidents, are no stops."""
-        out = self._late(rank)
+    def stops_elsewhere(self, stall: Place, links: Place) -> bool:
+        """Whether a rank that stops holds up most delays of some links, and stops in its own work in steps without one."""
+        theirs = np.zeros(self.windows, dtype=bool)
+        theirs[self.gates[0][links.gates]] = True
+        alone = self._late(stall.rank) & stall.holds(np.arange(self.windows)) & ~theirs
+        as_long = (stall.gates & self._as_long(stall.rank))[links.gates]
+        return bool(alone.sum() >= RECURS and 2 * np.count_nonzero(as_long) >= len(as_long))
+
+    def _as_long(self, rank: int) -> Mask:
+        """Mask over the gates whose transfers took longer by about what stops of a rank take."""
+        stop = np.median(self._above(rank)[self._spikes[rank]])
+        out: Mask = (self.longer_ns >= LATE * stop) & (LATE * self.longer_ns <= stop)
+        return out
+
+    def _beside(self, stall: Place, levels: list[Place]) -> Mask:
+        """Windows in which a rank stops beside its levels: their own steps, and two accidents, are no stops.
+
+        In its own work, or in a transfer that takes as much longer.
+        """
+        out = self._late(stall.rank)
+        out[self.gates[0][stall.gates & self._as_long(stall.rank)]] = True
         for level in levels:
             out &= ~level.holds(np.arange(self.windows))
         return out
@@ -208,9 +231,13 @@ class Slowdowns(SlowTransfers):
 
     def _late(self, rank: int) -> Mask:
         """Windows in which a rank with spikes is held up: a stop may last for several, of which the first is its spike."""
-        above = self._busy[rank] - np.median(self._busy[rank])
+        above = self._above(rank)
         out: Mask = above >= LATE * np.median(above[self._spikes[rank]])
         return out
+
+    def _above(self, rank: int) -> Floats:
+        """Per window: by how much the work and gaps of a rank are above what they usually are."""
+        return np.asarray(self._busy[rank] - np.median(self._busy[rank]))
 
 
 def _shaped(y: Floats, kin: Ints, most: int = 1) -> Iterator[tuple[Span, bool]]:
