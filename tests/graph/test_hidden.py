@@ -7,6 +7,8 @@ import pytest
 
 from build import MS, Do, analyze, play
 from taut.core.tables import Trace, Verb
+from taut.graph.link import link
+from taut.replay.timeline import replay
 
 STEPS, ONSET, SENT = 20, 8, 100_000
 
@@ -32,3 +34,23 @@ def test_a_sender_that_waits_for_its_receiver_is_not_the_slow_one() -> None:
     (found,) = analyze(sender_that_waits(1)).findings
     assert (found.mode, found.ranks, found.steps) == ("straggler cascade", (1,), (ONSET, STEPS - 1))
     assert found.recoverable_wall_ns == pytest.approx((STEPS - ONSET) * 40 * MS, rel=0.05)
+
+
+def test_a_sender_that_waits_before_now_this_and_now_that_waits_for_its_receiver_all_the_same() -> None:
+    """Rank 1 stops in every third step while it receives; what rank 0 does next, once that is over, is not always the same."""
+    ops = []
+    for step in range(STEPS):
+        stop = 90 * MS if step % 3 == 2 else 0
+        after = "optimizer" if step % 2 else "logging"
+        ops += [
+            Do(0, "bwd", 10 * MS, step=step),
+            Do(0, "hop", SENT, step=step, verb=Verb.SEND, peer=1, eager=True),
+            Do(0, after, 5 * MS, step=step, idle=stop + 920_000),
+            Do(1, "bwd", 9 * MS, step=step),
+            Do(1, "hop", MS + stop, step=step, verb=Verb.RECV, peer=0),
+            Do(1, after, 5 * MS, step=step, idle=200_000),
+        ]
+    graph = link(play(ops))
+    assert (replay(graph).end_ns == graph.ops.end_ns).all()
+    mine = graph.ops.rank == 0
+    assert int(graph.gap_ns[mine].max()) < 20 * MS, "no gap of the sender is as long as a stop of the receiver"

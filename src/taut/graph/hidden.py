@@ -21,6 +21,8 @@ BIG = 0.01
 """A gap is big above this share of an ordinary step."""
 LEFT = 0.05
 """What may remain of an explained gap, as a share of it."""
+MOMENT = 0.002
+"""Share of a gap by which the receive may seem to end after it: another process records that, a moment later."""
 AGREES = 0.9
 """Share of a rank's big gaps before a class that the same group must explain."""
 LEAST_STEPS = 5
@@ -40,12 +42,11 @@ def edges(ops: Table, order: Indices, begins: Mask, window: Indices, members: Ta
     big = gap > BIG * float(np.median(greatest(window, steps, ops.end_ns) - least(window, steps, ops.start_ns)))
     if big.sum() < LEAST_STEPS:
         return none, none
-    receipt = _receipts(ops, gate, np.flatnonzero(big))
     asked = np.zeros(int(ops.name.max()) + 1, dtype=bool)
     asked[ops.name[big]] = True
     every = np.flatnonzero(asked[ops.name] & (before >= 0))
     every = every[np.argsort(ops.name[every], kind="stable")]
-    source, target = [], []
+    source, target, left = [], [], big & (before >= 0)
     for rows in np.split(every, np.flatnonzero(np.diff(ops.name[every])) + 1):
         nth = occurrence(ops.step[rows], ops.rank[rows])
         instance, count = numbered(ops.step[rows], nth)
@@ -58,18 +59,31 @@ def edges(ops: Table, order: Indices, begins: Mask, window: Indices, members: Ta
             mine = table[:, rank]  # the op of this rank in every instance of the class
             mine = np.flatnonzero((mine >= 0) & big[mine])
             group = _explaining_group(ops, before, gap, table, mine, int(rank), members)
-            if group is None and _received_then(ops, before, gap, table[mine, rank], receipt):
-                source.append(receipt[table[mine, rank]])
-                target.append(table[mine, rank])
+            left[table[mine, rank]] &= group is None
             for other in [] if group is None else group:
                 both = table[:, rank][mine], table[:, other][mine]
                 present = both[1] >= 0
                 source.append(before[both[1][present]])
                 target.append(both[0][present])
-    if not source:
-        return none, none
-    found, woken = np.concatenate(source), np.concatenate(target)
+    received, waited = _waited_for_receipt(ops, gate, before, gap, np.flatnonzero(left))
+    found, woken = np.concatenate([*source, received]), np.concatenate([*target, waited])
     return found[found >= 0], woken[found >= 0]
+
+
+def _waited_for_receipt(ops: Table, gate: Indices, before: Indices, gap: Ints, rows: Ints) -> tuple[Ints, Ints]:
+    """(receive, op) of gaps that end as a message is received which was under way: those before a class, or all of a rank."""
+    receipt = _receipts(ops, gate, rows)
+    rows = rows[(receipt[rows] >= 0) & (ops.end_ns[receipt[rows]] > ops.end_ns[before[rows]])]
+    after = ops.start_ns[rows] - ops.end_ns[receipt[rows]]
+    then = (after <= LEFT * gap[rows]) & (after >= -MOMENT * gap[rows])
+    waits = np.zeros(len(rows), dtype=bool)
+    for kind, count in (numbered(ops.rank[rows], ops.name[rows]), numbered(ops.rank[rows])):
+        left = ~waits
+        size = np.bincount(kind[left], minlength=count)
+        agree = np.bincount(kind[left & then], minlength=count)
+        waits |= left & ((size >= LEAST_STEPS) & (agree >= AGREES * size))[kind]
+    waits &= after >= 0  # an edge that its own times contradict would be dropped
+    return receipt[rows[waits]], rows[waits]
 
 
 def _receipts(ops: Table, gate: Indices, asked: Ints) -> Ints:
@@ -93,15 +107,6 @@ def _receipts(ops: Table, gate: Indices, asked: Ints) -> Ints:
     wanted = order >= len(sent)
     out[every[order[wanted]]] = np.append(-1, ends)[last[wanted]]
     return out
-
-
-def _received_then(ops: Table, before: Indices, gap: Ints, rows: Ints, receipt: Ints) -> bool:
-    """Whether a rank's gaps before a class end shortly after a message of its was received, nearly all of them."""
-    if len(rows) < LEAST_STEPS:
-        return False
-    ready = np.where(receipt[rows] >= 0, ops.end_ns[receipt[rows]], np.iinfo(np.int64).min)
-    left = ops.start_ns[rows] - np.maximum(ready, ops.end_ns[before[rows]])
-    return bool(((left >= -1000) & (left <= LEFT * gap[rows])).mean() >= AGREES)
 
 
 def _explaining_group(
