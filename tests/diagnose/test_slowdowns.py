@@ -300,3 +300,14 @@ def test_a_host_that_stops_between_operators_is_said_to_take_longer_by_its_gaps(
     assert found.ranks == (4, 5, 6, 7)
     said = found.because.partition(" % longer in their own work and gaps than before")[0].rpartition(" ")[2]
     assert int(said) == pytest.approx(100 * 6 * 120 / (25 * 100), abs=1)
+
+
+@pytest.mark.parametrize("ranks", [4, 8])
+def test_stops_that_all_ranks_have_are_no_level_of_one_where_they_fall_together(ranks: int) -> None:
+    """Busy cores stop whoever runs on them, in an eighth of the steps: some rank has four or five of them nearly in a row."""
+    named = []
+    for seed in range(20):
+        rng = np.random.default_rng((seed, ranks))
+        stops = (rng.random((STEPS, ranks)) < 0.12) * rng.uniform(100, 200, (STEPS, ranks)) * MS
+        named += [f for f in analyze(barriers(jitter(seed, ranks, 0.02) + stops, 5 * MS)).findings if f.ranks or f.links]
+    assert named == []

@@ -25,8 +25,8 @@ CLIP = 3.0
 LEAST_RISE = 1.0
 """Spreads by which most of a span's steps must stand above most of the others: spikes are no level."""
 APART, LEAST_APART = 6.0, 5
-"""Spreads between the lower fifth of a span and the middle of the rest from which no chance explains it, and the steps such a
-span must have: hiccups do not come in fives."""
+"""Spreads between the lower fifth of a span and the middle of the rest from which no noise explains it, and the steps such a
+span must have; that hiccups come in fives is asked apart."""
 OUTLIER = 4.0
 """Spreads above the median from which a step is a spike."""
 ACCIDENTS = 0.01
@@ -145,10 +145,41 @@ def _one_each(z: Floats, rows: Ints, kin: Ints | None, rho: Floats | None) -> tu
         red = [float(rho[i])] * 2
         if np.isnan(rho[i]):
             red = [_redness_without_kin(z[i], int(best[0][k]), int(best[1][k])) for best in (far, near)]
-        span = _clear_span(z[i], i, int(far[0][k]), int(far[1][k]), float(far[2][k]), APART * _inflation_of_spread(red[0]))
-        span = span or _raised_span(z[i], i, int(near[0][k]), int(near[1][k]), float(near[2][k]), alarm, red[1])
-        out += [_extended(z[i], replace(span, tests=len(begin) * count))] if span else []
+        clear = _clear_span(z[i], i, int(far[0][k]), int(far[1][k]), float(far[2][k]), APART * _inflation_of_spread(red[0]))
+        raised = _raised_span(z[i], i, int(near[0][k]), int(near[1][k]), float(near[2][k]), alarm, red[1])
+        told = [replace(span, tests=len(begin) * count) for span in (clear, raised) if span]
+        out += [_extended(z[i], span) for span in told if not _of_stops(z, kin, span)][:1]
     return out, rho
+
+
+def _of_stops(z: Floats, kin: Ints | None, span: Span) -> bool:
+    """Whether a span may be stops that fell together: clipped steps carry it, and by chance some span has as many of them.
+
+    How often a step is half as high is told by the others of the series or by its kin, whichever have more; a level of theirs
+    tells nothing of stops.
+    """
+    at, series = np.arange(z.shape[1]), np.arange(len(z))
+    inside = (at >= span.first) & (at <= span.last)
+    above = z[span.series] - np.median(z[span.series, ~inside])
+    far, rise = above >= CLIP, np.clip(above[inside], 0, CLIP)
+    if 2 * rise[far[inside]].sum() < rise.sum():
+        return False
+    as_high = max(CLIP, 0.5 * float(np.median(above[far & inside])))
+    beside = (series != span.series) & (True if kin is None else kin == kin[span.series])
+    others = _in_short_runs((above >= as_high) & ~inside)[~inside], _in_short_runs(z[beside] >= as_high)
+    share = max((np.count_nonzero(some) + 0.5) / (some.size + 1) for some in others if some.size)
+    return concentrated(int(np.count_nonzero(above[inside] >= as_high)), len(rise), share, span.tests) >= FALSE_ALARMS
+
+
+def _in_short_runs(hit: Mask) -> Mask:
+    """Of steps in which something happens (last axis) those that are not among LEAST_APART or more in a row."""
+    if hit.shape[-1] < LEAST_APART:
+        return hit
+    begin = np.lib.stride_tricks.sliding_window_view(hit, LEAST_APART, axis=-1).all(axis=-1)
+    long = np.zeros_like(hit)
+    for step in range(LEAST_APART):
+        long[..., step : step + begin.shape[-1]] |= begin
+    return hit & ~long
 
 
 def _extended(z: Floats, span: Span) -> Span:

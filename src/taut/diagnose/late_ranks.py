@@ -44,6 +44,8 @@ FEW_RANKS = 8
 """Ranks from which another one that is late more often than the rest may be left out of what the rest tells."""
 AGAIN = 0.01
 """Chance for one rank in one step to be as late as counts, once it was late beyond all doubt in another."""
+PRIORS = ((1.0, 1 / ACCIDENTS), (0.5, 0.5))
+"""Steps with and without a hiccup that are taken as seen before any are."""
 EXPLAINS = 3
 """A span of at least one in so many steps explains why the level of a rank, a median over all steps, is high."""
 LEAST = 0.01
@@ -272,7 +274,9 @@ def recurring(e: Evidence, known: list[Place]) -> list[tuple[int, int, int]]:
 def _by_accident(late: Mask, asked: slice = slice(None)) -> Floats:
     """Per rank that is asked: chance that hiccups make any rank late in so many windows (mask, ranks × windows).
 
-    How often they happen is told by the other ranks, the worst of many left out, and by a prior that expects ACCIDENTS.
+    How often they happen is told by the other ranks, the worst of many left out, and by a prior: one that expects ACCIDENTS,
+    or one that expects nothing (Jeffreys'), whichever gives the larger chance. The first says more where there are few, but
+    would outweigh what a short run of a busy machine shows.
     """
     ranks, windows = late.shape
     mine = late.sum(axis=1)
@@ -281,8 +285,12 @@ def _by_accident(late: Mask, asked: slice = slice(None)) -> Floats:
     left_out = ranks >= FEW_RANKS
     others = mine.sum() - mine - left_out * np.where(mine == worst[0], worst[1] if ranks > 1 else 0, worst[0])
     seen = max(ranks - 1 - left_out, 0) * windows
-    return np.array([min(1.0, ranks * _at_least(int(k), windows, 1.0 + n, 1 / ACCIDENTS + seen - n))
-                     for k, n in zip(mine[asked], others[asked], strict=True)])  # fmt: skip
+    return np.array(
+        [
+            min(1.0, ranks * max(_at_least(int(k), windows, a + n, b + seen - n) for a, b in PRIORS))
+            for k, n in zip(mine[asked], others[asked], strict=True)
+        ]
+    )
 
 
 def _as_large_by_accident(late: Mask, excess: Floats) -> Floats:
