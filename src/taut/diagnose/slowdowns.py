@@ -14,7 +14,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from taut.core.array_types import Floats, Indices, Ints, Mask
-from taut.core.change_points import LEAST_OUTSIDE, LEAST_STEPS, Span, densest, heaped, levels, outliers, ramp
+from taut.core.change_points import LEAST_OUTSIDE, LEAST_STEPS, OUTLIER, Span, densest, heaped, levels, noise, outliers, ramp
 from taut.core.ids import weighed
 from taut.core.scratch import kept
 from taut.diagnose.slow_place import FALSE_ALARMS, LATE, RECURS, Place, extra_ns, score_of
@@ -168,12 +168,27 @@ class Slowdowns(SlowTransfers):
         for rank in asked.tolist():
             together = int(np.count_nonzero(first == first[rank]))
             # So many groups as large as this there are for stops to fall on.
-            chance = heaped(weight, place == first[rank], together / self.count, -(-self.count // together))
+            share, places = together / self.count, -(-self.count // together)
+            chance = heaped(weight, place == first[rank], share, places)
+            if chance >= FALSE_ALARMS and together == 1 and spikes[rank].sum() >= RECURS:
+                chance = self._also_in_transfers(rank, above, chance)
             at = np.flatnonzero(spikes[rank])
             if chance >= FALSE_ALARMS and not (rank in known and len(at) >= RECURS):
                 continue
             out.append(self._stall(rank, np.append(at, np.flatnonzero(self._late(rank)).max()), score_of(chance)))
         return out
+
+    def _also_in_transfers(self, rank: int, stops: Floats, chance: float) -> float:
+        """The chance that a rank stops so often, if what it receives far later than usual counts as well: the less of both.
+
+        Whoever stops while it waits for others has no stop in its own work. What a rank has in a step counts once.
+        """
+        gates, held, _ = self._hiccups
+        gates, held = gates[held >= 0], held[held >= 0]
+        every = stops.copy()
+        np.maximum.at(every, (self.graph.rank_index[held], self.gates[0][gates]), self.longer_ns[gates])
+        where = np.nonzero(every)[0]
+        return min(1.0, 2 * min(chance, heaped(every[every > 0], where == rank, 1 / self.count, self.count)))
 
     def _stall(self, rank: int, at: Indices, score: float) -> Place:
         """A rank that stops in some windows, and what it holds up."""
@@ -294,10 +309,15 @@ def _tells_more(stall: Place, level: Place) -> bool:
 
 
 def _shared(busy: Floats) -> Floats:
-    """What the others did more than usual in a step, per rank: the median over them."""
+    """What the others did more than usual in a step, per rank: the median over them.
+
+    Where most of them stop, it is taken off as far as the rank stops as well: else it would seem to work less in that step.
+    """
     own = busy - np.median(busy, axis=1, keepdims=True)
     deviation = np.sort(own, axis=0)
     n = len(busy)
     # Leaving one of n sorted values out moves the middle by at most one place.
     below, above = (np.where(own <= deviation[at], deviation[at + 1], deviation[at]) for at in ((n - 2) // 2, (n - 1) // 2))
-    return np.asarray(0.5 * (below + above))
+    others = 0.5 * (below + above)
+    ordinary = OUTLIER * noise(others, np.arange(n))[:, None]
+    return np.minimum(others, np.maximum(own, ordinary))
