@@ -88,10 +88,13 @@ def _under_way(lane: Ints, opens: Ints, end: Ints) -> Ints:
     """How many intervals of its lane are under way when each begins, itself not counted."""
     zero = int(opens.min())
     span = int(end.max()) - zero + 1
-    begins, ends = (np.sort(lane * span + (t - zero)) for t in (opens, end))
     now = lane * span + (opens - zero)
-    # In every lane as many end as begin, so what the lanes before it did cancels.
-    return np.searchsorted(begins, now, "left") - np.searchsorted(ends, now, "right")
+    order = np.argsort(now)
+    begins, ends = now[order], np.sort(lane * span + (end - zero))
+    out = np.empty(len(now), dtype=np.int64)
+    # In every lane as many end as begin, so what the lanes before it did cancels. Looked up in order, which is far quicker.
+    out[order] = np.searchsorted(begins, begins, "left") - np.searchsorted(ends, begins, "right")
+    return out
 
 
 def _tested(company: Mask, cls: Ints, count: int) -> Mask:
