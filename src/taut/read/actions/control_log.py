@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from msgspec import Struct
 
-from taut.core.tables import NULL, Action, Table, columns_of
+from taut.core.tables import NULL, Action, Table, columns_of, fields_of
 from taut.read.dates import same_form_ns
 from taut.read.jobs.job_words import SECOND, cut, times
 from taut.read.limits import check_count
@@ -70,7 +70,7 @@ def table(rows: Sequence[Mapping[str, str | int]], label: str = "") -> Table:
     """Actions out of rows that name only what they know."""
     check_actions(len(rows), label)
     used = {key for row in rows for key in row}
-    unset = {name: field.default for name, field in Action.__dataclass_fields__.items() if name in used}
+    unset = {name: column.default for name, column in fields_of(Action).items() if name in used}
     columns = {key: np.array([row.get(key, none) for row in rows], dtype=KINDS[key]) for key, none in unset.items()}
     return Table(Action, columns, len(rows))
 
