@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from msgspec import Struct
 
 from taut.core.tables import NULL, Action, Table, columns_of, fields_of
 from taut.read.dates import same_form_ns
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from taut.core.array_types import Ints
-    from taut.read.metrics.series import Series
 
 Change = dict[str, "str | int"]
 """Columns of one action: what was changed, from what, to what, in which direction."""
@@ -47,23 +45,6 @@ _ZONED = r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:?\d\d)$"
 _BARE = r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d{1,9})?$"
 _UP = re.compile(r"(?:scale[-_ ]?)?up(?:scal\w*)?|increas\w*|add|raise|start", re.IGNORECASE)
 _DOWN = re.compile(r"(?:scale[-_ ]?)?down(?:scal\w*)?|decreas\w*|remove|lower|stop", re.IGNORECASE)
-
-
-class ControlLog(Struct, frozen=True):
-    """The actions of one file."""
-
-    label: str
-    actions: Table
-    """In the order of the log."""
-    demand: Sequence[Series] = ()
-    """What the controllers reacted to, where they log it."""
-    zoneless: bool = False
-    """Times were written without a time zone, and taken as UTC."""
-    torn: int = 0
-    """Lines or rows that could not be read, or have no time."""
-    repeated: int = 0
-    """Deliveries that carry the id of one before."""
-    partial: Sequence[str] = ()
 
 
 def table(rows: Sequence[Mapping[str, str | int]], label: str = "") -> Table:

@@ -19,10 +19,10 @@ from taut.core.array_types import Ints, Json, Texts
 from taut.core.errors import InputRefused
 from taut.core.tables import NULL, Attempt, Table, fields_of
 from taut.read.columns import Codes
+from taut.read.contents import JobLog
 from taut.read.jobs.job_words import (
     LIST,
     TEXT,
-    JobLog,
     check_attempts,
     count_or_null,
     cut,
