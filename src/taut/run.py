@@ -68,7 +68,7 @@ TWO_AT_ONCE, WRITTEN_BESIDE = 1_000_000, 50_000
 from which tables are written beside what is computed for the last of them."""
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Analysis(Computed):
     """Everything ``analyze`` found out about one job."""
 
@@ -110,7 +110,7 @@ class Analysis(Computed):
         return save_run(folder, f"{_safe(self.graph.trace.name)}-{self.digest[:8]}", lambda scratch: _write(self, scratch))
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class JobAnalysis:
     """What ``analyze`` found out from job logs alone."""
 

@@ -90,7 +90,7 @@ class Stored(msgspec.Struct):
     files: dict[str, File]
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Run:
     """A run folder opened again: its graph, its references, and what was printed."""
 

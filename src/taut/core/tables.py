@@ -531,7 +531,7 @@ def columns_of(row: type) -> Iterator[tuple[str, str, str]]:
         yield name, column.dtype, column.doc
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Trace:
     """What a reader makes of bytes: ops as recorded, nothing linked, nothing judged."""
 

@@ -81,7 +81,7 @@ class Slots(Struct, frozen=True):
     count: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Graph:
     """Everything a replay needs, and where it came from."""
 
