@@ -16,7 +16,7 @@ import numpy as np
 
 from taut.control import amplification, conflict, feedback, oscillation, starvation, timeout
 from taut.control.relations import RELATIONS, prepare
-from taut.core.tables import Action, Attempt, Member, Metric, Op, Table, Trace
+from taut.core.tables import Action, Attempt, Member, Metric, Op, Table, Trace, fields_of
 from taut.core.trend import corrected
 
 Rng = np.random.Generator
@@ -29,7 +29,7 @@ def trace(rows: Rows, demand: Any = None, took_s: Any = None) -> Trace:
     """A trace of actions, with a series of demand (one sample a second) and attempts of jobs."""
     columns: dict[str, Any] = {}
     for name in {key for row in rows for key in row}:
-        default = next(f for f in Action.__dataclass_fields__.values() if f.name == name).default
+        default = fields_of(Action)[name].default
         columns[name] = np.array([row.get(name, default) for row in rows], dtype=object if isinstance(default, str) else None)
     more: dict[str, Any] = {}
     if demand is not None:

@@ -6,7 +6,6 @@ Run `python docs/generate.py` after changing a command, a column, a public name 
 from __future__ import annotations
 
 import ast
-import dataclasses
 import importlib
 import inspect
 import json
@@ -72,15 +71,12 @@ def modules() -> Iterator[Any]:
 
 
 def rows() -> list[type]:
-    """Every row type: a dataclass whose fields are columns."""
+    """Every row type: a class whose attributes are columns."""
     found = {
         thing
         for module in modules()
         for thing in vars(module).values()
-        if inspect.isclass(thing)
-        and thing.__module__ == module.__name__
-        and dataclasses.is_dataclass(thing)
-        and any("dtype" in f.metadata for f in dataclasses.fields(thing))
+        if inspect.isclass(thing) and thing.__module__ == module.__name__ and list(columns_of(thing))
     }
     return sorted(found, key=lambda row: (row.__module__, inspect.getsourcelines(row)[1]))
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from taut.core.tables import Action, Attempt, Member, Metric, Op, Table, Trace
+from taut.core.tables import Action, Attempt, Member, Metric, Op, Table, Trace, fields_of
 
 SECOND = 1_000_000_000
 
@@ -16,7 +16,7 @@ SECOND = 1_000_000_000
 def table(row: type, rows: list[dict[str, Any]]) -> Table:
     """A table of rows that name only what they know."""
     columns = {}
-    for name, field in row.__dataclass_fields__.items():
+    for name, field in fields_of(row).items():
         if any(name in one for one in rows):
             kind = object if isinstance(field.default, str) else None
             columns[name] = np.array([one.get(name, field.default) for one in rows], dtype=kind)

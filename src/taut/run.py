@@ -9,13 +9,11 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -24,7 +22,6 @@ from taut.core import memory
 from taut.core.array_types import Ints
 from taut.core.coded_columns import unique, worded
 from taut.core.errors import NotATrace, UsageError
-from taut.core.executors import On
 from taut.core.folder import FORMAT, save_folder
 from taut.core.json_text import json_text
 from taut.core.scratch import columns_on_disk, is_on_disk
@@ -57,18 +54,21 @@ from taut.stored import OP_ARRAYS, Run, op_words, open_run, table_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from taut.core.executors import On
     from taut.read.rank_topology import Topology
     from taut.render.run_charts import RunPlots
 
+T = TypeVar("T")
 ROW_GROUP = 1 << 20
 """Rows of a table that are written at once: a row group of a Parquet file."""
 COLUMNS_PER_BYTE = 64
 """Bytes of memory that a byte of input may take: a row of a Parquet file has six, and an op takes 400 at most."""
-TWO_AT_ONCE = 1_000_000
-"""Ops from which what-ifs and diagnosis run beside blame and ledger, on the second core, where both fit into memory."""
+TWO_AT_ONCE, WRITTEN_BESIDE = 1_000_000, 50_000
+"""Ops from which what-ifs and diagnosis run beside blame and ledger, on the second core, where both fit into memory; and
+from which tables are written beside what is computed for the last of them."""
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Analysis(Computed):
     """Everything ``analyze`` found out about one job."""
 
@@ -110,7 +110,7 @@ class Analysis(Computed):
         return save_run(folder, f"{_safe(self.graph.trace.name)}-{self.digest[:8]}", lambda scratch: _write(self, scratch))
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class JobAnalysis:
     """What ``analyze`` found out from job logs alone."""
 
@@ -243,8 +243,7 @@ def analyze_trace(
     gap_free = replay(graph, gaps=False) if graph.gap_ns.any() else observed
 
     say("asking what if, blaming, closing the ledger")
-    with ThreadPoolExecutor(max_workers=1) as pool:
-        beside = pool.submit if large and not is_on_disk() else _at_once
+    with _second_thread(large and not is_on_disk()) as beside:
         asked = beside(lambda: decompose(graph, prepared, dimensions(graph)))
         blamed = blame(graph, observed, gap_free, both)
         evidence = Evidence(graph, observed, blamed, prepared, both)
@@ -260,7 +259,7 @@ def analyze_trace(
         ledger = charge(graph, observed, booked, prices, shown=shown.pop())  # which lets go of it
         world = graph.trace.world_size or len(graph.ranks)
         tries = charge_attempts(graph.trace.attempts, prices, world, graph.trace.actions)
-        whatif = asked.result()
+        whatif = asked()
         tidy()
     told = (
         None if past is None else baseline_result(past.result, observed.window_ns, ledger.prices, str(past.folder), past.digest)
@@ -282,11 +281,24 @@ def beside_baseline(past: Run, graph: Graph) -> Joined:
     return joined(past.graph, graph)
 
 
-def _at_once(work: Callable[[], Any]) -> Future[Any]:
-    """Do it here and now: a small job gains nothing from a second thread."""
-    done: Future[Any] = Future()
-    done.set_result(work())
-    return done
+@contextmanager
+def _second_thread(pays: bool) -> Iterator[Callable[[Callable[[], T]], Callable[[], T]]]:
+    """What has work done beside this thread, and returns what waits for its result.
+
+    Where a second thread does not pay, the work is done here and now, and what threads are made with is not even imported.
+    """
+    if not pays:
+        yield _at_once
+        return
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        yield lambda work: pool.submit(work).result
+
+
+def _at_once(work: Callable[[], T]) -> Callable[[], T]:
+    done = work()
+    return lambda: done
 
 
 def digest(trace: Trace, *options: object) -> str:
@@ -313,14 +325,19 @@ def _write(analysis: Analysis, folder: Path) -> dict[str, object]:
             for one in parts:
                 file.write_table(one)
 
+    def put_all(tables: Mapping[str, Iterator[pa.Table]]) -> None:
+        for name, parts in tables.items():
+            put(name, parts)
+
     graph_tables = _graph_tables(analysis)
-    with ThreadPoolExecutor(max_workers=1) as pool:
+    with _second_thread(len(analysis.graph) >= WRITTEN_BESIDE) as beside:
         # A part of one table at a time: together they would take as much memory as the graph.
-        first = pool.map(put, graph_tables, graph_tables.values())
+        first = beside(lambda: put_all(graph_tables))
         told = result_tables(analysis, analysis.result, _ideal_step_ns(analysis))
-        then = pool.map(lambda name, table: put(name, iter([table])), told, told.values())
+        then = beside(lambda: put_all({name: iter([table]) for name, table in told.items()}))
         meta = _meta(analysis)
-        list(chain(first, then))
+        first()
+        then()
     return meta
 
 

@@ -6,7 +6,6 @@ checked: the files against the manifest, the columns against their types, every 
 
 from __future__ import annotations
 
-import dataclasses
 import errno
 import shlex
 from collections.abc import Callable, Container, Mapping
@@ -26,7 +25,7 @@ from taut.core.coded_columns import Words, codes_of, unique, values_of
 from taut.core.errors import RunError, UsageError
 from taut.core.folder import FORMAT, MOST_BYTES, RUN, File, read_file, read_listed, read_steadily
 from taut.core.scratch import is_on_disk, kept, stay_on_disk
-from taut.core.tables import Action, Kind, Member, Op, Table, Trace, Verb
+from taut.core.tables import Action, Kind, Member, Op, Table, Trace, Verb, fields_of
 from taut.graph import Clock, Gate, Graph
 from taut.graph.stored_arrays import FAR_NS, Unsound, check
 from taut.replay.blame import Wait
@@ -91,7 +90,7 @@ class Stored(msgspec.Struct):
     files: dict[str, File]
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Run:
     """A run folder opened again: its graph, its references, and what was printed."""
 
@@ -283,7 +282,7 @@ def damaged(root: Path, why: str) -> RunError:
 
 def schema_of(row: type) -> dict[str, str]:
     """Columns of a row type and their numpy types; text is ``str``."""
-    return {f.name: f.metadata["dtype"] for f in dataclasses.fields(row)}
+    return {name: column.dtype for name, column in fields_of(row).items()}
 
 
 def op_words(trace: Trace) -> dict[str, list[str]]:

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from taut.core.errors import InputRefused
 from taut.core.tables import Member, Op, Table, Trace
 from taut.read.actions import action_lines, action_table, kube_audit, node_autoscalers, ray_serve
-from taut.read.actions.control_log import ControlLog
 from taut.read.actions.gather_actions import apply
+from taut.read.contents import ControlLog
 from taut.read.jobs import slurmctld
 from taut.read.load import FORMATS
 

@@ -51,8 +51,8 @@ GROWS = 5.0
 LEAST_OUTSIDE, LEAST_INSIDE = 3, 3
 """Steps that must lie outside a span, to know the level before, and inside it."""
 LEAST_STEPS = LEAST_OUTSIDE + LEAST_INSIDE
-AT_ONCE = 1024
-"""Series searched at once: bounds the memory."""
+AT_ONCE, TRIED_CELLS = 1024, 1 << 16
+"""Series searched at once, and values of ramps that are tried at once: both bound the memory."""
 GRID = 128
 """Longer series are searched at this many places."""
 
@@ -248,14 +248,18 @@ def _without_span(z: Floats, begin: Ints, end: Ints) -> Floats:
 
 def _without_ramp(z: Floats, a: int, b: int) -> Floats:
     """A series less the ramp, from wherever it begins to the end of the span, that fits it best."""
-    at = np.arange(len(z))
-    best: Floats = z[None, :] - z.mean()
-    for begin in range(min(LEAST_OUTSIDE, a), b - LEAST_INSIDE + 1):
-        shape = np.where(at < b, np.maximum(at - begin + 1.0, 0.0), 0.0)
-        shape -= shape.mean()
-        rest = z - z.mean() - shape * float((shape * z).sum() / (shape**2).sum())
-        best = rest[None, :] if (rest**2).sum() < (best**2).sum() else best
-    return np.clip(best, -CLIP, CLIP)
+    at, away = np.arange(len(z)), z - z.mean()
+    best: Floats = away
+    begins = np.arange(min(LEAST_OUTSIDE, a), b - LEAST_INSIDE + 1)
+    at_once = max(TRIED_CELLS // len(z), 1)
+    for some in (begins[first : first + at_once, None] for first in range(0, len(begins), at_once)):
+        shape = np.where(at < b, np.maximum(at - some + 1.0, 0.0), 0.0)
+        shape -= shape.mean(axis=1, keepdims=True)
+        rest = away - shape * ((shape * z).sum(axis=1) / (shape**2).sum(axis=1))[:, None]
+        left = (rest**2).sum(axis=1)
+        least = int(np.argmin(left))
+        best = rest[least] if left[least] < (best**2).sum() else best
+    return np.clip(best[None, :], -CLIP, CLIP)
 
 
 def _has_enough_kin(kin: Ints | None, count: int) -> bool:

@@ -22,6 +22,8 @@ GROUPS = (
 """Both versions of control groups: what lists them in /proc/self/cgroup, where they lie, limit and use."""
 LEAST_BYTES = 1_000_000 << 10
 """Address space that libraries and compiled kernels of a small job take, measured at 800 MB. Below it, C libraries abort."""
+SEARCHED_AFTER = 50_000
+"""Objects made, and not let go, after which Python looks for garbage among them; it would after 700."""
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
 """Settings of glibc's allocator: free memory at its end that it keeps, and arrays that it maps one by one."""
 OWN = threading.Event()
@@ -51,8 +53,9 @@ def fit() -> None:
     """Have libraries take no memory that nobody uses; call it in a process of taut's own, before they are imported."""
     # Arrow's own pool would reserve 1 GiB of address space, and keep what was freed.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
-    # Arrow imports pandas where it is installed, whatever it is asked: 50 MB and 0.4 s, and no verb makes a data frame.
-    sys.meta_path.insert(0, _WithoutPandas())
+    sys.meta_path.insert(0, _WithoutUnused())
+    # What is made while a trace is read and analyzed is nearly all needed to the end, or let go without a search.
+    gc.set_threshold(SEARCHED_AFTER)
     OWN.set()
 
 
@@ -72,12 +75,17 @@ def loading() -> Iterator[None]:
             gc.enable()
 
 
-class _WithoutPandas:
-    """An importer to which pandas is not installed."""
+class _WithoutUnused:
+    """An importer to which what no verb uses, and Arrow imports wherever it is installed, is not installed.
+
+    That is pandas (50 MB and 0.4 s; no verb makes a data frame), and file systems: readers open addresses themselves.
+    """
+
+    UNUSED = frozenset({"pandas", "pyarrow._azurefs", "pyarrow._gcsfs", "pyarrow._s3fs"})
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         """Nothing, so that others look for the module."""
-        if name == "pandas":
+        if name in self.UNUSED:
             raise ModuleNotFoundError("not loaded in a process of taut")
         return None
 

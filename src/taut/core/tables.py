@@ -1,13 +1,12 @@
-"""Row types: at once the dataclass, the Arrow schema and the documentation of every column.
+"""Row types: at once the names, the Arrow schema and the documentation of every column.
 
 A row class lists its columns with ``col(dtype, doc)``; a :class:`Table` holds one numpy array per column. Rows themselves are
-never made, so their classes have no methods: to write those takes longer than a short trace takes to read.
+never made, so their classes are no dataclasses: to write the methods of those takes longer than a short trace takes to read.
 Times are integers in nanoseconds; a missing integer is -1 (NULL), a missing name is the empty string.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, overload
 
 import numpy as np
+from msgspec import Struct
 
 from taut.core.coded_columns import Words, worded
 from taut.core.errors import InputRefused, TautError
@@ -74,10 +74,25 @@ def col(dtype: str, doc: str) -> int: ...
 def col(dtype: str, doc: str, default: Cell) -> Cell: ...
 def col(dtype: str, doc: str, default: float | str = NULL) -> float | str:
     """Declare one column: numpy dtype, what it means (with its unit), and the value when unknown."""
-    return field(default=default, metadata={"dtype": dtype, "doc": doc})
+    return Column(dtype, doc, default)  # type: ignore[return-value]  # a row's attribute is said to be what the column holds
 
 
-@dataclass(init=False, repr=False, eq=False)
+class Column(Struct, frozen=True):
+    """What a row type says of one column."""
+
+    dtype: str
+    """That of numpy; ``str`` for text."""
+    doc: str
+    default: float | str
+    """The value when unknown."""
+
+
+@cache
+def fields_of(row: type) -> Mapping[str, Column]:
+    """The columns of a row type, by their names."""
+    return {name: column for name, column in vars(row).items() if isinstance(column, Column)}
+
+
 class Op:
     """One operator instance: an interval of one lane of one rank."""
 
@@ -101,7 +116,6 @@ WORDS: Mapping[type, Words] = {Op: {"kind": [kind.name.lower() for kind in Kind]
 """Row type → what codes are called that mean the same in every trace."""
 
 
-@dataclass(init=False, repr=False, eq=False)
 class Mark:
     """One step of one rank, as marked in the trace."""
 
@@ -112,7 +126,6 @@ class Mark:
     phase: str = col("str", "of inference: prefill, decode or mixed; empty if the mark does not tell", "")
 
 
-@dataclass(init=False, repr=False, eq=False)
 class Member:
     """One rank of the job: who it is and which role it plays."""
 
@@ -127,7 +140,6 @@ class Member:
     role: str = col("str", "what it does (the service): ranks of one role do the same work; empty if unknown", "")
 
 
-@dataclass(init=False, repr=False, eq=False)
 class Call:
     """One communication call as a rank's flight recorder holds it: that it was made, and in which order."""
 
@@ -143,7 +155,6 @@ class Call:
     started: int = col("int8", "1 if its transfer is known to have begun, 0 if not", 0)
 
 
-@dataclass(init=False, repr=False, eq=False)
 class MatrixWork:
     """What shapes tell of the matrix products, convolutions and attention that a rank launched in a step, of one type."""
 
@@ -157,7 +168,6 @@ class MatrixWork:
     uncounted_ns: int = col("int64", "time of kernels that are called like products and that others launched, ns", 0)
 
 
-@dataclass(init=False, repr=False, eq=False)
 class HostRange:
     """A range that somebody named on the host of a rank with an accelerator."""
 
@@ -167,7 +177,6 @@ class HostRange:
     end_ns: int = col("int64", "when it ended, ns in the same clock")
 
 
-@dataclass(init=False, repr=False, eq=False)
 class Metric:
     """One sample of one component: what a sensor or a counter said, and when."""
 
@@ -180,7 +189,6 @@ class Metric:
     limit_source: str = col("str", "who says so; empty if there is no limit", "")
 
 
-@dataclass(init=False, repr=False, eq=False)
 class Progress:
     """One step of the outer loop as a progress log has it, in the order of execution."""
 
@@ -193,7 +201,6 @@ class Progress:
     end_ns: int = col("int64", "when the step ended, or was logged, ns in the same clock; -1 if not recorded")
 
 
-@dataclass(init=False, repr=False, eq=False)
 class Attempt:
     """One try of a job, as its scheduler or its own logs tell it."""
 
@@ -225,7 +232,6 @@ class Attempt:
     reason: str = col("str", "why it ended, in the words of the log", "")
 
 
-@dataclass(init=False, repr=False, eq=False)
 class Action:
     """One control decision, or the first attempt that a later one follows: who changed what, why, and what it cost."""
 
@@ -251,7 +257,6 @@ class Action:
     step: int = col("int32", "step it belongs to, where the trace itself tells (the request, the turn); -1 if unknown")
 
 
-@dataclass(init=False, repr=False, eq=False)
 class Failure:
     """One span that ended in an error."""
 
@@ -380,11 +385,11 @@ class Table:
         import pyarrow as pa
 
         fields, arrays = [], []
-        for f in dataclasses.fields(self.row):
-            values = self.columns[f.name]
-            array = pa.array(values, type=pa.string()) if f.metadata["dtype"] == "str" else pa.array(values)
+        for name, column in fields_of(self.row).items():
+            values = self.columns[name]
+            array = pa.array(values, type=pa.string()) if column.dtype == "str" else pa.array(values)
             arrays.append(array)
-            fields.append(pa.field(f.name, array.type, metadata={"doc": f.metadata["doc"]}))
+            fields.append(pa.field(name, array.type, metadata={"doc": column.doc}))
         return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
 
     def to_words(self) -> pa.Table:
@@ -434,7 +439,7 @@ class _Widened(Mapping[str, "Array"]):
 
 def _widened(row: type, name: str, array: Array) -> Array:
     """A column in the type that its row has; one value repeated stays that."""
-    dtype = next(f.metadata["dtype"] for f in dataclasses.fields(row) if f.name == name)
+    dtype = fields_of(row)[name].dtype
     if constant(array):
         return np.broadcast_to(array[:1].astype(dtype), array.shape)
     return array.astype(dtype, copy=False)
@@ -498,7 +503,7 @@ def concat(row: type, tables: Sequence[Table]) -> Table:
     if not tables:
         return Table(row, {}, 0)
     length = sum(map(len, tables))
-    return Table(row, {f.name: joined([t.columns[f.name] for t in tables], length) for f in dataclasses.fields(row)}, length)
+    return Table(row, {name: joined([t.columns[name] for t in tables], length) for name in fields_of(row)}, length)
 
 
 def joined(columns: Sequence[Array], length: int) -> Array:
@@ -511,8 +516,7 @@ def joined(columns: Sequence[Array], length: int) -> Array:
 @cache
 def _fields(row: type) -> dict[str, tuple[np.dtype[Any], object]]:
     """Type and default of every column of a row type, by its name."""
-    kinds = {f.name: object if f.metadata["dtype"] == "str" else f.metadata["dtype"] for f in dataclasses.fields(row)}
-    return {f.name: (np.dtype(kinds[f.name]), f.default) for f in dataclasses.fields(row)}
+    return {name: (np.dtype(object if c.dtype == "str" else c.dtype), c.default) for name, c in fields_of(row).items()}
 
 
 @cache
@@ -523,11 +527,11 @@ def _none(row: type) -> Table:
 
 def columns_of(row: type) -> Iterator[tuple[str, str, str]]:
     """(name, dtype, documentation) of every column of a row type."""
-    for f in dataclasses.fields(row):
-        yield f.name, f.metadata["dtype"], f.metadata["doc"]
+    for name, column in fields_of(row).items():
+        yield name, column.dtype, column.doc
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Trace:
     """What a reader makes of bytes: ops as recorded, nothing linked, nothing judged."""
 

@@ -82,6 +82,8 @@ def _significant(by_mode: list[list[Finding] | None]) -> list[Finding]:
 
 def _exposed_by_others(evidence: Evidence, found: list[Finding], hidden: list[Finding]) -> list[Finding]:
     """Findings that cost something only once the others are mended: fixing the slowest exposes the second slowest."""
+    if not hidden:
+        return []
     if not found:
         return _only_together(evidence, hidden)
     mended = [change for finding in found for change in finding.changes]

@@ -29,7 +29,6 @@ REMEDIES = (
     (r"HTTP 5\d\d|internal|unavailable", "read the logs of its service at that time"),
 )
 """What to do, by what the error says; the first that fits."""
-_REMEDIES = [(re.compile(pattern, re.IGNORECASE), remedy) for pattern, remedy in REMEDIES]
 
 
 def failed_spans(trace: Trace) -> FailedSpans | None:
@@ -89,7 +88,7 @@ def failed_text(found: FailedSpans) -> str:
 
 
 def _remedy(error: str) -> str | None:
-    return next((remedy for pattern, remedy in _REMEDIES if pattern.search(error)), None)
+    return next((remedy for pattern, remedy in REMEDIES if re.search(pattern, error, re.IGNORECASE)), None)
 
 
 def _one(row: FailedClass) -> str:

@@ -24,7 +24,6 @@ from taut.diagnose.rank_growth import Units, growth, rarest_seen, regime_of_stra
 from taut.diagnose.slow_sets import shared_place
 from taut.diagnose.strays import Strays, strays
 from taut.graph import Graph
-from taut.replay.policies import local_steps, measured
 from taut.replay.timeline import Change
 from taut.result.types import Estimate, Grown, Origins, Regime, StructuralPolicy
 
@@ -321,6 +320,8 @@ def _finding(evidence: Evidence, found: Strays, structure: Structure) -> Finding
 
 def _policy(evidence: Evidence, others: Sequence[Finding], wall_ns: float) -> tuple[StructuralPolicy, Estimate] | None:
     """What meeting less often would save once the others are mended; None where that cannot be replayed, or saves nothing."""
+    from taut.replay.policies import local_steps, measured  # few runs come here
+
     _, work, gap = mended(evidence.graph, evidence.blame, others)
     saved = local_steps(measured(evidence.graph, work, gap), LOCAL_STEPS).saved
     if saved is None or saved.value <= 0:

@@ -63,9 +63,12 @@ def strays(evidence: Evidence, findings: Sequence[Finding]) -> Strays:
     """Strays with these findings mended."""
     g, own, classes = evidence.graph, own_ops(evidence.graph), evidence.slowdowns.classes
     work, gap, _, _ = changed(g, [change for finding in findings for change in finding.changes])
-    stray = _stray(g, work, own, classes)
+    of_rank = group_sort(*classes)
+    of_step = group_sort(*coded(g.window, g.roles, g.ops.name, g.ops.size, g.place))
+    stray = _stray(work, own, of_rank, of_step)
     # Where there are no gaps, none strays.
-    apart_gap = _apart(g, from_medians(gap, *group_sort(*classes))) if gap.any() else None
+    apart_gap = from_medians(from_medians(gap, *of_rank), *of_step) if gap.any() else None
+    del of_rank, of_step
     before = [None] * 3 if apart_gap is None else [gap - apart_gap, apart_gap, None]
     # Columns: as it was, without strays, without longer transfers too.
     parts = (lambda: work - stray, lambda: np.where(own, stray, 0.0), lambda: np.where(own, 0.0, stray))
@@ -90,19 +93,16 @@ def strays(evidence: Evidence, findings: Sequence[Finding]) -> Strays:
     )
 
 
-def _stray(graph: Graph, work: Ints, own: Mask, classes: tuple[Codes, int]) -> Floats:
-    """Per op: of own ops how much longer they took than their rank and their step explain, of others than their rank does."""
-    deviation = from_medians(work, *group_sort(*classes))
-    apart = _apart(graph, deviation)
+def _stray(work: Ints, own: Mask, of_rank: tuple[Codes, Ints], of_step: tuple[Codes, Ints]) -> Floats:
+    """Per op: of own ops how much longer they took than their rank and their step explain, of others than their rank does.
+
+    What a step explains is what the role peers share in it; ops are given in the groups of both.
+    """
+    deviation = from_medians(work, *of_rank)
+    apart = from_medians(deviation, *of_step)
     np.maximum(deviation, 0.0, out=deviation)
     np.copyto(apart, deviation, where=~own)
     return apart
-
-
-def _apart(graph: Graph, deviation: Floats) -> Floats:
-    """What of deviations the role peers do not share in the same step."""
-    step = coded(graph.window, graph.roles, graph.ops.name, graph.ops.size, graph.place)
-    return from_medians(deviation, *group_sort(*step))
 
 
 def _by_rank(graph: Graph, apart: Floats) -> Floats:

@@ -31,7 +31,6 @@ MIXED = "mixed"
 """Numbers that may stay unused, whatever the number of ops is."""
 
 
-@dataclass(init=False, repr=False, eq=False)
 class Gate:
     """A rendezvous: a set of ops that all begin their transfer when the last of them arrives."""
 
@@ -48,7 +47,6 @@ class Gate:
     size: int = col("int64", "bytes of the largest member; -1 if unknown")
 
 
-@dataclass(init=False, repr=False, eq=False)
 class Clock:
     """Clock of one rank against rank 0's (or the lowest rank's)."""
 
@@ -83,7 +81,7 @@ class Slots(Struct, frozen=True):
     count: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Graph:
     """Everything a replay needs, and where it came from."""
 

@@ -13,6 +13,7 @@ are slow: two receivers end last.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 
 import numpy as np
 from msgspec import Struct
@@ -61,24 +62,24 @@ class Staircase(Struct, frozen=True):
 
 
 def staircase(ends: Floats) -> Staircase | None:
-    """The best staircase; None where all end together."""
+    """The best staircase; None where all end together.
+
+    Of every kind: a coarse search over how steep it is upstream, and then a finer one; all kinds are searched side by side.
+    """
     away = ends - ends.mean()
     if len(ends) < 3 or not (away @ away) > 0:
         return None
-    return max((_steepest(away, both, held) for both in (0, 1) for held in HELD), key=lambda found: found.like)
-
-
-def _steepest(away: Floats, both: int, held: float) -> Staircase:
-    """The best staircase behind one link or two: a coarse search over how steep it is upstream, and then a finer one."""
+    kinds = [(both, held) for both in (0, 1) for held in HELD]
     seen = np.fft.rfft(away)
-    best = _best_placed(away, seen, STEEPER, both, held)
+    best = _best_placed(away, seen, kinds, [STEEPER] * len(kinds))
     step = 0.2
     for _ in range(FINER if len(away) >= ENOUGH else 0):  # four members are like one of many staircases, whatever they do
         step /= 2
-        near = best.steeper * (1 - step), best.steeper * (1 + step)
-        best = max(best, _best_placed(away, seen, near, both, held), key=lambda found: found.like)
-    receivers = (best.place + np.arange(1 + both)) % len(away)
-    return Staircase(best.like, best.height, np.roll(best.shape, best.place), receivers)
+        closer = _best_placed(away, seen, kinds, [(one.steeper * (1 - step), one.steeper * (1 + step)) for one in best])
+        best = [max(pair, key=lambda found: found.like) for pair in zip(best, closer, strict=True)]
+    found, (both, _) = max(zip(best, kinds, strict=True), key=lambda one: one[0].like)
+    receivers = (found.place + np.arange(1 + both)) % len(away)
+    return Staircase(found.like, found.height, np.roll(found.shape, found.place), receivers)
 
 
 class _Placed(Struct, frozen=True):
@@ -91,19 +92,25 @@ class _Placed(Struct, frozen=True):
     steeper: float
 
 
-def _best_placed(away: Floats, seen: Spectrum, steeper: Sequence[float], both: int, held: float) -> _Placed:
-    """Of staircases that are so many times as steep upstream, each at its best place, the best."""
-    at = np.arange(len(away))
-    stairs = -np.minimum(np.maximum(at - both, 0), np.array(steeper)[:, None] * (len(away) - at))
-    stairs[:, -1] = np.maximum(stairs[:, -1], -held)
+def _best_placed(
+    away: Floats, seen: Spectrum, kinds: Sequence[tuple[int, float]], steeper: Sequence[Sequence[float]]
+) -> list[_Placed]:
+    """Of every kind (behind one link or two, and how far its sender is held), of staircases that are so many times as steep
+    upstream, each at its best place, the best."""
+    count, at = len(away), np.arange(len(away))
+    rows = [(both, held, steep) for (both, held), some in zip(kinds, steeper, strict=True) for steep in some]
+    both, held, steep = (np.array(column)[:, None] for column in zip(*rows, strict=True))
+    stairs = -np.minimum(np.maximum(at - both, 0), steep * (count - at))
+    stairs[:, -1:] = np.maximum(stairs[:, -1:], -held)
     shapes = stairs - stairs.mean(axis=1, keepdims=True)
-    fits = np.fft.irfft(seen * np.conj(np.fft.rfft(shapes)), len(away))  # over all places at once
+    fits = np.fft.irfft(seen * np.conj(np.fft.rfft(shapes)), count)  # over all places at once
     power = float(away @ away)
     found = []
-    for shape, fit, place, steep in zip(shapes, fits, fits.argmax(axis=1).tolist(), steeper, strict=True):
+    for shape, fit, place, row in zip(shapes, fits, fits.argmax(axis=1).tolist(), rows, strict=True):
         own = float(shape @ shape)
-        found.append(_Placed(float(fit[place]) / np.sqrt(power * own), float(fit[place]) / own, shape, place, steep))
-    return max(found, key=lambda one: one.like)
+        found.append(_Placed(float(fit[place]) / np.sqrt(power * own), float(fit[place]) / own, shape, place, row[2]))
+    each = iter(found)
+    return [max(islice(each, len(some)), key=lambda one: one.like) for some in steeper]
 
 
 def closing_staircase(rounds_late: Floats) -> Staircase | None:

@@ -20,7 +20,6 @@ from taut.core.ids import greatest
 from taut.core.prices import Prices
 from taut.core.tables import NULL, Table
 from taut.ledger.charge import spread
-from taut.ledger.ended_by import ended_by
 from taut.result.types import AttemptEntry
 
 FATES = (
@@ -190,7 +189,7 @@ def charge_attempts(
     resumed, guessed = _resumed(t, job)
     back = _rolled_back_to(resumed, job)
     fates, executed, discarded = _cut(t, begin, end, last, resumed, back)
-    decided = np.full(len(attempts), None, dtype=object) if actions is None else ended_by(attempts, actions)
+    decided = np.full(len(attempts), None, dtype=object) if actions is None else _ended_by(attempts, actions)
     kept = counted[every]
     return Attempts(
         recorded=attempts.take(kept),
@@ -286,6 +285,12 @@ def _rolled_back_to(resumed: Ints, job: Ints) -> Ints:
         # An attempt of which nothing is known hides how far it went back, but it did no work that counts beyond that.
         out[i] = lowest
     return out
+
+
+def _ended_by(attempts: Table, actions: Table) -> Texts:
+    from taut.ledger.ended_by import ended_by  # most traces have no job logs beside them
+
+    return ended_by(attempts, actions)
 
 
 def _cut(t: Table, begin: Ints, end: Ints, last: Mask, resumed: Ints, back: Ints) -> tuple[dict[str, Ints], Ints, Ints]:

@@ -7,7 +7,6 @@ in the ledger.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from decimal import ROUND_HALF_EVEN, Decimal
 from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
     from taut.ledger.overhead import Overhead
 
 
-@dataclass(init=False, repr=False, eq=False)
 class Cell:
     """Rank-time of one fate on one rank in one step."""
 

@@ -6,21 +6,105 @@ They are here, and not beside the readers that fill them, so that distinguishing
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from msgspec import Struct, field
 
-from taut.core.array_types import Ints, Mask
+from taut.core.array_types import Floats, Ints, Mask
 from taut.core.tables import NULL, Table, Trace
-from taut.read.actions.control_log import ControlLog
-from taut.read.jobs.job_words import JobLog
-from taut.read.metrics.series import Metrics
 from taut.read.verb_words import HOPS
 
 ONLY_DUMPS = "only flight-recorder dumps"
 """How a note begins that says what dumps without traces cannot tell."""
+
+
+class Place(NamedTuple):
+    """Where samples were taken: how that is called, and what is known of rank, host and accelerator."""
+
+    component: str
+    rank: int | None = None
+    host: str = ""
+    gpu: int | None = None
+
+
+class Found(Struct, frozen=True):
+    """Samples of one metric as a reader found them: nothing renamed, nothing converted, in any order."""
+
+    name: str
+    labels: Mapping[str, str]
+    time_ns: Ints
+    value: Floats
+    unit: str = ""
+    limit: Floats | None = None
+    limit_source: str = ""
+    counter: bool = False
+    """Whether the source says that it only ever grows."""
+
+
+class Series(Struct, frozen=True):
+    """The samples of one metric of one component, in order of time."""
+
+    place: Place
+    metric: str
+    time_ns: Ints
+    value: Floats
+    limit: Floats
+    limit_source: str = ""
+
+    @property
+    def component(self) -> str:
+        """What was measured."""
+        return self.place.component
+
+
+class Metrics(Struct, frozen=True):
+    """What one file or server holds."""
+
+    label: str
+    series: Sequence[Series]
+    zoneless: bool = False
+    """Times were written as dates without a zone."""
+    notes: Sequence[str] = ()
+    """What was left out, one line each."""
+    settings: Sequence[Found] = ()
+    """Series of what somebody sets (replicas, limits), as they were found: their changes are actions."""
+
+
+class ControlLog(Struct, frozen=True):
+    """The actions of one file."""
+
+    label: str
+    actions: Table
+    """In the order of the log."""
+    demand: Sequence[Series] = ()
+    """What the controllers reacted to, where they log it."""
+    zoneless: bool = False
+    """Times were written without a time zone, and taken as UTC."""
+    torn: int = 0
+    """Lines or rows that could not be read, or have no time."""
+    repeated: int = 0
+    """Deliveries that carry the id of one before."""
+    partial: Sequence[str] = ()
+
+
+class JobLog(Struct, frozen=True):
+    """The attempts of one file."""
+
+    label: str
+    attempts: Table
+    inside: bool = False
+    """True for a log written inside the job (a launcher, the training): a scheduler's attempts may hold several of these."""
+    zoneless: bool = False
+    """Times were written without a time zone, and taken as UTC."""
+    yearless: bool = False
+    """Dates were written without a year: times are right only against each other."""
+    partial: Sequence[str] = ()
+    controller: str = ""
+    """Who starts the jobs of this log; empty if it does not say."""
+    control: ControlLog | None = None
+    """The decisions that the log holds beside its attempts; None for a format that holds none."""
 
 
 class Dump(Struct):

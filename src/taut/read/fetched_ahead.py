@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
 from taut.read import remote
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 SMALL_BYTES = 1 << 20
 """Larger files are read in blocks where they lie."""
@@ -25,6 +28,8 @@ def fetched(paths: Sequence[str], sizes_bytes: Sequence[int]) -> Iterator[bytes 
     if len(small) < 2:
         yield from [None] * len(paths)
         return
+    from concurrent.futures import ThreadPoolExecutor
+
     pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="taut-fetch")
     under_way: dict[str, tuple[Future[bytes | None], int]] = {}
     room_bytes = AHEAD_BYTES

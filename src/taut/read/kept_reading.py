@@ -34,10 +34,7 @@ SHARE = 0.5
 """Of what is free on the disk, the most that is kept."""
 _NAME = re.compile(r"[0-9a-f]{64}\.read")
 _HASH_BYTES = 32
-DATA = (
-    "taut.read.load", "taut.read.contents", "taut.read.jobs.job_words", "taut.read.actions.control_log",
-    "taut.read.metrics.series", "taut.core.tables", "taut.core.errors",
-)  # fmt: skip
+DATA = ("taut.read.load", "taut.read.contents", "taut.core.tables", "taut.core.errors")
 """Modules whose classes readers return; nothing else of them is loaded."""
 BUILDERS = frozenset({
     ("taut.core.tables", "_unpacked"), ("numpy", "ndarray"), ("numpy", "dtype"), ("collections", "Counter"),

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from taut import __version__
 from taut.core import scratch
 from taut.core.errors import InputRefused
-from taut.core.executors import LOCAL, On, as_finished, cores, executor_at, refuse_version
 from taut.core.tables import Trace
 from taut.read import files, remote
 from taut.read.fetched_ahead import fetched
 from taut.read.kept_reading import KeptReading
 from taut.read.load import Loaded, load_file
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    from taut.core.executors import On
 
 PARALLEL_BYTES = 30 << 20
 """Below this much input, starting processes costs more than it saves."""
@@ -89,13 +93,19 @@ def _loaded(paths: list[str], columns: str, on: On) -> Iterator[tuple[str, Loade
 
 def _place(paths: Sequence[str], on: On) -> str | Executor | None:
     """Where to read these inputs; None for here."""
-    if on is None and cores() > 1 and sum(map(files.size_of, paths)) > PARALLEL_BYTES:
+    if on is None and sum(map(files.size_of, paths)) <= PARALLEL_BYTES:
+        return None  # without importing what runs work elsewhere
+    from taut.core.executors import LOCAL, cores
+
+    if on is None and cores() > 1:
         on = LOCAL
     return None if not paths or (on == LOCAL and len(paths) == 1) else on
 
 
 def _elsewhere(paths: list[str], columns: str, on: str | Executor) -> Iterator[tuple[str, Loaded]]:
     """Inputs as workers finish them; fewer than all if workers were killed too often."""
+    from taut.core.executors import as_finished, executor_at
+
     batches = _batches(paths)
     with executor_at(on, len(batches)) as pool:
         work = partial(load_batch, columns=columns, version=__version__)
@@ -138,6 +148,8 @@ def _read_here(path: str, columns: str, unseen: Unseen) -> Loaded:
 def load_batch(batch: Sequence[Wanted], columns: str, version: str) -> list[Loaded | Unseen]:
     """What a worker does: read some inputs."""
     import socket
+
+    from taut.core.executors import refuse_version
 
     worker = f"{socket.gethostname()} (pid {os.getpid()})"
     refuse_version(__version__, version, f"worker {worker}")  # one that came late was not asked before

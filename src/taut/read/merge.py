@@ -6,14 +6,14 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import numpy as np
 
 from taut.core.array_types import Ints
 from taut.core.device_words import NO_DEVICE, UNREAD
 from taut.core.errors import InputRefused
-from taut.core.tables import NULL, HostRange, Mark, MatrixWork, Member, Op, Table, Trace, concat, constant, joined
+from taut.core.tables import NULL, HostRange, Mark, MatrixWork, Member, Op, Table, Trace, concat, constant, fields_of, joined
 from taut.read.columns import Codes
 from taut.read.one_job import Labelled, one_world, refuse_two_jobs, window
 
@@ -86,13 +86,13 @@ def _recoded(tables: Sequence[Table], codes: Sequence[Mapping[str, Ints]]) -> Ta
     """All ops in one table, column by column, with codes of the merged dictionaries and launches of the merged rows."""
     length, offsets = sum(map(len, tables)), np.cumsum([0, *map(len, tables)]).tolist()
     columns = {}
-    for field in fields(Op):
-        parts = [table.columns[field.name] for table in tables]
-        if field.name in ("name", "lane", "group"):
-            parts = [_of_all(part, code[field.name]) for part, code in zip(parts, codes, strict=True)]
-        elif field.name == "launch":
+    for name in fields_of(Op):
+        parts = [table.columns[name] for table in tables]
+        if name in ("name", "lane", "group"):
+            parts = [_of_all(part, code[name]) for part, code in zip(parts, codes, strict=True)]
+        elif name == "launch":
             parts = [_after(part, offset) for part, offset in zip(parts, offsets, strict=False)]
-        columns[field.name] = joined(parts, length)
+        columns[name] = joined(parts, length)
     return Table(Op, columns, length)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from taut.core.array_types import Column, Ints, Mask
 from taut.core.device_words import LAUNCHES, on_device
 from taut.core.ids import dense
-from taut.core.tables import NULL, Kind, Op, Table, Verb
+from taut.core.tables import NULL, Kind, Op, Table, Verb, fields_of
 from taut.read.columns import Codes, serialise
 from taut.read.limits import RANKS
 from taut.read.verb_words import HOPS
@@ -66,11 +66,11 @@ class Rows:
     def columns(self) -> dict[str, Ints]:
         """All blocks as one dictionary of columns, unknown values filled in; the blocks are used up."""
         columns = {}
-        for name, row_field in Op.__dataclass_fields__.items():
-            columns[name] = np.full(self.length, row_field.default, dtype=row_field.metadata["dtype"])
+        for name, column in fields_of(Op).items():
+            columns[name] = np.full(self.length, column.default, dtype=column.dtype)
             at = 0
             for size, block in self._blocks:
-                columns[name][at : at + size] = block.pop(name, row_field.default)
+                columns[name][at : at + size] = block.pop(name, column.default)
                 at += size
         return columns
 

@@ -20,8 +20,8 @@ from taut.core.ids import greatest, least
 from taut.core.scratch import kept
 from taut.core.tables import NULL, Kind, Mark, Member, Op, Table, Trace, Verb
 from taut.read.arrow_columns import INT32, INT64, has_any, times_ns, wholes, words
+from taut.read.contents import Metrics
 from taut.read.files import Member as File
-from taut.read.metrics.series import Metrics
 from taut.read.table_file import BOM, header_cells, open_table
 from taut.read.verb_words import HOPS
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from msgspec import Struct, structs
@@ -15,17 +15,15 @@ from msgspec import Struct, structs
 from taut.core import seen_inputs
 from taut.core.boundary import refusing_unexpected
 from taut.core.errors import InputRefused, NotATrace
-from taut.core.executors import On, checked
 from taut.core.tables import Member, Op, Table, Trace
 from taut.read import files, merge, remote
-from taut.read.actions.control_log import ControlLog
-from taut.read.contents import Dump, Execution, InspectorLog, Plan, Profile, Report, Spans
-from taut.read.jobs.job_words import JobLog
+from taut.read.contents import ControlLog, Dump, Execution, InspectorLog, JobLog, Metrics, Plan, Profile, Report, Spans
 from taut.read.kept_reading import KeptReading
 from taut.read.load import LEAVE, Part, brief
 from taut.read.load_inputs import load_all
-from taut.read.metrics.series import Metrics
-from taut.read.op_table import REQUIRED as OP_COLUMNS
+
+if TYPE_CHECKING:
+    from taut.core.executors import On
 
 READABLE = (
     "Kineto JSON, Nsight Systems exports, XLA profiles, OTF2, Chakra, op tables, step times, spans and job logs; see README.md"
@@ -94,7 +92,10 @@ def read(
     ``on`` says where files are read: ``local``, ``dask://HOST:PORT`` or a ``concurrent.futures.Executor``;
     what ``kept`` has of them is not read again.
     """
-    checked(on)
+    if on is not None:
+        from taut.core.executors import checked
+
+        checked(on)
     paths = files.listed(paths)
     if not paths:
         raise InputRefused("no input", "nothing to read", "name a trace file or a folder of them")
@@ -284,6 +285,8 @@ def _why_no_trace(inputs: Inputs, refused: list[InputRefused]) -> InputRefused:
     if len(parts) != 1:
         return NotATrace(inputs.where, f"no trace among {len(parts)} files", f"taut reads {READABLE}")
     if parts[0].columns:
+        from taut.read.op_table import REQUIRED as OP_COLUMNS
+
         why = f"a table of {', '.join(parts[0].columns)}, which taut does not know"
         return NotATrace(inputs.where, why, f"op tables have {', '.join(OP_COLUMNS)}; step times have {STEP_COLUMNS}")
     if parts[0].is_empty:

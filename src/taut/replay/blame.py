@@ -8,7 +8,7 @@ observed wait has beyond it is blamed on gaps in excess of their class, and what
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -26,7 +26,6 @@ from taut.replay import reference
 from taut.replay.timeline import Change, Timeline, replay
 
 
-@dataclass(init=False, repr=False, eq=False)
 class Wait:
     """One wait of one op at its gate; the five parts sum to it exactly."""
 

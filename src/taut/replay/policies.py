@@ -12,7 +12,6 @@ block holds is not counted.
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from math import sqrt
 
@@ -185,6 +184,8 @@ def local_steps(job: Measured, steps: int, phase: int | None = None) -> Outcome:
     """
     if job.met.refused or not job.consecutive:
         return NOTHING
+    from concurrent.futures import ThreadPoolExecutor
+
     ways = min(steps, max(min(PHASES, VISITS // max(len(job.graph), 1)), LEAST_PHASES))
     phases = steps * np.arange(ways) // ways if phase is None else np.array([phase % steps])
     begins = job.whole(steps)

@@ -245,8 +245,6 @@ class Batch(Struct, frozen=True):
         self, program: Program, base: Ints, other: Ints, cuts: list[tuple[Indices, int]], before: Floats, after: Floats
     ) -> list[Ints]:
         """Window lengths by one program; ``before`` and ``after`` are the gaps of its ops, the usual and the others."""
-        from concurrent.futures import ThreadPoolExecutor
-
         from taut.replay.engine import sweep_many
 
         g, p = self.graph, program
@@ -271,6 +269,8 @@ class Batch(Struct, frozen=True):
         if len(firsts) * count < PARALLEL:
             done = [block(f) for f in firsts]
         else:
+            from concurrent.futures import ThreadPoolExecutor  # with logging, which takes longer to load than a small job
+
             with ThreadPoolExecutor(max_workers=2) as pool:
                 done = list(pool.map(block, firsts))
         walls = window_times(g, np.concatenate(done, axis=1))

@@ -248,14 +248,18 @@ def _selected(dims: Sequence[Dimension], dimension: str, labels: Sequence[str]) 
 
 def median_of_others(graph: Graph, ops: Ints) -> Floats:
     """Median work of the same class among all ops that are not selected; NaN where there is none."""
-    from taut.core.group_kernels import group_sort
-    from taut.replay.wait_kernels import describe_cells
-
-    cls, classes = reference.whatever_role(graph)
     rest = np.ones(len(graph), dtype=bool)
     rest[ops] = False
-    order, begin = group_sort(cls[rest], classes)
-    return describe_cells(graph.work_ns[rest], order, begin)[0][cls[ops]]
+    cls, classes = reference.whatever_role(graph)
+    return medians_among(graph, cls, classes, np.flatnonzero(rest))[cls[ops]]
+
+
+def medians_among(graph: Graph, cls: Codes, classes: int, rows: Ints) -> Floats:
+    """Median work of every class among some ops; NaN where there is none."""
+    from taut.core.group_kernels import group_sort
+    from taut.replay.wait_kernels import cell_medians
+
+    return cell_medians(graph.work_ns[rows], *group_sort(cls[rows], classes))
 
 
 SCALES = {"work": "compute work", "bandwidth": "bandwidth of transfers", "gaps": "gaps"}

@@ -14,7 +14,6 @@ from taut.core.tables import Kind, Verb
 from taut.diagnose.components import components, summary
 from taut.diagnose.discarded_calls import redundant
 from taut.diagnose.failed_spans import failed_spans
-from taut.diagnose.failure_envelope import envelope
 from taut.diagnose.fan_out_tails import tails
 from taut.diagnose.job_indices import indices, needs
 from taut.diagnose.job_regime import regime
@@ -39,6 +38,7 @@ from taut.result.types import (
     Collective,
     ControlResult,
     EarlyWarning,
+    Envelope,
     Estimate,
     Explained,
     Fidelity,
@@ -97,7 +97,7 @@ def report(a: Computed) -> AnalysisResult:
         index_needs=needs(found, a.observed, a.ledger.energy_known),
         regime=next((f.structure.regime for f in a.findings if f.structure is not None), None)
         or regime(a.batch, a.blame, a.findings, a.pays),
-        envelope=envelope(a.batch, a.blame, a.findings) if a.ask_envelope else None,
+        envelope=_envelope(a) if a.ask_envelope else None,
         redundant=_redundant(a),
         tails=tails(g),
         progress=progress(g.trace.progress, g.trace.world_size or len(g.ranks), step_ns),
@@ -399,6 +399,12 @@ def _undivided(a: Computed) -> list[Collective]:
             )
         )
     return sorted(out, key=lambda row: -row.wait_upper_bound_rank_ns)[:MOST_CLASSES]
+
+
+def _envelope(a: Computed) -> Envelope | None:
+    from taut.diagnose.failure_envelope import envelope
+
+    return envelope(a.batch, a.blame, a.findings)
 
 
 def _indices(a: Computed) -> Indices:

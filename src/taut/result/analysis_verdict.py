@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from taut.core.device_words import is_copy
@@ -12,13 +14,15 @@ from taut.core.tables import Kind
 from taut.diagnose.failed_spans import failed_spans, failed_text
 from taut.diagnose.finding import Finding as Diagnosed
 from taut.diagnose.instability import Structure
-from taut.diagnose.unequal_ranks import Unequal, unequal_ranks
 from taut.graph import Graph
 from taut.result.computed import Computed
 from taut.result.nominal_share import host_only
 from taut.result.quiet_doubts import quiet_doubts
 from taut.result.savings import Saving, savings
 from taut.result.types import Bound, ControlResult, Verdict, VerdictClass
+
+if TYPE_CHECKING:
+    from taut.diagnose.unequal_ranks import Unequal
 
 CALLED = "collectives called without a device event"
 
@@ -91,7 +95,7 @@ def _nothing_wrong(a: Computed, share: dict[str, float]) -> Answer:
     """That nothing is wrong, with what speaks against it."""
     doubts = quiet_doubts(a, share)
     # Whoever is slower for good is waited for: without waiting nothing is to be dealt otherwise.
-    apart = unequal_ranks(a.graph) if share["jitter wait"] + share["fault wait"] >= 100 * LISTED_SHARE / 2 else None
+    apart = _apart(a.graph) if share["jitter wait"] + share["fault wait"] >= 100 * LISTED_SHARE / 2 else None
     said = [] if apart is None else [_unequal(apart)]
     text = " ".join([_quiet(a, share, not doubts and not said), *said, *doubts])
     return text, "unknown" if doubts else "structural" if apart is not None and not apart.ordinary else "healthy"
@@ -244,6 +248,12 @@ def _quiet(a: Computed, share: dict[str, float], ordinary: bool) -> str:
     elif ordinary:
         text += ", all of it ordinary variation or structure"
     return text + "."
+
+
+def _apart(graph: Graph) -> Unequal | None:
+    from taut.diagnose.unequal_ranks import unequal_ranks  # with policies, which few runs need
+
+    return unequal_ranks(graph)
 
 
 def _unequal(u: Unequal) -> str:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from taut.read.rank_topology import Topology
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Computed:
     """Graph, timelines, blame, findings and ledger of one job."""
 

@@ -7,12 +7,10 @@ from collections import Counter
 import numpy as np
 from msgspec.structs import replace
 
-from taut.control.stuck_jobs import stuck
 from taut.core.array_types import Ints
 from taut.core.reporting import stuck_text
 from taut.core.tables import Table, Trace
 from taut.ledger.attempt_ledger import Attempts
-from taut.result.attempt_advice import advice
 from taut.result.risk_profile import risk_of_attempts
 from taut.result.types import (
     AnalysisResult,
@@ -37,6 +35,8 @@ def block(recorded: Table, ledger: Attempts | None, window: tuple[int, int] | No
     """The block ``attempts``: None without job logs. ``window`` is the time that was traced."""
     if not len(recorded):
         return None
+    from taut.control.stuck_jobs import stuck  # most traces have no job logs beside them
+
     jobs = Counter(recorded.job.tolist())
     alone = len(jobs) == 1
     # A job that waits again, or was cancelled while it did, was not restarted.
@@ -272,6 +272,8 @@ def report_jobs(trace: Trace, ledger: Attempts | None) -> AnalysisResult:
 
 def attempts_text(found: AttemptsResult) -> str:
     """The block in a sentence or two."""
+    from taut.result.attempt_advice import advice
+
     stuck = stuck_text([one.text for one in found.stuck or []])
     if found.jobs == 1:  # what is stuck is said with its starts, why and since when
         told = (stuck, _lost(found)) if stuck else (_tries(found), _lost(found), advice(found.rows))

@@ -19,8 +19,9 @@ from taut.core.question_words import fix_words
 from taut.diagnose.as_before import pauses_before
 from taut.diagnose.slow_place import Place
 from taut.graph import Graph
+from taut.replay.reference import whatever_role
 from taut.replay.timeline import Change, Timeline, changed, replay
-from taut.replay.whatif import Dimension, median_of_others
+from taut.replay.whatif import Dimension, medians_among
 from taut.result.types import Finding
 from taut.stored import Run
 from taut.views.replays import Question, Replays
@@ -55,10 +56,11 @@ def least_times(replays: Replays) -> tuple[Ints, Ints]:
 
 def of_other_stages(graph: Graph, stage: Dimension) -> Floats:
     """What every op takes on the other stages; NaN where it is on none of them."""
-    out = np.full(len(graph), np.nan)
+    out, (cls, classes) = np.full(len(graph), np.nan), whatever_role(graph)
     for key in range(len(stage.labels)):
-        ops: Ints = np.flatnonzero(stage.key == key)
-        out[ops] = median_of_others(graph, ops)
+        own = stage.key == key
+        ops, rest = np.flatnonzero(own), np.flatnonzero(~own)
+        out[ops] = medians_among(graph, cls, classes, rest)[cls[ops]]
     return out
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from action_rows import DAY_NS, rows
 from taut.core.errors import InputRefused
 from taut.read.actions import action_table
-from taut.read.actions.control_log import ControlLog
+from taut.read.contents import ControlLog
 
 CSV = """time,layer,controller,target,knob,before,after,trigger,work,attempt,outcome,busy_s,accelerators
 2026-01-01T00:00:00Z,autoscaler,hpa,ml/web,replicas,2,5,cpu,,,,,

@@ -10,7 +10,7 @@ import pytest
 from action_rows import rows
 from taut.core.errors import InputRefused
 from taut.read.actions import kube_audit
-from taut.read.actions.control_log import ControlLog
+from taut.read.contents import ControlLog
 
 HPA = "system:serviceaccount:kube-system:horizontal-pod-autoscaler"
 

@@ -11,8 +11,8 @@ import taut
 from taut.control.stuck_jobs import stuck
 from taut.core.errors import InputRefused
 from taut.core.tables import Table
+from taut.read.contents import JobLog
 from taut.read.jobs import kubectl_text as kubectl
-from taut.read.jobs.job_words import JobLog
 
 DAY = 1_767_225_600
 LISTED = """$ kubectl get events

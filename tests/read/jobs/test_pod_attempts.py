@@ -12,8 +12,8 @@ import taut
 from taut.control.stuck_jobs import stuck
 from taut.core.errors import InputRefused
 from taut.core.tables import Table
+from taut.read.contents import JobLog
 from taut.read.jobs import kubernetes_events as kubernetes
-from taut.read.jobs.job_words import JobLog
 
 DAY = 1_767_225_600
 

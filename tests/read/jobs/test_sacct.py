@@ -10,8 +10,8 @@ import pytest
 
 from taut.core.errors import InputRefused
 from taut.ledger.attempt_ledger import charge_attempts
+from taut.read.contents import JobLog
 from taut.read.jobs import sacct, sacct_json, slurmctld
-from taut.read.jobs.job_words import JobLog
 from taut.read.trace import read
 
 S = 1_000_000_000

@@ -5,8 +5,6 @@ An entry has its money, its joules and its accelerator time once, so that every 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from taut.core.array_types import Ints, Mask, Texts
@@ -26,7 +24,6 @@ UNCHARGED = {
 """Why something that was used has no charge → from what its money is."""
 
 
-@dataclass(frozen=True)
 class Entry:
     """One row of a bill before it is summed up."""
 

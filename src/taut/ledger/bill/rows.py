@@ -5,8 +5,6 @@ Money is whole billionths of the currency, so that sums are exact; what a charge
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from taut.core.tables import col
@@ -15,7 +13,6 @@ UNIT = 1_000_000_000
 """Units of money in one of its currency."""
 
 
-@dataclass(frozen=True)
 class Held:
     """Accelerators of one host that somebody held for a while, with one fate and one cause: a cell that is priced."""
 
@@ -35,7 +32,6 @@ class Held:
     joules_by: str = col("str", "who measured that: counter or samples; empty for nobody", "")
 
 
-@dataclass(frozen=True)
 class Booked:
     """One part of one charge (or, without a bill, one held cell at its price): every unit of money is in exactly one."""
 
@@ -50,7 +46,6 @@ class Booked:
     billed: int = col("int64", "billed cost, billionths of the currency", 0)
 
 
-@dataclass(frozen=True)
 class Uncharged:
     """Accelerator time that was held, or stood ready, and that no charge of the bill pays for."""
 

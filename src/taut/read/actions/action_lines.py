@@ -12,17 +12,8 @@ import re
 
 from taut.core.errors import InputRefused
 from taut.core.tables import NULL
-from taut.read.actions.control_log import (
-    ALLOCATION,
-    Change,
-    ControlLog,
-    Settings,
-    layer_of,
-    lines_of,
-    moments,
-    start_direction,
-    table,
-)
+from taut.read.actions.control_log import ALLOCATION, Change, Settings, layer_of, lines_of, moments, start_direction, table
+from taut.read.contents import ControlLog
 from taut.read.jobs.job_words import cut
 
 _TIME = r"\[?(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?)\]?"

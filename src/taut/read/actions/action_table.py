@@ -17,9 +17,10 @@ import numpy as np
 from taut.core.array_types import Codes, Floats, Ints, Mask, Texts
 from taut.core.errors import InputRefused
 from taut.core.tables import NULL, Action, Table, concat
-from taut.read.actions.control_log import KINDS, ControlLog, check_actions, direction, moments
+from taut.read.actions.control_log import KINDS, check_actions, direction, moments
 from taut.read.actions.json_rows import LISTED, PIECE_BYTES, Coded, Rows, Torn
 from taut.read.columns import whole_or_null
+from taut.read.contents import ControlLog
 from taut.read.dates import FAR, ns_per_unit, number_ns, same_form_ns
 from taut.read.jobs.job_words import TEXT
 from taut.read.table_file import CsvTable, header_cells

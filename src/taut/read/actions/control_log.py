@@ -11,9 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from msgspec import Struct
 
-from taut.core.tables import NULL, Action, Table, columns_of
+from taut.core.tables import NULL, Action, Table, columns_of, fields_of
 from taut.read.dates import same_form_ns
 from taut.read.jobs.job_words import SECOND, cut, times
 from taut.read.limits import check_count
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from taut.core.array_types import Ints
-    from taut.read.metrics.series import Series
 
 Change = dict[str, "str | int"]
 """Columns of one action: what was changed, from what, to what, in which direction."""
@@ -49,28 +47,11 @@ _UP = re.compile(r"(?:scale[-_ ]?)?up(?:scal\w*)?|increas\w*|add|raise|start", r
 _DOWN = re.compile(r"(?:scale[-_ ]?)?down(?:scal\w*)?|decreas\w*|remove|lower|stop", re.IGNORECASE)
 
 
-class ControlLog(Struct, frozen=True):
-    """The actions of one file."""
-
-    label: str
-    actions: Table
-    """In the order of the log."""
-    demand: Sequence[Series] = ()
-    """What the controllers reacted to, where they log it."""
-    zoneless: bool = False
-    """Times were written without a time zone, and taken as UTC."""
-    torn: int = 0
-    """Lines or rows that could not be read, or have no time."""
-    repeated: int = 0
-    """Deliveries that carry the id of one before."""
-    partial: Sequence[str] = ()
-
-
 def table(rows: Sequence[Mapping[str, str | int]], label: str = "") -> Table:
     """Actions out of rows that name only what they know."""
     check_actions(len(rows), label)
     used = {key for row in rows for key in row}
-    unset = {name: field.default for name, field in Action.__dataclass_fields__.items() if name in used}
+    unset = {name: column.default for name, column in fields_of(Action).items() if name in used}
     columns = {key: np.array([row.get(key, none) for row in rows], dtype=KINDS[key]) for key, none in unset.items()}
     return Table(Action, columns, len(rows))
 

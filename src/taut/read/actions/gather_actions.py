@@ -17,10 +17,9 @@ from taut.core.array_types import Ints, Mask, Texts
 from taut.core.ids import rows_of_ids
 from taut.core.tables import NULL, Action, Metric, Table, Trace, concat
 from taut.read.actions import attempt_actions
-from taut.read.actions.control_log import ControlLog
-from taut.read.jobs.job_words import SLURM, JobLog
+from taut.read.contents import ControlLog, JobLog, Metrics
+from taut.read.jobs.job_words import SLURM
 from taut.read.metrics import rank_metrics, setting_actions
-from taut.read.metrics.series import Metrics
 
 # Threads write their lines this much out of order; only more is a clock that ran backwards.
 SWAPPED_NS = 100_000_000

@@ -6,7 +6,8 @@ import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from taut.read.actions.control_log import Change, ControlLog, Settings, layer_of, table
+from taut.read.actions.control_log import Change, Settings, layer_of, table
+from taut.read.contents import ControlLog
 from taut.read.jobs.job_words import cut
 
 if TYPE_CHECKING:

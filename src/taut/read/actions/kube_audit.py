@@ -15,8 +15,9 @@ import msgspec
 from taut.core.array_types import Json
 from taut.core.errors import InputRefused
 from taut.core.tables import NULL
-from taut.read.actions.control_log import Change, ControlLog, Settings, layer_of, moments, table
+from taut.read.actions.control_log import Change, Settings, layer_of, moments, table
 from taut.read.actions.kube_actions import target
+from taut.read.contents import ControlLog
 from taut.read.jobs.job_words import cut
 from taut.read.json_fields import under
 

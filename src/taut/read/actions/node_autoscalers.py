@@ -16,7 +16,8 @@ import msgspec
 from taut.core.array_types import Json
 from taut.core.errors import InputRefused
 from taut.core.tables import NULL
-from taut.read.actions.control_log import Change, ControlLog, Settings, moments, table
+from taut.read.actions.control_log import Change, Settings, moments, table
+from taut.read.contents import ControlLog
 from taut.read.jobs.job_words import cut, times
 from taut.read.jobs.log_lines import NO_YEAR, time_of, year_of
 from taut.read.json_fields import under

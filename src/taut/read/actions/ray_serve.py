@@ -12,8 +12,8 @@ import numpy as np
 
 from taut.core.errors import InputRefused
 from taut.core.tables import NULL
-from taut.read.actions.control_log import Change, ControlLog, Settings, lines_of, moments, table
-from taut.read.metrics.series import Place, Series
+from taut.read.actions.control_log import Change, Settings, lines_of, moments, table
+from taut.read.contents import ControlLog, Place, Series
 
 CONTROLLER = "ray serve autoscaler"
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:[,.]\d{1,6})?)")

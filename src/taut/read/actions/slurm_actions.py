@@ -10,7 +10,8 @@ import re
 
 from taut.core.tables import NULL
 from taut.read.actions.attempt_actions import USER
-from taut.read.actions.control_log import Change, ControlLog, Settings, moments, start_direction, table
+from taut.read.actions.control_log import Change, Settings, moments, start_direction, table
+from taut.read.contents import ControlLog
 from taut.read.jobs.job_words import SLURM, cut
 
 J = r"(?:Job(?:Id|ID)=|[Jj]ob(?:_id|Id)?[ =])\S+"

@@ -18,7 +18,8 @@ import numpy as np
 
 from taut.core.reporting import FIRST_DATE_NS
 from taut.core.tables import NULL, Attempt, Table, Trace
-from taut.read.jobs.job_words import PENDING, RUNNING, SECOND, JobLog, numbered
+from taut.read.contents import JobLog
+from taut.read.jobs.job_words import PENDING, RUNNING, SECOND, numbered
 from taut.read.jobs.log_lines import NO_YEAR
 
 # Attempts of one job that start within this much in two logs are one.

@@ -17,12 +17,12 @@ import numpy as np
 
 from taut.core.array_types import Ints, Json, Texts
 from taut.core.errors import InputRefused
-from taut.core.tables import NULL, Attempt, Table
+from taut.core.tables import NULL, Attempt, Table, fields_of
 from taut.read.columns import Codes
+from taut.read.contents import JobLog
 from taut.read.jobs.job_words import (
     LIST,
     TEXT,
-    JobLog,
     check_attempts,
     count_or_null,
     cut,
@@ -154,10 +154,10 @@ def _together(slabs: Iterable[list[Any]], label: str) -> tuple[Columns, bool]:
         check_attempts(rows, label)
     if len(parts) == 1:
         return parts[0], bare
-    unknown = {name: Attempt.__dataclass_fields__[name] for name in chain.from_iterable(parts)}
+    unknown = {name: fields_of(Attempt)[name] for name in chain.from_iterable(parts)}
     return {
-        name: np.concatenate([part[name] if name in part else [field.default] * len(part["job"]) for part in parts])
-        for name, field in unknown.items()
+        name: np.concatenate([part[name] if name in part else [column.default] * len(part["job"]) for part in parts])
+        for name, column in unknown.items()
     }, bare
 
 

@@ -10,7 +10,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from msgspec import Struct
 
 from taut.core.tables import NULL, Attempt, Table, columns_of
 from taut.read.columns import Codes, whole_or_null
@@ -19,7 +18,6 @@ from taut.read.limits import check_count
 
 if TYPE_CHECKING:
     from taut.core.array_types import Column, Ints, Json
-    from taut.read.actions.control_log import ControlLog
 
 COMPLETED, FAILED, PREEMPTED, NODE_FAILED = "completed", "failed", "preempted", "node failed"
 TIMED_OUT, OUT_OF_MEMORY, CANCELLED, RUNNING, PENDING = "timed out", "out of memory", "cancelled", "running", "pending"
@@ -52,24 +50,6 @@ _CLOCK = re.compile(r"(?:(\d{1,6})-)?(?:(\d{1,6}):)?(\d{1,5}):(\d{1,2})(?:\.\d+)
 _HOST = re.compile(r"(?:\[[^][]*+\]|[^,\[]++)++")
 _BRACKET = re.compile(r"\[([^][]*+)\]")
 _GPUS = re.compile(r"(?:^|,)gres/gpu(?::[^=,]*)?=(\d{1,9})")
-
-
-class JobLog(Struct, frozen=True):
-    """The attempts of one file."""
-
-    label: str
-    attempts: Table
-    inside: bool = False
-    """True for a log written inside the job (a launcher, the training): a scheduler's attempts may hold several of these."""
-    zoneless: bool = False
-    """Times were written without a time zone, and taken as UTC."""
-    yearless: bool = False
-    """Dates were written without a year: times are right only against each other."""
-    partial: Sequence[str] = ()
-    controller: str = ""
-    """Who starts the jobs of this log; empty if it does not say."""
-    control: ControlLog | None = None
-    """The decisions that the log holds beside its attempts; None for a format that holds none."""
 
 
 def outcome(word: str) -> str:

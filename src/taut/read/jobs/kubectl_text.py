@@ -16,9 +16,9 @@ import numpy as np
 from msgspec.structs import replace
 
 from taut.core.errors import InputRefused
-from taut.read.actions.control_log import ControlLog
+from taut.read.contents import ControlLog, JobLog
 from taut.read.jobs import kube_columns
-from taut.read.jobs.job_words import SECOND, JobLog, count_or_null
+from taut.read.jobs.job_words import SECOND, count_or_null
 from taut.read.jobs.kube_event import Event, Object, Source
 from taut.read.jobs.kubernetes_events import log_of
 from taut.read.jobs.log_lines import NO_YEAR

@@ -15,10 +15,10 @@ import numpy as np
 
 from taut.core.errors import InputRefused
 from taut.core.tables import NULL
-from taut.read.actions.control_log import ControlLog
 from taut.read.actions.kube_actions import decisions, target
+from taut.read.contents import ControlLog, JobLog
 from taut.read.jobs.event_sightings import Sightings, place_of, sightings
-from taut.read.jobs.job_words import JobLog, cut, table
+from taut.read.jobs.job_words import cut, table
 from taut.read.jobs.kube_event import Event
 from taut.read.jobs.pod_attempts import attempts
 

@@ -7,8 +7,9 @@ import re
 from taut.core.array_types import Json
 from taut.core.errors import InputRefused
 from taut.core.tables import NULL
+from taut.read.contents import JobLog
 from taut.read.jobs import job_words as words
-from taut.read.jobs.job_words import JobLog, check_attempts, count_or_null, cut, held, table_of
+from taut.read.jobs.job_words import check_attempts, count_or_null, cut, held, table_of
 
 LSF = "mbatchd"
 _FIELD = re.compile(r'"((?:[^"]|"")*)"|(\S+)')

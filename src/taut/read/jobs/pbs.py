@@ -10,17 +10,9 @@ import re
 from taut.core.array_types import Json
 from taut.core.errors import InputRefused
 from taut.core.tables import NULL
+from taut.read.contents import JobLog
 from taut.read.jobs import job_words as words
-from taut.read.jobs.job_words import (
-    JobLog,
-    check_attempts,
-    count_or_null,
-    cut,
-    elapsed_ns,
-    held,
-    table_of,
-    without_accelerators,
-)
+from taut.read.jobs.job_words import check_attempts, count_or_null, cut, elapsed_ns, held, table_of, without_accelerators
 
 PBS = "pbs_server"
 _RECORD = re.compile(r"(\d\d)/(\d\d)/(\d{4}) (\d\d:\d\d:\d\d);([A-Za-z]);([^;]{1,200});(.*)")

@@ -7,7 +7,8 @@ import numpy as np
 from taut.core.array_types import Ints
 from taut.core.reporting import FIRST_DATE_NS
 from taut.core.tables import NULL, Table
-from taut.read.jobs.job_words import JobLog, table
+from taut.read.contents import JobLog
+from taut.read.jobs.job_words import table
 from taut.read.jobs.training_log import job_of
 
 

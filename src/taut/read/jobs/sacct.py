@@ -17,12 +17,12 @@ from typing import NamedTuple
 from taut.core.array_types import Ints
 from taut.core.errors import InputRefused, TooLarge
 from taut.core.tables import NULL
+from taut.read.contents import JobLog
 from taut.read.jobs.job_words import (
     LIST,
     PENDING,
     RUNNING,
     SLURM,
-    JobLog,
     count_or_null,
     cut,
     elapsed_ns,

@@ -7,12 +7,12 @@ import msgspec
 from taut.core.array_types import Json
 from taut.core.errors import InputRefused
 from taut.core.tables import NULL
+from taut.read.contents import JobLog
 from taut.read.jobs.job_words import (
     LIST,
     RUNNING,
     SECOND,
     SLURM,
-    JobLog,
     count_or_null,
     cut,
     held,

@@ -12,9 +12,10 @@ from datetime import datetime
 from taut.core.errors import InputRefused
 from taut.core.tables import NULL
 from taut.read.actions.slurm_actions import Decisions, J
+from taut.read.contents import JobLog
 from taut.read.jobs import job_words as words
 from taut.read.jobs.daemon_lines import NAMED, DaemonLines
-from taut.read.jobs.job_words import SLURM, JobLog, check_attempts, cut, held, hosts, table_of
+from taut.read.jobs.job_words import SLURM, check_attempts, cut, held, hosts, table_of
 
 _JOB = re.compile(r"\b(?:Job(?:Id|ID)=|[Jj]ob(?:_id|Id)?[ =])(\d{1,12}(?:_\d{1,9}|\+\d{1,6})?)")
 _OF_NODE = re.compile(r"\[(\d{1,12})\.batch\] ")

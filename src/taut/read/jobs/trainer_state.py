@@ -12,7 +12,8 @@ import msgspec
 
 from taut.core.errors import InputRefused
 from taut.core.tables import NULL
-from taut.read.jobs.job_words import COMPLETED, SECOND, JobLog, count_or_null, table
+from taut.read.contents import JobLog
+from taut.read.jobs.job_words import COMPLETED, SECOND, count_or_null, table
 from taut.read.json_values import without_nan
 
 _FIRST = re.compile(rb'\s*\{\s*"')

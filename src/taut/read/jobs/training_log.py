@@ -10,9 +10,10 @@ import re
 from itertools import islice
 
 from taut.core.tables import NULL
+from taut.read.contents import JobLog
 from taut.read.jobs import job_words as words
 from taut.read.jobs import mlperf_lines, step_lines, wrapped_lines
-from taut.read.jobs.job_words import JobLog, count_or_null, table
+from taut.read.jobs.job_words import count_or_null, table
 from taut.read.jobs.log_lines import NO_YEAR, Progress, time_of, year_of
 from taut.read.jobs.log_sources import Sources
 from taut.read.jobs.step_lines import UNITS_NS, Bar, Step, training_bars

@@ -9,8 +9,9 @@ from pathlib import Path
 from taut.core.errors import InputRefused, UsageError
 from taut.core.tables import Trace
 from taut.read import files
+from taut.read.contents import Metrics
 from taut.read.metrics import reader as metrics
-from taut.read.metrics.series import USUAL, Map, Metrics, map_of
+from taut.read.metrics.series import USUAL, Map, map_of
 
 ADDRESS = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://")
 """What names a server, not a file."""

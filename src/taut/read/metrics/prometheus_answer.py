@@ -14,9 +14,9 @@ import numpy as np
 from taut.core.array_types import Floats, Ints
 from taut.core.errors import InputRefused
 from taut.read.columns import float_or_nan
+from taut.read.contents import Found
 from taut.read.dates import number_ns
 from taut.read.metrics.sample_lists import numbers
-from taut.read.metrics.series import Found
 from taut.read.metrics.vocabulary import Plain
 
 # Bytes of samples that are read at once.

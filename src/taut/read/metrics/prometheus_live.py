@@ -15,9 +15,10 @@ from msgspec.structs import replace
 from taut.core.errors import InputRefused
 from taut.core.reporting import dated
 from taut.core.tables import Trace
+from taut.read.contents import Found, Metrics
 from taut.read.metrics.rank_metrics import host_in, hosts_of, ranks_of, traced
 from taut.read.metrics.reader import matrix
-from taut.read.metrics.series import USUAL, Found, Map, Metrics, check_series, gather
+from taut.read.metrics.series import USUAL, Map, check_series, gather
 from taut.read.metrics.vocabulary import known
 from taut.read.metrics.web import TRY, Server
 

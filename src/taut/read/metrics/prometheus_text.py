@@ -22,8 +22,9 @@ from taut.core.array_types import Floats, Ints, Json, Mask
 from taut.core.errors import InputRefused
 from taut.core.tables import NULL
 from taut.read.columns import Codes, grouped
+from taut.read.contents import Found
 from taut.read.dates import FAR, date_ns, ns_per_unit, number_ns
-from taut.read.metrics.series import Found, check_series
+from taut.read.metrics.series import check_series
 from taut.read.metrics.vocabulary import plain
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import numpy as np
 from msgspec import structs
 
 from taut.core.tables import NULL, Metric, Table, Trace
-from taut.read.metrics.series import Metrics, Series
+from taut.read.contents import Metrics, Series
 
 # Time zones differ by multiples of a quarter of an hour …
 QUARTER_NS = 900_000_000_000

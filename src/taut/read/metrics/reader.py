@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from taut.read.contents import Metrics
 from taut.read.metrics import prometheus_text, sample_table
 from taut.read.metrics.prometheus_answer import matrix
 from taut.read.metrics.rank_metrics import apply
-from taut.read.metrics.series import USUAL, Map, Metrics, gather
+from taut.read.metrics.series import USUAL, Map, gather
 from taut.read.metrics.setting_actions import settings
 from taut.read.table_file import PARQUET, header_cells
 

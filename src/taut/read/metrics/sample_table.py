@@ -18,11 +18,12 @@ from taut.core.errors import InputRefused, TooLarge
 from taut.core.ids import numbered
 from taut.core.tables import NULL
 from taut.read.columns import float_or_nan, grouped
+from taut.read.contents import Found
 from taut.read.dates import date_ns, ns_per_unit, number_ns
 from taut.read.files import size_cap
 from taut.read.metrics import json_lines
 from taut.read.metrics.prometheus_text import labels_in
-from taut.read.metrics.series import TEXT, WHERE, Found, check_series
+from taut.read.metrics.series import TEXT, WHERE, check_series
 from taut.read.metrics.vocabulary import known, plain, rate_of, split_unit
 from taut.read.table_file import ParquetTable, open_table, readable
 

@@ -12,12 +12,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from msgspec import Struct
 from msgspec.structs import replace
 
-from taut.core.array_types import Floats, Ints
+from taut.core.array_types import Floats
 from taut.core.errors import InputRefused, UsageError
 from taut.core.tables import NULL
+from taut.read.contents import Found, Metrics, Place, Series
 from taut.read.limits import check_count
 from taut.read.metrics.vocabulary import INDEX, LIMIT_OF, REASONS, blank, energy_of, is_mask, named, place, plain, rate_of
 
@@ -47,15 +47,6 @@ _INDEX = re.compile(r"(?:(?:gpu|nvidia|cuda|card)\W?)?(\d{1,4})", re.IGNORECASE)
 _MAP = re.compile(r"\s*([^\s,→>]+)\s*(?:,\s*([^\s,→>]+?)\s*)?(?:→|->)\s*rank\s*")
 
 
-class Place(NamedTuple):
-    """Where samples were taken: how that is called, and what is known of rank, host and accelerator."""
-
-    component: str
-    rank: int | None = None
-    host: str = ""
-    gpu: int | None = None
-
-
 class Map(NamedTuple):
     """Which labels (or columns) say where a sample was taken, by their plain names."""
 
@@ -76,49 +67,6 @@ def map_of(text: str) -> Map:
         return Map({**WHERE, "rank": (plain(found[1]),)})
     host, gpu = plain(found[1]), plain(found[2])
     return Map({**WHERE, "rank": (), "host": (host, *WHERE["host"]), "gpu": (gpu, *WHERE["gpu"])}, found[1])
-
-
-class Found(Struct, frozen=True):
-    """Samples of one metric as a reader found them: nothing renamed, nothing converted, in any order."""
-
-    name: str
-    labels: Mapping[str, str]
-    time_ns: Ints
-    value: Floats
-    unit: str = ""
-    limit: Floats | None = None
-    limit_source: str = ""
-    counter: bool = False
-    """Whether the source says that it only ever grows."""
-
-
-class Series(Struct, frozen=True):
-    """The samples of one metric of one component, in order of time."""
-
-    place: Place
-    metric: str
-    time_ns: Ints
-    value: Floats
-    limit: Floats
-    limit_source: str = ""
-
-    @property
-    def component(self) -> str:
-        """What was measured."""
-        return self.place.component
-
-
-class Metrics(Struct, frozen=True):
-    """What one file or server holds."""
-
-    label: str
-    series: Sequence[Series]
-    zoneless: bool = False
-    """Times were written as dates without a zone."""
-    notes: Sequence[str] = ()
-    """What was left out, one line each."""
-    settings: Sequence[Found] = ()
-    """Series of what somebody sets (replicas, limits), as they were found: their changes are actions."""
 
 
 def check_series(count: int, label: str) -> None:

@@ -13,9 +13,9 @@ import numpy as np
 
 from taut.core.array_types import Floats, Texts
 from taut.core.tables import Action, Table, concat
-from taut.read.actions.control_log import ControlLog, layer_of
+from taut.read.actions.control_log import layer_of
+from taut.read.contents import ControlLog, Found
 from taut.read.jobs.job_words import TEXT
-from taut.read.metrics.series import Found
 
 KNOBS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"(?:^|_)(?:max|min)_replicas$"), ""),
