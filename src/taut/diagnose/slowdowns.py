@@ -320,4 +320,4 @@ def _shared(busy: Floats) -> Floats:
     below, above = (np.where(own <= deviation[at], deviation[at + 1], deviation[at]) for at in ((n - 2) // 2, (n - 1) // 2))
     others = 0.5 * (below + above)
     ordinary = OUTLIER * noise(others, np.arange(n))[:, None]
-    return np.minimum(others, np.maximum(own, ordinary))
+    return np.asarray(np.minimum(others, np.maximum(own, ordinary)))
