@@ -219,7 +219,7 @@ def score(result: AnalysisResult, truth: Truth, built: frozenset[str]) -> Row:
     return _row(
         truth, verdict=verdict, detected=bool(findings), found=_joined(sentences), predicted_ns=predicted,
         onset_error_steps=_onset(findings, faults, result.job.first_step or 0),
-        extra=sum(not any(_fits(f, fault) or (truth.places != "1" and _part(f, fault)) for fault in faults) for f in findings),
+        extra=sum(not _points_at(f, faults, truth.places != "1") for f in findings),
         counterfactual_error=abs(predicted - saving) / saving if worth else None,
         clock_error_ns=clock_error, clock_covered=covered, closes=result.ledger is not None and result.ledger.closes,
         device_steps=device_steps(result.device, truth), class_named=_class_named(findings, faults),
@@ -321,9 +321,19 @@ def _verdict(findings: Sequence[Finding], faults: Sequence[Injected], truth: Tru
     many = truth.places != "1"
     if many and (_in_parts(findings, faults[0]) or _together(findings, faults)):
         return "right"
-    if not findings or any(_fits(findings[0], fault) or (many and _part(findings[0], fault)) for fault in faults):
-        return "right" if all(any(_fits(f, fault) for f in findings) for fault in faults) else "missed"
+    if not findings or _points_at(findings[0], faults, many):
+        return "right" if _all_found(findings, faults) else "missed"
     return "wrong place" if any(_names(findings[0], fault) for fault in faults) else "wrong mode"
+
+
+def _points_at(finding: Finding, faults: Sequence[Injected], many: bool) -> bool:
+    """Whether a finding fits something that was done; where ``many`` ranks are faulty at once, some of them suffice."""
+    return any(_fits(finding, fault) or (many and _part(finding, fault)) for fault in faults)
+
+
+def _all_found(findings: Sequence[Finding], faults: Sequence[Injected]) -> bool:
+    """Whether everything that was done has a finding that fits it."""
+    return all(any(_fits(f, fault) for f in findings) for fault in faults)
 
 
 def _blames(finding: Finding, truth: Truth) -> bool:
@@ -413,33 +423,59 @@ def _joined(sentences: Sequence[str]) -> str:
 
 def summarise(rows: Sequence[Row]) -> Summary:
     """The figures of a matrix."""
-    judged, failed = [r for r in rows if r.verdict != "not yet"], sum(r.verdict == "failed" for r in rows)
+    judged = [r for r in rows if r.verdict != "not yet"]
     faulted = [r for r in judged if r.fault not in (*HEALTHY, *ON_ALL)]
-    measured = [r for r in faulted if r.saving_ns is not None and r.saving_ns >= COSTS * (r.saving_se_ns or 0.0) > 0]
-    alike = [r for r in judged if r.fault in ON_ALL]
-    ratios = [r.policy_ratio for r in rows if r.policy_ratio is not None]
     healthy = [r for r in judged if r.fault in HEALTHY and r.verdict != "failed"]
-    caught, alarms = sum(r.detected for r in faulted), wilson(sum(r.detected for r in healthy), len(healthy))
+    caught, alarms = _detected(faulted), wilson(_detected(healthy), len(healthy))
+    ratios = [r.policy_ratio for r in rows if r.policy_ratio is not None]
+    failed = sum(r.verdict == "failed" for r in rows)
     return Summary(
-        right=wilson(sum(r.verdict == "right" for r in faulted), len(faulted)),
-        right_measured=wilson(sum(r.verdict == "right" for r in measured), len(measured)),
-        precision=wilson(caught, caught + alarms.count), recall=wilson(caught, len(faulted)), false_findings=alarms,
-        false_per_20=tuple(20 * v for v in (alarms.value, alarms.lo, alarms.hi) if v is not None),
+        right=_right(faulted), right_measured=_right([r for r in faulted if _costs(r)]),
+        precision=wilson(caught, caught + alarms.count), recall=wilson(caught, len(faulted)),
+        false_findings=alarms, false_per_20=_per_20(alarms),
         extra=sum(r.extra for r in faulted), counterfactual=spread(r.counterfactual_error for r in faulted),
         baseline_counterfactual=spread(r.baseline_counterfactual_error for r in faulted), groups=grouped(judged),
-        onset_steps=spread(abs(r.onset_error_steps) for r in faulted if r.onset_error_steps is not None),
+        onset_steps=_onset_steps(faulted),
         clock_ns=spread(r.clock_error_ns for r in judged if not r.link_fault),
         clock_covered=_clock_covered(judged), failed=failed,
         closes=wilson(sum(r.closes for r in judged), len(judged) - failed),
         device_error=spread(r.device_error for r in judged),
         class_named=_share_named(faulted),
         profiler_overhead=spread(r.profiler_overhead for r in rows),
-        without_culprit=wilson(sum(r.verdict == "right" for r in alike), len(alike)),
-        classes=wilson(sum(r.found_class == r.wanted_class for r in rows), sum(r.wanted_class is not None for r in rows)),
-        policy_ratio=Quartiles(len(ratios), *np.quantile(ratios, (0.1, 0.5, 0.9)).tolist()) if ratios else None,
-        policy_error=spread(abs(ratio - 1) for ratio in ratios), growth_covered=_covered(rows),
-        not_yet=dict(Counter(r.fault for r in rows if r.verdict == "not yet")),
+        without_culprit=_right([r for r in judged if r.fault in ON_ALL]), classes=_classes(rows),
+        policy_ratio=_quartiles(ratios), policy_error=spread(abs(ratio - 1) for ratio in ratios),
+        growth_covered=_covered(rows), not_yet=dict(Counter(r.fault for r in rows if r.verdict == "not yet")),
     )  # fmt: skip
+
+
+def _right(rows: Sequence[Row]) -> Share:
+    return wilson(sum(r.verdict == "right" for r in rows), len(rows))
+
+
+def _detected(rows: Sequence[Row]) -> int:
+    return sum(r.detected for r in rows)
+
+
+def _costs(row: Row) -> bool:
+    """Whether a fault is known to have cost something."""
+    return row.saving_ns is not None and row.saving_ns >= COSTS * (row.saving_se_ns or 0.0) > 0
+
+
+def _per_20(alarms: Share) -> tuple[float, ...]:
+    return tuple(20 * v for v in (alarms.value, alarms.lo, alarms.hi) if v is not None)
+
+
+def _onset_steps(faulted: Sequence[Row]) -> Spread:
+    return spread(abs(r.onset_error_steps) for r in faulted if r.onset_error_steps is not None)
+
+
+def _classes(rows: Sequence[Row]) -> Share:
+    """Jobs whose verdict has the class that it must have."""
+    return wilson(sum(r.found_class == r.wanted_class for r in rows), sum(r.wanted_class is not None for r in rows))
+
+
+def _quartiles(ratios: Sequence[float]) -> Quartiles | None:
+    return Quartiles(len(ratios), *np.quantile(ratios, (0.1, 0.5, 0.9)).tolist()) if ratios else None
 
 
 def _covered(rows: Sequence[Row]) -> Share:
