@@ -29,10 +29,8 @@ SIBLINGS = {
     "reader": {f"read/{one}" for one in FORMATS},
     # What can be projected: how it is written, what can be changed about it, how it is computed; the last has a shape for all.
     "scenario": {f"project/{one}" for one in KINDS},
-    "policies": {*(f"project/{one}" for one in KINDS), "replay"},
+    "policies": {f"project/{one}" for one in KINDS},
     "workload": {*(f"project/{one}" for one in KINDS), "project"},
-    # Two things of one name; and the policies of replay, which are no sibling.
-    "ring": {"replay", "watch"},
 }
 """File names that recur, and the folders that have them: siblings of one shape."""
 

@@ -24,7 +24,7 @@ from taut.diagnose.rank_growth import Units, growth, rarest_seen, regime_of_stra
 from taut.diagnose.slow_sets import shared_place
 from taut.diagnose.strays import Strays, strays
 from taut.graph import Graph
-from taut.replay.policies import local_steps, measured
+from taut.replay.exact_policies import local_steps, measured
 from taut.replay.timeline import Change
 from taut.result.types import Estimate, Grown, Origins, Regime, StructuralPolicy
 

@@ -15,7 +15,7 @@ from taut.core.scratch import kept, zeros
 from taut.core.tables import Kind, Verb
 from taut.graph import Graph
 from taut.replay import reference
-from taut.replay.ring import rings, sends_down, without_slow_links
+from taut.replay.ring_links import rings, sends_down, without_slow_links
 from taut.replay.timeline import Batch, Change, batch
 
 WORST_SHARE = 0.03

@@ -72,7 +72,7 @@ def ahead(replays: Replays) -> Iterator[Callable[[], object]]:
 def _policies(graph: Graph) -> list[PolicyChoice]:
     """Policies that a run can be asked about, with values that are not refused; none where no replicas meet."""
     from taut.replay.data_parallel import data_parallel
-    from taut.replay.policies import outlined
+    from taut.replay.exact_policies import outlined
 
     if len(graph.ranks) < 2 or (met := data_parallel(graph)).refused:
         return []

@@ -24,7 +24,7 @@ from taut.replay.after_meetings import Bound, bound_to_meetings
 from taut.replay.blame import blame
 from taut.replay.bounded_policies import own_times
 from taut.replay.data_parallel import data_parallel
-from taut.replay.policies import Measured, Outcome, local, measured, with_work
+from taut.replay.exact_policies import Measured, Outcome, local, measured, with_work
 from taut.replay.policy_names import KNOWN, Asked, asked, outcome, refusal
 from taut.replay.timeline import Batch, Change, batch, changed, replay
 from taut.result.types import Estimate, MeasuredPolicy, Regime, Regimes, Reserves

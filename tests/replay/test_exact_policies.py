@@ -18,7 +18,7 @@ from taut.graph import link
 from taut.lab.modelled import modelled
 from taut.replay.after_meetings import bound_to_meetings
 from taut.replay.data_parallel import data_parallel
-from taut.replay.policies import Measured, local_steps, measured, semi_synchronous
+from taut.replay.exact_policies import Measured, local_steps, measured, semi_synchronous
 from taut.replay.timeline import Change, replay
 
 GAUSSIAN = {8: 1.4236, 64: 2.3437}
