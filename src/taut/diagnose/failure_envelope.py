@@ -21,7 +21,7 @@ from taut.core.tables import Kind
 from taut.diagnose.finding import Finding
 from taut.diagnose.job_regime import mended
 from taut.diagnose.more_ranks import Meetings, latest, meetings
-from taut.diagnose.strays import own_ops, usual_of_rank
+from taut.diagnose.rank_residuals import own_ops, usual_of_rank
 from taut.graph import Graph
 from taut.replay.blame import Blame
 from taut.replay.mixtures import grid
