@@ -145,14 +145,14 @@ def _put_together(logs: _Source | None, folders: Sequence[_Source], found: Opene
     joined = join(concat(Held, [one for one in held if len(one)]), [run for run, _ in traced])
     for (run, stored), job in zip(traced, joined.jobs, strict=True):
         energy = stored.result.ledger.energy if stored.result is not None and stored.result.ledger is not None else None
-        found.runs.append(BilledRun(run, job, _wall_ns(run), energy, _moved(run, job, stored, prices)))
+        found.runs.append(BilledRun(run, job, _wall_ns(run), energy, _traced_bytes(run, job, stored, prices)))
         hosts = {rank: run.host_of.get(rank) or rank_place(job, rank) for rank in run.ranks.tolist()}
         found.meters += metered(stored.metrics, hosts) if len(stored.metrics) else []
     found.held = joined.held
     found.notes += joined.notes
 
 
-def _moved(run: Traced, job: str, stored: StoredTables, prices: Prices) -> TracedBytes | None:
+def _traced_bytes(run: Traced, job: str, stored: StoredTables, prices: Prices) -> TracedBytes | None:
     """Bytes that a run moved; they are looked up only where the prices tell what a bit takes."""
     if prices.network is None or prices.network.pj_per_bit is None:
         return None

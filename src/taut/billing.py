@@ -189,10 +189,10 @@ def _only_inside(held: Table, booking: Booking, found: Opened) -> tuple[Table, B
     found.notes.append(f"{hours:,.1f} accelerator hours lie outside the period of the bill and are not in it")
     place = np.where(keep, np.cumsum(keep) - 1, -1)
 
-    def moved(table: Table) -> Table:
+    def renumbered(table: Table) -> Table:
         return table.replace(held=np.where(table.held >= 0, place[table.held], -1))
 
-    return held.take(keep), replace(booking, booked=moved(booking.booked), uncharged=moved(booking.uncharged))
+    return held.take(keep), replace(booking, booked=renumbered(booking.booked), uncharged=renumbered(booking.uncharged))
 
 
 def _charged_until(charges: Charges, wanted: Period | None) -> int | None:

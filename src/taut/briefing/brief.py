@@ -117,7 +117,7 @@ def make_brief(paths: Sequence[str], asked: Asked, log: Path | None) -> Brief:
     """Everything that a briefing on these inputs shows; ``log`` is the audit log that their records are in."""
     found = opened(paths, asked)
     trail = Trail() if log is None else trail_of(log, paths)
-    found.told(trail.commands)
+    found.add_commands(trail.commands)
     cost = costs(found, asked.prices)
     runs = [_run(*one, asked, cost) for one in found.runs]
     named = causes(found, cost)

@@ -122,7 +122,7 @@ def _outcome(decision: Entry, entry: Entry | None) -> AuditOutcome | None:
     if entry is None or entry.record is None or decision.record is None:
         return None
     source = decision.record.details.get("expected_from")
-    told = _told(entry.record.details)
+    told = _decision_details(entry.record.details)
     if told is None:
         return None
     return AuditOutcome(
@@ -134,7 +134,7 @@ def _outcome(decision: Entry, entry: Entry | None) -> AuditOutcome | None:
     )  # fmt: skip
 
 
-def _told(details: dict[str, Json]) -> _Told | None:
+def _decision_details(details: dict[str, Json]) -> _Told | None:
     try:
         return msgspec.convert(details, _Told)
     except msgspec.ValidationError:

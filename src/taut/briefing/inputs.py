@@ -60,7 +60,7 @@ class Opened:
     bills: list[BriefedBill] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
-    def told(self, commands: Mapping[str, str]) -> None:
+    def add_commands(self, commands: Mapping[str, str]) -> None:
         """Put in the commands that made the run folders, where somebody recorded them."""
 
         def known(one: BriefInput) -> BriefInput:

@@ -62,13 +62,13 @@ def verify(place: str, key: str | None, checkpoint: str | None, witness: str | N
         checkpoint=None if checkpoint is None else _text(checkpoint),
         witness=None if witness is None else key_of(witness),
     )
-    found = verify_place(Path(place), _given(), anchors if key or checkpoint or witness else None)
+    found = verify_place(Path(place), _named_log(), anchors if key or checkpoint or witness else None)
     print_object(found) if as_json else show(render_verification, found)
     if not found.ok:
         click.get_current_context().exit(NOT_OK)
 
 
-def _given() -> Path | None:
+def _named_log() -> Path | None:
     """The log that ``--audit`` names."""
     place = log_path(click.get_current_context())
     return None if place == LOG else place
@@ -117,7 +117,7 @@ def why(target: str, again: bool, as_json: bool) -> None:
     from taut.render.audit_screen import render_why
 
     number = _number(target)
-    path = log_path(click.get_current_context()) if number is not None else found_log(Path(target), _given())
+    path = log_path(click.get_current_context()) if number is not None else found_log(Path(target), _named_log())
     with open_log(path) as log:
         result = chain(log, Path(target) if number is None else number)
     if again:
@@ -176,7 +176,7 @@ def _proof_of_run(run: Path) -> str:
     from taut.core.folder import PROOF
     from taut.core.whole_file import whole_file
 
-    with open_log(found_log(run, _given()), __version__) as log:
+    with open_log(found_log(run, _named_log()), __version__) as log:
         entry = proven(log, run)
         text = str(replace(log.proof(entry.index, signing_key()), record=entry.body or b""))
     with whole_file(run / PROOF) as out:

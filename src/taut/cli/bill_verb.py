@@ -99,7 +99,7 @@ def bill(
     from taut.billing import bill as run_bill
     from taut.core.folder import checked_target
 
-    given = _given(options)
+    given = _price_options(options)
     if folder is not None:
         checked_target(Path(folder))
     announce_stdin(inputs)
@@ -114,7 +114,7 @@ def bill(
         say(_next(found.result, inputs, folder))
 
 
-def _given(priced: PriceOptions) -> Prices | str | None:
+def _price_options(priced: PriceOptions) -> Prices | str | None:
     """The prices as options give them, or the file that holds them."""
     from decimal import Decimal
 

@@ -16,7 +16,7 @@ from taut.cli.recording import log_path
 from taut.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from taut.audit.outcome import Told
+    from taut.audit.outcome import Expectation
     from taut.audit.record import Detail
     from taut.result.decided_saving import Measured
     from taut.result.types import AuditOutcome, Estimate
@@ -88,13 +88,13 @@ def outcome(decision: int, runs: tuple[str, ...], before: tuple[str, ...], as_js
     from msgspec.structs import replace
 
     from taut.audit.log import open_log
-    from taut.audit.outcome import told
+    from taut.audit.outcome import expectation
     from taut.audit.record import OUTCOME
     from taut.briefing.deciding import plain
     from taut.render.audit_screen import render_outcome
 
     with open_log(log_path(click.get_current_context()), __version__) as log:
-        decided = told(log.entry(decision))
+        decided = expectation(log.entry(decision))
         sides = _sides(decision, decided, before, runs)
         result = _held(decision, decided, _measured(*sides), *map(len, sides))
         details: dict[str, Detail] = {
@@ -112,7 +112,7 @@ Side = dict[str, str]
 """Runs before, or after: where they lie, by their digests."""
 
 
-def _sides(number: int, decided: Told, before: Sequence[str], after: Sequence[str]) -> tuple[Side, Side]:
+def _sides(number: int, decided: Expectation, before: Sequence[str], after: Sequence[str]) -> tuple[Side, Side]:
     """Runs from before and after a decision; refused where one counts twice, or the one decided on is not there."""
     from taut.core.folder import RUN, is_run_folder, sealed
 
@@ -158,7 +158,7 @@ def _measured(before: Side, after: Side) -> Measured | None:
     return measured_saving(steps[: len(before)], steps[len(before) :])
 
 
-def _held(number: int, decided: Told, found: Measured | None, before: int, after: int) -> AuditOutcome:
+def _held(number: int, decided: Expectation, found: Measured | None, before: int, after: int) -> AuditOutcome:
     """What was measured against what was expected. Its record has no number yet."""
     from taut.audit.outcome import judged
     from taut.result.types import AuditOutcome

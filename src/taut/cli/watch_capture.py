@@ -162,7 +162,7 @@ class CaptureOnFinding:
         self._last_s: dict[str, float] = {}
         self._running: list[subprocess.Popen[bytes]] = []
 
-    def told(self, finding: LiveFinding) -> None:
+    def on_finding(self, finding: LiveFinding) -> None:
         """A finding has opened, or closed."""
         from taut.watch.captures import CAPTURED
 

@@ -164,7 +164,7 @@ def _teller(as_json: bool, escalates: CaptureOnFinding | None = None) -> Callabl
         where = f"rank {ranks}" if ranks else "all ranks"
         say(f"{finding.job}: {finding.state}: {finding.mode}, {where}: {finding.text}")
         if escalates is not None:
-            escalates.told(finding)
+            escalates.on_finding(finding)
 
     return tell
 

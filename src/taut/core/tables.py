@@ -351,7 +351,7 @@ class Table:
         columns = {name: narrowest(self._held[name]) for name in names}
         return Table(self.row, {**self._held, **columns}, self._length, self.words, {*self._narrow, *names})
 
-    def moved(self, order: Array) -> Table:
+    def reordered(self, order: Array) -> Table:
         """The rows in another order; this table is empty afterwards, so that a large one is not held twice."""
         from taut.core.ids import taken
 

@@ -14,7 +14,7 @@ import numpy as np
 from msgspec import Struct
 
 from taut.core.array_types import Floats, Ints, Mask
-from taut.diagnose.job_regime import FACTORS, told
+from taut.diagnose.job_regime import FACTORS, regime_of_walls
 from taut.diagnose.rank_residuals import Residuals
 from taut.result.types import Estimate, Grown, Regime
 
@@ -119,7 +119,9 @@ def regime_of_residuals(residuals: Residuals, found: Units, pays: float, seed: i
     drawn = [_latest(found, pool, count, rng) for _ in range(DRAWS // 4)]
     later = np.mean([np.maximum(np.maximum(seen, came) - max(most, 0.0), 0.0) for came, most in drawn], axis=0)
     ideal, factors = (residuals.wall_ns - delay)[:, None], np.array(FACTORS)
-    return told(ideal + factors * delay[:, None], ideal + factors * np.maximum(through * later, delay)[:, None], pays)
+    return regime_of_walls(
+        ideal + factors * delay[:, None], ideal + factors * np.maximum(through * later, delay)[:, None], pays
+    )
 
 
 def rarest_seen(found: Units) -> int:

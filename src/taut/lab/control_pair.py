@@ -133,7 +133,7 @@ async def _all(many: Sequence[Plan], seed: int) -> list[list[dict[str, Any]]]:
 
 
 async def _one(plan: Plan, seed: int) -> list[dict[str, Any]]:
-    async with _served(plan.serve, seed) as (process, port):
+    async with _server_process(plan.serve, seed) as (process, port):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         client = Client(plan, writer)
         listening = asyncio.create_task(client.listen(reader))
@@ -149,7 +149,7 @@ async def _one(plan: Plan, seed: int) -> list[dict[str, Any]]:
 
 
 @asynccontextmanager
-async def _served(rate: float, seed: int) -> AsyncIterator[tuple[asyncio.subprocess.Process, int]]:
+async def _server_process(rate: float, seed: int) -> AsyncIterator[tuple[asyncio.subprocess.Process, int]]:
     """A server process and its port; it is killed at the end, however that comes."""
     command = [sys.executable, "-m", "taut.lab.control_pair", str(rate), str(seed)]
     process = await asyncio.create_subprocess_exec(

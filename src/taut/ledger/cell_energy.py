@@ -118,11 +118,11 @@ def _result(pieces: Joules, given: bool, used: Mapping[str, float], fit: Fit | N
         coverage=pieces.coverage,
         sources=list(pieces.sources),
         divided_by="measured" if fit is not None else "given" if given else "default",
-        watts=_told(used, fit),
+        watts=_state_watts(used, fit),
     )
 
 
-def _told(used: Mapping[str, float], fit: Fit | None) -> StateWatts:
+def _state_watts(used: Mapping[str, float], fit: Fit | None) -> StateWatts:
     """The watts that divide, with intervals where they were fitted."""
     ends = {} if fit is None else {state: fit.interval(state) for state in fit.watts}
     load, stall, idle = (

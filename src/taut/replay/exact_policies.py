@@ -127,7 +127,7 @@ def measured(
     work, gap = (old if new is None else new for old, new in ((graph.work_ns, work_ns), (graph.gap_ns, gap_ns)))
     met = data_parallel(graph) if met is None else met
     bound = bound_to_meetings(graph, met.ops) if bound is None else bound
-    return _measured(chained(bound.given(work, gap)), structs.replace(met, ops=met.ops[bound.was]))
+    return _measured(chained(bound.with_times(work, gap)), structs.replace(met, ops=met.ops[bound.was]))
 
 
 def _measured(joined: Graph, met: DataParallel) -> Measured:
@@ -165,7 +165,7 @@ def outlined(graph: Graph, met: DataParallel) -> Measured:
 
 def with_work(job: Measured, bound: Bound, work_ns: Ints, gap_ns: Ints) -> Measured:
     """The job that was measured on ``bound``, with other work and gaps, in the order of the ops that it was made of."""
-    given = bound.given(work_ns, gap_ns)
+    given = bound.with_times(work_ns, gap_ns)
     joined = chained(given)
     if joined is given:
         return structs.replace(job, graph=joined, window_ns=windows(joined))

@@ -182,7 +182,7 @@ class Replays:
             steps=STALENESS if asked.staleness is None else asked.staleness, default=asked.staleness is None
         )
         job = of_run(self.graph, changes, more_steps=asked.more_steps, shared=self.policies)
-        found = job.given(asked.policies) + (job.advised(budget.steps) if asked.advice else [])
+        found = job.named(asked.policies) + (job.advised(budget.steps) if asked.advice else [])
         told = [self._as_recorded(one) for one in found]
         return replace(result, policies=told, replicas=job.job.met.says, staleness=budget if asked.advice else UNSET)
 

@@ -34,7 +34,7 @@ SENT = 1
 """Flag of a hop that sends."""
 
 
-class Told(Struct, frozen=True):
+class MadeTrace(Struct, frozen=True):
     """A trace, and what its making left out."""
 
     trace: Trace
@@ -45,7 +45,7 @@ class Told(Struct, frozen=True):
     """Host of each rank by its own name: in the trace ranks of one boot share a host, because they share a clock."""
 
 
-def trace_of(seen: Seen, meets: Mapping[int, bool], name: str = "job") -> Told | None:
+def trace_of(seen: Seen, meets: Mapping[int, bool], name: str = "job") -> MadeTrace | None:
     """The trace of all whole steps of what was seen; None where nobody meets anybody, or nothing recurs."""
     ranks = np.array(sorted(set(seen.steps.rank.tolist())), np.int64)
     if len(ranks) < 2 or not len(seen.gates):
@@ -68,7 +68,7 @@ def trace_of(seen: Seen, meets: Mapping[int, bool], name: str = "job") -> Told |
         return None
     ops, names, inferred = made
     hosts = tuple(seen.seats.get(int(rank), Seat()).host for rank in ranks)
-    return Told(_trace(seen, ops, names, ranks, name), exact, inferred, hosts)
+    return MadeTrace(_trace(seen, ops, names, ranks, name), exact, inferred, hosts)
 
 
 def _reduced(seen: Seen, ranks: Ints, zero: int) -> Events:

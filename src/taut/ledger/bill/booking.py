@@ -131,7 +131,7 @@ def _check(held: Table, charges: Charges, prices: Prices | None, period: Period 
     whole = period or month or (0, 0)
     holdings = Holdings(held, code, whole)
     found, by_ns = time_zone.find(rows, holdings)
-    if by_ns and rows.moved(by_ns) and whole == (month or whole):  # the month is a local one as well
+    if by_ns and rows.shift(by_ns) and whole == (month or whole):  # the month is a local one as well
         whole = whole[0] + by_ns, whole[1] + by_ns
         holdings = Holdings(held, code, whole)
     rows.cut(whole)

@@ -59,7 +59,7 @@ def energy_of(
     meters = measured.meters
     there = held if measured.places is None else held.replace(host=measured.places)
     borrowed = lent(held, measured.lenders, prices)
-    found = held_energy(there, prices, meters, _told(held), borrowed)
+    found = held_energy(there, prices, meters, _measured_joules(held), borrowed)
     network = network_energy(prices, period_s, None if moved is None else moved.count)
     parts, notes = [], _told_of_bytes(moved)
     if meters and found.total is None and len(held):
@@ -120,7 +120,7 @@ def beside(told: BillEnergy, runs: Sequence[tuple[LedgerEnergy, float]]) -> Bill
     return replace(told, sources=[*more, *told.sources], joules=between(value, ends))
 
 
-def _told(held: Table) -> Mapping[str, Floats]:
+def _measured_joules(held: Table) -> Mapping[str, Floats]:
     """What runs measured of their own cells: source → joules of each row."""
     return {
         source: np.where(held.joules_by == source, held.joules, np.nan)

@@ -53,7 +53,7 @@ def join(attempts: Table, runs: Sequence[Traced]) -> Joined:
             rest = _without(rest, rows, run)
             cells.append(rows)
         else:
-            said.append(f"{run.told}: when, its logs do not tell; the job's time is divided in its proportions")
+            said.append(f"{run.coverage}: when, its logs do not tell; the job's time is divided in its proportions")
         found = concat(Held, [found.take(~mine), _divided(rest, rows, run), spares])
         notes += said
     return Joined(concat(Held, [found, *cells]), jobs, notes)
@@ -201,7 +201,7 @@ def _divided(held: Table, rows: Table, run: Traced) -> Table:
     parts = _part(some.take(row), before[row, part], upto[row, part])
     parts = parts.replace(
         fate=shares.fate[part], cause=shares.cause[part], source=np.full(len(row), "modelled", dtype=object),
-        origin=np.full(len(row), run.told, dtype=object),
+        origin=np.full(len(row), run.coverage, dtype=object),
     )  # fmt: skip
     return concat(Held, [held.take(~kept), parts])
 

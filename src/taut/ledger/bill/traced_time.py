@@ -72,7 +72,7 @@ class Traced:
         return dict(zip(self.members.rank.tolist(), self.members.host.tolist(), strict=True))
 
     @property
-    def told(self) -> str:
+    def coverage(self) -> str:
         """How much of the job was traced, in words."""
         of = f" of {self.executed:,}" if self.executed and self.executed > len(self.steps) else ""
         return f"run {self.name}: {len(self.steps):,}{of} steps"
@@ -108,7 +108,7 @@ def traced_time(run: Traced) -> Table:
         "rank": rows.rank, "accelerators": np.ones(count, dtype=np.int32), "start_ns": start, "end_ns": end,
         "rank_ns": rows.length, "fate": np.array(FATES, dtype=object)[rows.fate], "cause": words[rows.cause],
         "source": np.where(rows.modelled, "modelled", "measured").astype(object),
-        "origin": np.where(rows.modelled, f"{run.told}, what its repair recovers", run.told).astype(object),
+        "origin": np.where(rows.modelled, f"{run.coverage}, what its repair recovers", run.coverage).astype(object),
         **({"joules": rows.joules, "joules_by": np.full(count, run.joules_by, dtype=object)} if run.joules_by else {}),
     }  # fmt: skip
     return cut_at_days(Table(Held, columns, count))

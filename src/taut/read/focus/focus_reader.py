@@ -113,7 +113,7 @@ def read_focus(paths: Paths) -> Charges:
     version = max(file.version for file in files)
     absent = (one.name for one in COLUMNS if one.since <= version <= one.until and one.name not in names)
     return Charges(
-        table, version, tuple(files), tuple(absent), merged(broken), merged(disputed), _said(notes, files)
+        table, version, tuple(files), tuple(absent), merged(broken), merged(disputed), _all_notes(notes, files)
     )  # fmt: skip
 
 
@@ -131,7 +131,7 @@ def sniff(head: bytes) -> bool:
     return is_focus(header_cells(line)) or is_focus(_cells(line, ";"))
 
 
-def _said(notes: _Notes, files: Sequence[ChargeFile]) -> tuple[str, ...]:
+def _all_notes(notes: _Notes, files: Sequence[ChargeFile]) -> tuple[str, ...]:
     said = list(notes.said)
     if len({file.version for file in files}) > 1:
         each = ", ".join(f"{file.name} {file.version}" for file in files[:4])

@@ -171,7 +171,7 @@ def _add(out: Spans, row: _Row, services: dict[Service, int]) -> None:
     at = len(out.span)
     trace, span, parent = _ids(row)
     kind = KINDS.get(_text(row.kind).rpartition(".")[2].rpartition("_")[2].upper(), 0) if row.kind is not None else 0
-    said = _said(row)
+    said = _kind_of_work(row)
     failed = _failed(row)
     known = _facts(row, said.upper())
     if known.calls_model and not kind:
@@ -200,7 +200,7 @@ def _ids(row: _Row) -> tuple[str, str, str]:
     )
 
 
-def _said(row: _Row) -> str:
+def _kind_of_work(row: _Row) -> str:
     """What kind of work a span says it is."""
     return _text(row.type) or _text(row.run_type) or ("" if _text(row.span_kind).upper() in KINDS else _text(row.span_kind))
 

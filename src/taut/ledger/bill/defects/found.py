@@ -58,7 +58,7 @@ def take_out(rows: ChargeRows, found: list[Found]) -> list[Found]:
     """Take what defects take out of the charges. A bill of which no charge meets a host has no use to be held against: there
     they are only named."""
     if not (rows.host != NONE).any():
-        return [said(one.kind, one.rows, one.because, one.worth()) for one in found]
+        return [reported_only(one.kind, one.rows, one.because, one.worth()) for one in found]
     for one in found:
         rows.effective[one.rows] -= one.effective
         rows.billed[one.rows] -= one.billed
@@ -67,7 +67,7 @@ def take_out(rows: ChargeRows, found: list[Found]) -> list[Found]:
     return found
 
 
-def said(kind: str, some: Ints, because: str, money: int) -> Found:
+def reported_only(kind: str, some: Ints, because: str, money: int) -> Found:
     """A defect that takes nothing out."""
     nothing = np.zeros(len(some), dtype=np.int64)
     return Found(kind, some, because, nothing, nothing, money)

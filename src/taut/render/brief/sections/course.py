@@ -71,7 +71,7 @@ def _shares(found: Course, run: BriefedRun, begins: list[tuple[float, str]]) -> 
     axis = unit if offset is None else f"traced {unit}; add {offset:,} for the {unit} of the job's log"
     series = [(kind, COLOURS.get(kind, "other"), values) for kind, values in found.shares.items()]
     chart = Areas(found.step, series, x_axis=axis, y_axis="share of the rank time", shares=True, steps=True, marks=begins)
-    told = _told(found, run.result.job, offset)
+    told = _largest_loss(found, run.result.job, offset)
     return [Text(told), Picture(f"Where the time of each {unit} went", told, chart)]
 
 
@@ -82,7 +82,7 @@ LOSSES = {
 """Kinds of time that are lost, and how a sentence names them."""
 
 
-def _told(found: Course, job: Job, offset: int | None = None) -> str:
+def _largest_loss(found: Course, job: Job, offset: int | None = None) -> str:
     """How much the largest loss takes, from step to step."""
     lost = [kind for kind in LOSSES if any(found.shares.get(kind, ()))]
     first = max(lost, key=lambda kind: sum(found.shares[kind]), default=None)

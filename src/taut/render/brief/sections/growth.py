@@ -121,11 +121,14 @@ def projected(grown: ProjectResult, own: int, limit: Threshold | None, priced: b
     if measured and isinstance(grown.assumed, list):
         yield Text("What the projection of the run rests on:")
         yield Bullets(
-            [*map(_said, grown.assumed), *([PAUSES] if any("hiccups as in the run" in one for one in grown.assumed) else [])]
+            [
+                *map(_in_plainer_words, grown.assumed),
+                *([PAUSES] if any("hiccups as in the run" in one for one in grown.assumed) else []),
+            ]
         )
 
 
-def _said(line: str) -> str:
+def _in_plainer_words(line: str) -> str:
     """An assumption in plainer words, where there are some."""
     for begin, plainer in PLAIN.items():
         if line.startswith(begin):
