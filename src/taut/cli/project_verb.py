@@ -16,6 +16,7 @@ from taut.core.question_words import HIGHEST
 
 if TYPE_CHECKING:
     from taut.core.prices import Prices
+    from taut.result.evidence_types import ScenarioEvidence
     from taut.result.types import ProjectResult, TwoScenarios
 
 
@@ -194,7 +195,7 @@ def _options(question: Question) -> str:
     return out + (f" --gpu-hour {''.join(question['gpu_hour'])}" if question["gpu_hour"] else "")
 
 
-def _write(folder: Path, found: dict[str, Any], text: str) -> Path:
+def _write(folder: Path, found: ScenarioEvidence, text: str) -> Path:
     from taut.render.evidence_folder import write
 
     write(folder, found, text)
