@@ -147,7 +147,7 @@ def _nobody(evidence: Evidence, others: Sequence[Finding], pays: float) -> Findi
     if len(g.ranks) < 2 or len(g.steps) < 2 or not len(g.gates):
         return None
     totals = evidence.blame.totals
-    late = totals["wait_ns"] - totals["structural_ns"]
+    late = totals.wait_ns - totals.structural_ns
     if late < LISTED_SHARE * evidence.observed.wall_ns * (len(g.ranks) - 1):  # whoever is late is waited for by all others
         return None
     found = residuals(evidence, others)
