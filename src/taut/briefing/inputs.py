@@ -19,10 +19,10 @@ from msgspec.structs import replace
 from taut.core.errors import InputRefused, RunError, TautError, UsageError
 from taut.core.folder import is_run_folder
 from taut.core.prices import Prices
-from taut.read.scenario_file import names
+from taut.read.scenario_file import load, names
 from taut.result.brief_types import BriefedBill, BriefedComparison, BriefedControl, BriefedScenario
 from taut.result.types import AnalysisResult, BriefInput, ControlResult, InputKind
-from taut.stored import read_stored
+from taut.stored import decoded_result, read_stored
 
 if TYPE_CHECKING:
     from taut.project.policy import Described
@@ -118,8 +118,6 @@ def _folder(path: str, found: Opened) -> None:
     if "booked.parquet" in stored.files:
         found.bills.append(_stored_bill(path, stored.digest))
     elif "verdict" in keys and "job" in keys:
-        from taut.stored import decoded_result
-
         source = _source(path, "run", stored.digest, f"taut analyze TRACES -o {named}")
         found.runs.append((source, root, decoded_result(root, stored.result)))
     elif "relations" in keys:
@@ -158,7 +156,6 @@ def _scenario(path: str, asked: Asked) -> BriefedScenario:
     from taut.briefing.simulated_control import control_of
     from taut.forecasts import project
     from taut.project.workload import workload_of
-    from taut.read.scenario_file import load
 
     table, text = load(path)
     kind = workload_of(table, path)

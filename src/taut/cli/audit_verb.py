@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from taut import __version__
-from taut.cli.common import print_object, say, show
+from taut.cli.common import print_object, say, show, write_out
 from taut.cli.recording import LOG, audit_file, log_path
-from taut.core.errors import UsageError
+from taut.core.errors import DamagedLog, UsageError
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -151,7 +151,6 @@ def proof(target: str | None, only_key: bool) -> None:
     from taut.audit.key import signing_key
     from taut.audit.log import open_log
     from taut.audit.note import public_key
-    from taut.cli.common import write_out
 
     number = None if target is None else _number(target)
     path = log_path(click.get_current_context())
@@ -213,7 +212,6 @@ def prune(before: datetime, quiet: bool) -> None:
     from taut.audit.log import open_log
     from taut.audit.retention import prune as take_out
     from taut.audit.verify import verify as check
-    from taut.core.errors import DamagedLog
 
     path = log_path(click.get_current_context())
     found = check(path)
