@@ -77,6 +77,28 @@ def test_functions_have_few_parameters() -> None:
     _check(over, KEYWORDS, f"more than {HOUSE.PARAMETERS} parameters: give what belongs together a noun (a small struct)")
 
 
+def _is_table(statement: ast.stmt | None) -> bool:
+    """Whether a statement writes a table of data: a literal that is named, returned or given out."""
+    value = getattr(statement, "value", None)
+    value = value.value if isinstance(value, (ast.Yield, ast.YieldFrom)) else value
+    return isinstance(value, (ast.Dict, ast.List, ast.Tuple, ast.Set))
+
+
+def _ends_at(tree: ast.Module, line: int) -> ast.stmt | None:
+    """The innermost statement around a line."""
+    around = [one for one in ast.walk(tree) if isinstance(one, ast.stmt) and one.lineno <= line <= (one.end_lineno or 0)]
+    return max(around, key=lambda one: (one.lineno, -(one.end_lineno or 0)), default=None)
+
+
+def test_the_formatter_is_kept_off_tables_of_data_only() -> None:
+    others = []
+    for file, tree in HOUSE.trees_of(ROOT).items():
+        lines = (ROOT / "src" / "taut" / file).read_text(encoding="utf-8").splitlines()
+        skips = [number for number, text in enumerate(lines, 1) if text.endswith("# fmt: skip")]
+        others += [f"{file}:{number}" for number in skips if not _is_table(_ends_at(tree, number))]
+    assert not others, f"let the formatter lay these out: {others}"
+
+
 def test_file_names_recur_among_siblings_only() -> None:
     source = ROOT / "src" / "taut"
     files = [path.relative_to(source) for path in source.rglob("*.py")]

@@ -44,11 +44,21 @@ def perfetto(graph: Graph, waits: Table, findings: Sequence[Finding], out: Binar
     shown = _times(observed, zero_ns)
     actions, hits = _actions(graph, axis_ns, shown)
     picture = Picture(
-        ops=graph.ops.replace(step=graph.steps[graph.window]), names=graph.names, lanes=graph.trace.lanes,
-        groups=graph.trace.groups, members=graph.members, rank=graph.rank_index, gate=graph.gate, observed=shown,
-        ideal=_times(ideal, zero_ns), waits=waits, findings=findings, spans=_spans(graph, shown, findings),
-        actions=actions, hits=hits,
-    )  # fmt: skip
+        ops=graph.ops.replace(step=graph.steps[graph.window]),
+        names=graph.names,
+        lanes=graph.trace.lanes,
+        groups=graph.trace.groups,
+        members=graph.members,
+        rank=graph.rank_index,
+        gate=graph.gate,
+        observed=shown,
+        ideal=_times(ideal, zero_ns),
+        waits=waits,
+        findings=findings,
+        spans=_spans(graph, shown, findings),
+        actions=actions,
+        hits=hits,
+    )
     render(picture if zone is None else _cut(picture, graph, zone), out)
 
 
@@ -126,10 +136,18 @@ def _cut(picture: Picture, graph: Graph, zone: Zone) -> Picture:
     meanwhile = (end > first) & (begin <= last)
     hits = _on_ranks(picture.hits, row, meanwhile[picture.hits.which])
     return replace(
-        picture, ops=picture.ops.take(rows), members=picture.members.take(ranks), rank=row[picture.rank[rows]],
-        gate=picture.gate[rows], observed=shown, waits=waits, ideal=ideal, spans=_on_ranks(picture.spans, row),
-        actions=picture.actions.take(meanwhile), hits=hits._replace(which=(np.cumsum(meanwhile) - 1)[hits.which]),
-    )  # fmt: skip
+        picture,
+        ops=picture.ops.take(rows),
+        members=picture.members.take(ranks),
+        rank=row[picture.rank[rows]],
+        gate=picture.gate[rows],
+        observed=shown,
+        waits=waits,
+        ideal=ideal,
+        spans=_on_ranks(picture.spans, row),
+        actions=picture.actions.take(meanwhile),
+        hits=hits._replace(which=(np.cumsum(meanwhile) - 1)[hits.which]),
+    )
 
 
 def _on_ranks(spans: Spans, row: Ints, also: Mask | bool = True) -> Spans:
@@ -141,9 +159,13 @@ def _on_ranks(spans: Spans, row: Ints, also: Mask | bool = True) -> Spans:
 def _times(timeline: Timeline, zero_ns: Ints) -> Times:
     """Times of every op on the axis of the trace, and what it did in between."""
     return Times(
-        start_ns=zero_ns + timeline.arrival_ns, opening_ns=zero_ns + timeline.opening_ns, end_ns=zero_ns + timeline.end_ns,
-        work_ns=timeline.work_ns, gap_ns=timeline.gap_ns, wait_ns=timeline.wait_ns,
-    )  # fmt: skip
+        start_ns=zero_ns + timeline.arrival_ns,
+        opening_ns=zero_ns + timeline.opening_ns,
+        end_ns=zero_ns + timeline.end_ns,
+        work_ns=timeline.work_ns,
+        gap_ns=timeline.gap_ns,
+        wait_ns=timeline.wait_ns,
+    )
 
 
 def _actions(graph: Graph, axis_ns: Ints, shown: Times) -> tuple[Table, Spans]:

@@ -36,9 +36,11 @@ def expectation(entry: Entry) -> Expectation:
         raise UsageError(f"record {entry.index} is no decision, or was pruned; taut audit log lists them")
     details, place = entry.record.details, entry.texts.get("/run_name")
     return Expectation(
-        _estimate(details.get("expected")), _source(details.get("expected_from")), str(details.get("run")),
+        _estimate(details.get("expected")),
+        _source(details.get("expected_from")),
+        str(details.get("run")),
         None if place is None else place.text,
-    )  # fmt: skip
+    )
 
 
 def _estimate(value: Json) -> Estimate | None:

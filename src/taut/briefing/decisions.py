@@ -126,12 +126,17 @@ def _outcome(decision: Entry, entry: Entry | None) -> AuditOutcome | None:
     if told is None:
         return None
     return AuditOutcome(
-        record=entry.index, decision=decision.index, expected_saving=told.expected,
+        record=entry.index,
+        decision=decision.index,
+        expected_saving=told.expected,
         expected_from="given" if source == "given" else "finding" if source == "finding" else None,
-        measured_saving=told.measured, runs_before=max(len(told.before), 1), runs_after=max(len(told.after), 1),
-        run_spread=told.run_spread, run_spread_from=told.run_spread_from,
+        measured_saving=told.measured,
+        runs_before=max(len(told.before), 1),
+        runs_after=max(len(told.after), 1),
+        run_spread=told.run_spread,
+        run_spread_from=told.run_spread_from,
         says="kept" if told.says == "kept" else "missed" if told.says == "missed" else "unclear",
-    )  # fmt: skip
+    )
 
 
 def _decision_details(details: dict[str, Json]) -> _Told | None:

@@ -163,7 +163,7 @@ def _scenario(path: str, asked: Asked) -> BriefedScenario:
     asked.stage(f"projecting {path}")
     result = project(
         path, seed=asked.seed, envelope=training, advice=kind.has_advice, prices=asked.prices, progress=asked.stage
-    )  # fmt: skip
+    )
     scales = [] if kind.has_advice else _scales(kind, kind.parse(table, path, text)[0])
     grown = project(path, seed=asked.seed, ranks=scales, policies=(), prices=asked.prices) if len(scales) > 1 else None
     words = f"{' --envelope' if training else ' --advice' if kind.has_advice else ''} {asked.price_words}".rstrip()
@@ -171,10 +171,17 @@ def _scenario(path: str, asked: Asked) -> BriefedScenario:
     declared = declared_of(path)
     control, stack = control_of(path, asked.prices, asked.seed)
     return BriefedScenario(
-        source=source, result=result, grown=grown, review=review_of(path), declared=declared.without,
+        source=source,
+        result=result,
+        grown=grown,
+        review=review_of(path),
+        declared=declared.without,
         assumes=assumed_figures(table, path, text) if training else {},
-        declared_with=declared.with_, declared_by=declared.by, control=control, stack=stack,
-    )  # fmt: skip
+        declared_with=declared.with_,
+        declared_by=declared.by,
+        control=control,
+        stack=stack,
+    )
 
 
 def _scales(kind: Workload[S], scenario: S) -> list[int]:

@@ -18,9 +18,13 @@ if TYPE_CHECKING:
 NOT_OK = 5
 
 where_option = click.option(
-    "--audit", metavar="FILE", type=click.Path(dir_okay=False), expose_value=False, callback=audit_file,
+    "--audit",
+    metavar="FILE",
+    type=click.Path(dir_okay=False),
+    expose_value=False,
+    callback=audit_file,
     help="The log  [default: ./taut-runs/audit.db]",
-)  # fmt: skip
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="No hints on stderr.")
 

@@ -105,9 +105,15 @@ def bill(
     announce_stdin(inputs)
     with progress(quiet) as stage:
         found = run_bill(
-            inputs, prices=given, focus=options["focus"], period=options["period"], currency=options["currency"],
-            columns=options["columns"], progress=stage, on=options["on"],
-        )  # fmt: skip
+            inputs,
+            prices=given,
+            focus=options["focus"],
+            period=options["period"],
+            currency=options["currency"],
+            columns=options["columns"],
+            progress=stage,
+            on=options["on"],
+        )
     save = None if folder is None else lambda: found.save(folder)
     shown_and_kept(lambda: _show(found.result, as_json, by), save, "the bill", "give -o a folder that can be written", quiet)
     if not quiet and not as_json:

@@ -31,9 +31,10 @@ EXPECTED = re.compile(r"(-?[0-9]{1,3}(?:\.[0-9]{1,6})?)\s?%?(?:\s?(?:±|\+-|\+/-
 @click.option("--do", "action", metavar="TEXT", required=True, help="What is to be done.")
 @click.option("--because", metavar="TEXT", default="", help="Why.")
 @click.option(
-    "--expect", metavar="SHARE",
+    "--expect",
+    metavar="SHARE",
     help="Saving of step time, such as '28 % ± 5'  [default: what the finding says, and how far such were off in the lab]",
-)  # fmt: skip
+)
 @click.option("--by", metavar="NAME", required=True, help="Who decides.")
 @where_option
 @quiet_option
@@ -73,9 +74,12 @@ def _expected(text: str) -> Estimate:
 @click.argument("decision", metavar="DECISION", type=click.IntRange(min=0))
 @click.argument("runs", metavar="RUN...", type=click.Path(), nargs=-1, required=True)
 @click.option(
-    "--before", metavar="RUN", type=click.Path(), multiple=True,
+    "--before",
+    metavar="RUN",
+    type=click.Path(),
+    multiple=True,
     help="Another run from before it; may be repeated. Also the one that was decided on, where it was moved.",
-)  # fmt: skip
+)
 @where_option
 @json_option
 @quiet_option
@@ -165,8 +169,14 @@ def _held(number: int, decided: Expectation, found: Measured | None, before: int
 
     saving = None if found is None else found.saving
     return AuditOutcome(
-        record=-1, decision=number, expected_saving=decided.expected, expected_from=decided.source, measured_saving=saving,
-        runs_before=before, runs_after=after, run_spread=None if found is None else found.run_spread,
+        record=-1,
+        decision=number,
+        expected_saving=decided.expected,
+        expected_from=decided.source,
+        measured_saving=saving,
+        runs_before=before,
+        runs_after=after,
+        run_spread=None if found is None else found.run_spread,
         run_spread_from=None if found is None else "runs" if found.runs else "assumed",
         says=judged(decided.expected, decided.source, saving),
-    )  # fmt: skip
+    )

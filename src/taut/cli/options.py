@@ -174,9 +174,11 @@ def place(_: click.Context, __: click.Parameter, value: str | None) -> str | Non
 
 
 on_option = click.option(
-    "--on", metavar="WHERE", callback=place,
+    "--on",
+    metavar="WHERE",
+    callback=place,
     help="Where work runs side by side: local, all cores of this machine, or dask://HOST:PORT, the workers of a Dask cluster.",
-)  # fmt: skip
+)
 
 markdown_option = click.option("--markdown", is_flag=True, help="Print the result as Markdown, for the summary of a CI job.")
 

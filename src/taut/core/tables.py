@@ -276,9 +276,13 @@ class Table:
     """
 
     def __init__(
-        self, row: type, columns: Mapping[str, Any], length: int | None = None, words: Words | None = None,
+        self,
+        row: type,
+        columns: Mapping[str, Any],
+        length: int | None = None,
+        words: Words | None = None,
         narrow: Collection[str] = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         fields = _fields(row)
         unknown = columns.keys() - fields.keys()
         if unknown:

@@ -95,12 +95,14 @@ def _cell(losses: Floats, walls: Floats, modes: tuple[str, ...]) -> EnvelopeCell
     order = sorted(share, key=lambda mode: -share[mode][0])
     largest = max(by_fate, key=lambda fate: by_fate[fate])
     return EnvelopeCell(
-        ranks=0, heterogeneity=0.0, intensity=0.0,
+        ranks=0,
+        heterogeneity=0.0,
+        intensity=0.0,
         dominates=largest if by_fate[largest] > 0 else None,
         loss_share=float(losses[0].sum() / whole[0]),
         modes=[mode for mode in order if _dominates(share[mode], share[order[0]])],
         losses={mode: _estimate(share[mode]) for mode in order if share[mode][0] > 0},
-    )  # fmt: skip
+    )
 
 
 def _dominates(one: Floats, largest: Floats) -> bool:

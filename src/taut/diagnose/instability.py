@@ -240,8 +240,10 @@ def _carries_most(graph: Graph, host: Ints, origin: Ints, cost: Floats, telling:
              carrier(TRANSFERS, moved, np.array([], dtype=np.int64), 1)]  # fmt: skip
     if (host >= 0).all() and 1 < len(np.unique(host)) < len(host):
         names, by_host = np.asarray(graph.members.host), np.bincount(host, weights=by_rank)
-        found += [carrier(f"host {names[host == h][0]}", float(by_host[h]), np.flatnonzero(host == h), len(by_host))
-                  for h in np.flatnonzero(by_host)]  # fmt: skip
+        found += [
+            carrier(f"host {names[host == h][0]}", float(by_host[h]), np.flatnonzero(host == h), len(by_host))
+            for h in np.flatnonzero(by_host)
+        ]
     # Of a host and its one rank that has it all, the rank.
     return max(found, key=lambda one: (one.bound if one.bound < CARRIES else CARRIES + one.caused, -len(one.rows)))
 

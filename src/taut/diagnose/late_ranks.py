@@ -281,8 +281,12 @@ def _by_accident(late: Mask, asked: slice = slice(None)) -> Floats:
     left_out = ranks >= FEW_RANKS
     others = mine.sum() - mine - left_out * np.where(mine == worst[0], worst[1] if ranks > 1 else 0, worst[0])
     seen = max(ranks - 1 - left_out, 0) * windows
-    return np.array([min(1.0, ranks * _at_least(int(k), windows, 1.0 + n, 1 / ACCIDENTS + seen - n))
-                     for k, n in zip(mine[asked], others[asked], strict=True)])  # fmt: skip
+    return np.array(
+        [
+            min(1.0, ranks * _at_least(int(k), windows, 1.0 + n, 1 / ACCIDENTS + seen - n))
+            for k, n in zip(mine[asked], others[asked], strict=True)
+        ]
+    )
 
 
 def _as_large_by_accident(late: Mask, excess: Floats) -> Floats:
@@ -296,8 +300,17 @@ def _as_large_by_accident(late: Mask, excess: Floats) -> Floats:
 
 def _at_least(hits: int, tries: int, a: float, b: float) -> float:
     """Chance of so many hits or more of a beta-binomial variable."""
-    first = (lgamma(tries + 1) - lgamma(hits + 1) - lgamma(tries - hits + 1) + lgamma(a + hits) + lgamma(b + tries - hits)
-             - lgamma(a + b + tries) + lgamma(a + b) - lgamma(a) - lgamma(b))  # fmt: skip
+    first = (
+        lgamma(tries + 1)
+        - lgamma(hits + 1)
+        - lgamma(tries - hits + 1)
+        + lgamma(a + hits)
+        + lgamma(b + tries - hits)
+        - lgamma(a + b + tries)
+        + lgamma(a + b)
+        - lgamma(a)
+        - lgamma(b)
+    )
     k = np.arange(hits, tries, dtype=np.float64)
     ratio = (tries - k) / (k + 1) * (a + k) / (b + tries - k - 1)  # of one chance to the one before
     log = first + np.concatenate([[0.0], np.cumsum(np.log(ratio))])

@@ -124,21 +124,36 @@ def _cost(row: Row) -> str:
 def device(rows: Sequence[Row]) -> Grid:
     """Every rank's step on its GPU by CUDA events and by the analysis; empty where no run has them."""
     body = [
-        [f"{row.fault} × {row.job}, {row.ranks} ranks, seed {row.seed}", str(s.rank), str(s.steps), f"{s.events_ns / 1e6:.3f}",
-         f"{s.analysed_ns / 1e6:.3f}", f"{100 * s.error:.3f} %", f"{100 * s.worst_step:.2f} %"]
-        for row in rows for s in row.device_steps
-    ]  # fmt: skip
+        [
+            f"{row.fault} × {row.job}, {row.ranks} ranks, seed {row.seed}",
+            str(s.rank),
+            str(s.steps),
+            f"{s.events_ns / 1e6:.3f}",
+            f"{s.analysed_ns / 1e6:.3f}",
+            f"{100 * s.error:.3f} %",
+            f"{100 * s.worst_step:.2f} %",
+        ]
+        for row in rows
+        for s in row.device_steps
+    ]
     return Grid(["device step", "rank", "steps", "CUDA events, ms", "analysed, ms", "off", "worst single step"], body)
 
 
 def alike(rows: Sequence[Row]) -> Grid:
     """Jobs that were run again under a policy: class, finding, and the saving as predicted and as measured."""
     body = [
-        [f"{r.label} × {r.job}, {r.ranks} ranks, seed {r.seed}", _class(r), r.verdict, _share(r.loss_share),
-         _share(r.policy_saved), _share(r.policy_predicted.value if r.policy_predicted else None),
-         "–" if r.policy_ratio is None else f"{r.policy_ratio:.2f}"]
-        for r in sorted(rows, key=_order) if r.policy_saved is not None
-    ]  # fmt: skip
+        [
+            f"{r.label} × {r.job}, {r.ranks} ranks, seed {r.seed}",
+            _class(r),
+            r.verdict,
+            _share(r.loss_share),
+            _share(r.policy_saved),
+            _share(r.policy_predicted.value if r.policy_predicted else None),
+            "–" if r.policy_ratio is None else f"{r.policy_ratio:.2f}",
+        ]
+        for r in sorted(rows, key=_order)
+        if r.policy_saved is not None
+    ]
     return Grid(["no culprit", "class", "finding", "late last", "local steps save", "predicted", "predicted ÷ measured"], body)
 
 

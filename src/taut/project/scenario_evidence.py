@@ -70,10 +70,17 @@ def _index(name: str, compared: PolicyComparison, stated: tuple[float, float] | 
         declared = DeclaredIndex(without=stated[0], with_=stated[1])
         difference = FromDeclared(without=_difference(before, stated[0]), with_=_difference(after, stated[1]))
     return IndexEvidence(
-        without=one, with_=other, ratio=compared.indices.ratio[name], risk_is=RISKS.get(name, RATE),
-        risk_without=risk(name, before), risk_with=risk(name, after), damping_quotient=kappa, mode_magnitude=xi,
-        declared=declared, difference=difference,
-    )  # fmt: skip
+        without=one,
+        with_=other,
+        ratio=compared.indices.ratio[name],
+        risk_is=RISKS.get(name, RATE),
+        risk_without=risk(name, before),
+        risk_with=risk(name, after),
+        damping_quotient=kappa,
+        mode_magnitude=xi,
+        declared=declared,
+        difference=difference,
+    )
 
 
 def _dispersion(values: Iterable[float | None]) -> Dispersion | None:
@@ -105,25 +112,43 @@ def evidence(
     plain = options + f" --seed {seed}" * bool(seed) + (f" --steps {steps}" if steps else "")
     parts = {"definition": definition, "forecast": forecast, "indices": result.indices, "compared": compared}
     return ScenarioEvidence(
-        scenario=name, command=f"taut project {name}{plain} --evidence DIR", seed=seed, steps=steps,
-        about=about, definition=definition, defaults=result.defaults, workload=result.workload, forecast=forecast,
-        indices=result.indices, regime=result.regime, threshold=result.threshold, questions=result.questions,
-        compared=compared, gains=result.gains, advice=result.advice, sweep=result.sweep,
+        scenario=name,
+        command=f"taut project {name}{plain} --evidence DIR",
+        seed=seed,
+        steps=steps,
+        about=about,
+        definition=definition,
+        defaults=result.defaults,
+        workload=result.workload,
+        forecast=forecast,
+        indices=result.indices,
+        regime=result.regime,
+        threshold=result.threshold,
+        questions=result.questions,
+        compared=compared,
+        gains=result.gains,
+        advice=result.advice,
+        sweep=result.sweep,
         digests={part: _digest(found) for part, found in parts.items()},
-    )  # fmt: skip
+    )
 
 
 def _compared(compared: PolicyComparison, about: EvidenceAbout, noun: str) -> ComparedEvidence:
     indices = {name: _index(name, compared, about.declared.get(name)) for name in compared.indices.without}
     return ComparedEvidence(
-        policies=compared.policies, indices=indices,
+        policies=compared.policies,
+        indices=indices,
         dispersion=Dispersions(
             damping_quotient=_dispersion(row.damping_quotient for row in indices.values()),
             mode_magnitude=_dispersion(row.mode_magnitude for row in indices.values()),
         ),
-        forecast=compared.forecast, regime=compared.regime, reserve=compared.reserve, threshold=compared.threshold,
-        declared_regime=about.declared_regime or None, implies=consequences(compared, noun),
-    )  # fmt: skip
+        forecast=compared.forecast,
+        regime=compared.regime,
+        reserve=compared.reserve,
+        threshold=compared.threshold,
+        declared_regime=about.declared_regime or None,
+        implies=consequences(compared, noun),
+    )
 
 
 def consequences(compared: PolicyComparison, noun: str = "rank") -> list[str]:

@@ -39,10 +39,17 @@ DATA = (
     "taut.read.metrics.series", "taut.core.tables", "taut.core.errors",
 )  # fmt: skip
 """Modules whose classes readers return; nothing else of them is loaded."""
-BUILDERS = frozenset({
-    ("taut.core.tables", "_unpacked"), ("numpy", "ndarray"), ("numpy", "dtype"), ("collections", "Counter"),
-    ("numpy._core.multiarray", "_reconstruct"), ("numpy._core.multiarray", "scalar"), ("numpy._core.numeric", "_frombuffer"),
-})  # fmt: skip
+BUILDERS = frozenset(
+    {
+        ("taut.core.tables", "_unpacked"),
+        ("numpy", "ndarray"),
+        ("numpy", "dtype"),
+        ("collections", "Counter"),
+        ("numpy._core.multiarray", "_reconstruct"),
+        ("numpy._core.multiarray", "scalar"),
+        ("numpy._core.numeric", "_frombuffer"),
+    }
+)
 """What else puts columns together."""
 
 

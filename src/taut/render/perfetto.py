@@ -115,14 +115,24 @@ def _ops(writer: Writer, picture: Picture, times: Times, processes: Sequence[int
 
     return Slices(
         track=writer.serial(picture.rank * lanes + ops.lane, start_ns, end_ns, describe),
-        start_ns=start_ns, end_ns=end_ns, name=ops.name, names=picture.names,
+        start_ns=start_ns,
+        end_ns=end_ns,
+        name=ops.name,
+        names=picture.names,
         args={
-            "step": ops.step, "part": ops.part, "gate": picture.gate, "seq": ops.seq, "bytes": ops.size,
-            "work_ns": times.work_ns, "gap_ns": times.gap_ns, "wait_ns": times.wait_ns,
+            "step": ops.step,
+            "part": ops.part,
+            "gate": picture.gate,
+            "seq": ops.seq,
+            "bytes": ops.size,
+            "work_ns": times.work_ns,
+            "gap_ns": times.gap_ns,
+            "wait_ns": times.wait_ns,
         },
         words={"kind": (ops.kind, [kind.name.lower() for kind in Kind]), "group": (ops.group, picture.groups)},
-        opener=opener, opening_ns=times.opening_ns,
-    )  # fmt: skip
+        opener=opener,
+        opening_ns=times.opening_ns,
+    )
 
 
 def _waits(writer: Writer, picture: Picture, processes: Sequence[int]) -> Slices:
@@ -131,14 +141,18 @@ def _waits(writer: Writer, picture: Picture, processes: Sequence[int]) -> Slices
     start_ns, end_ns = picture.observed.start_ns[op], picture.observed.opening_ns[op]
     return Slices(
         track=_own(writer, "waits", processes, picture.rank[op], start_ns, end_ns),
-        start_ns=start_ns, end_ns=end_ns,
-        name=picture.rank[waits.opener], names=[f"waits for rank {rank}" for rank in picture.members.rank.tolist()],
+        start_ns=start_ns,
+        end_ns=end_ns,
+        name=picture.rank[waits.opener],
+        names=[f"waits for rank {rank}" for rank in picture.members.rank.tolist()],
         args={
-            "step": picture.ops.step[op], "gate": picture.gate[op], "wait_ns": waits.wait_ns,
+            "step": picture.ops.step[op],
+            "gate": picture.gate[op],
+            "wait_ns": waits.wait_ns,
             **{f"{part}_ns": waits.columns[f"{part}_ns"] for part in PARTS},
         },
         words={"class": (picture.ops.name[op], picture.names)},
-    )  # fmt: skip
+    )
 
 
 def _blame(writer: Writer, picture: Picture, processes: Sequence[int]) -> Slices:
@@ -150,10 +164,13 @@ def _blame(writer: Writer, picture: Picture, processes: Sequence[int]) -> Slices
     end_ns = picture.observed.start_ns[op] + np.cumsum(np.maximum(parts, 0), axis=1)[row, part]
     return Slices(
         track=_own(writer, "blame", processes, picture.rank[op], end_ns - length, end_ns),
-        start_ns=end_ns - length, end_ns=end_ns, name=part, names=PARTS,
+        start_ns=end_ns - length,
+        end_ns=end_ns,
+        name=part,
+        names=PARTS,
         args={"step": picture.ops.step[op], "gate": picture.gate[op], "waits_for_rank": picture.ops.rank[waits.opener[row]]},
         words={"class": (picture.ops.name[op], picture.names)},
-    )  # fmt: skip
+    )
 
 
 def _findings(writer: Writer, picture: Picture, processes: Sequence[int]) -> Slices:
@@ -166,13 +183,17 @@ def _findings(writer: Writer, picture: Picture, processes: Sequence[int]) -> Sli
 
     return Slices(
         track=_own(writer, "findings", processes, spans.rank, start_ns, end_ns),
-        start_ns=start_ns, end_ns=end_ns, name=which, names=[f.mode for f in findings],
+        start_ns=start_ns,
+        end_ns=end_ns,
+        name=which,
+        names=[f.mode for f in findings],
         args={
-            "lost_rank_ns": each("lost_rank_ns", "i8"), "recoverable_wall_ns": each("recoverable_wall_ns", "i8"),
+            "lost_rank_ns": each("lost_rank_ns", "i8"),
+            "recoverable_wall_ns": each("recoverable_wall_ns", "i8"),
             "confidence": each("confidence", "f8"),
         },
         words={"id": (which, [f.id for f in findings]), "because": (which, [f.because for f in findings])},
-    )  # fmt: skip
+    )
 
 
 def _action_labels(actions: Table) -> list[str]:
@@ -190,9 +211,13 @@ def _hits(writer: Writer, picture: Picture, processes: Sequence[int]) -> Slices:
     names, name = np.unique(np.array(_action_labels(actions), dtype=str), return_inverse=True)
     return Slices(
         track=_own(writer, "actions", processes, hits.rank, hits.start_ns, hits.end_ns),
-        start_ns=hits.start_ns, end_ns=hits.end_ns, name=name[hits.which], names=names.tolist(), args={},
+        start_ns=hits.start_ns,
+        end_ns=hits.end_ns,
+        name=name[hits.which],
+        names=names.tolist(),
+        args={},
         words={"controller": (by[hits.which], who.tolist())},
-    )  # fmt: skip
+    )
 
 
 def _control(writer: Writer, actions: Table) -> Slices:
@@ -206,13 +231,16 @@ def _control(writer: Writer, actions: Table) -> Slices:
         track=writer.serial(
             place, start_ns, end_ns, lambda at, beside: writer.track(str(who[at]) or "unknown", beside or process)
         ),
-        start_ns=start_ns, end_ns=end_ns, name=name, names=names.tolist(),
+        start_ns=start_ns,
+        end_ns=end_ns,
+        name=name,
+        names=names.tolist(),
         args={"attempt": actions.attempt},
         words={
             "direction": (np.choose(actions.direction + 1, (1, NULL, 0)), ("up", "down")),
             **{key: (np.where(texts[code] == "", NULL, code), texts.tolist()) for key, (texts, code) in words.items()},
         },
-    )  # fmt: skip
+    )
 
 
 def _own(writer: Writer, name: str, processes: Sequence[int], rank: Array, start_ns: Array, end_ns: Array) -> Array:

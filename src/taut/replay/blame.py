@@ -256,9 +256,23 @@ def blame(graph: Graph, observed: Timeline, gap_free: Timeline, both: Joined | N
         """What ``split_work`` makes of some waits, of whose fault parts only what some ops caused is told."""
         t = gap_free
         return split_work(
-            waited[rows], least[rows], ordinary_wait[rows], threshold, whole[rows], t.bound, t.opener,
-            graph.work_ns, value, cell, within, between, rank, ranks, slots, some,
-        )  # fmt: skip
+            waited[rows],
+            least[rows],
+            ordinary_wait[rows],
+            threshold,
+            whole[rows],
+            t.bound,
+            t.opener,
+            graph.work_ns,
+            value,
+            cell,
+            within,
+            between,
+            rank,
+            ranks,
+            slots,
+            some,
+        )
 
     fault, structural, score, cause, *faults = split(slice(None), np.ones(len(graph), dtype=bool))
 

@@ -117,9 +117,12 @@ def _share(without: Floats, with_: Floats, steps: int, blocks: float) -> Estimat
 
 
 def measured(
-    graph: Graph, work_ns: Ints | None = None, gap_ns: Ints | None = None, met: DataParallel | None = None,
+    graph: Graph,
+    work_ns: Ints | None = None,
+    gap_ns: Ints | None = None,
+    met: DataParallel | None = None,
     bound: Bound | None = None,
-) -> Measured:  # fmt: skip
+) -> Measured:
     """A job ready for policies, with other work and gaps where given (findings mended, say).
 
     ``bound`` is the graph bound to its meetings, where that is known: for all work and gaps it is the same.
@@ -157,10 +160,15 @@ def outlined(graph: Graph, met: DataParallel) -> Measured:
     if graph.trace.relative and len(graph.steps):  # as ``chained`` joins them
         run = np.cumsum(np.diff(graph.steps, prepend=graph.steps[:1]) != 1) - 1
     return Measured(
-        graph=graph, met=met, window_ns=np.zeros(len(run), dtype=np.int64),
+        graph=graph,
+        met=met,
+        window_ns=np.zeros(len(run), dtype=np.int64),
         place=np.arange(len(run)) - np.searchsorted(run, run),
-        run_steps=np.bincount(run)[run] if len(run) else none, at=none, target=none, between=none,
-    )  # fmt: skip
+        run_steps=np.bincount(run)[run] if len(run) else none,
+        at=none,
+        target=none,
+        between=none,
+    )
 
 
 def with_work(job: Measured, bound: Bound, work_ns: Ints, gap_ns: Ints) -> Measured:

@@ -405,9 +405,14 @@ def _indices(a: Computed) -> Indices:
     done = executed(a.graph.trace.progress)
     from_logs = a.attempts.discarded_steps() if done is None and a.attempts is not None else None
     return indices(
-        a.observed, a.gap_free, a.blame, a.whatif, a.ledger.energy(a.graph.steps),
-        discarded=from_logs if done is None else done.discarded, kept=_kept(from_logs) if done is None else done.kept,
-    )  # fmt: skip
+        a.observed,
+        a.gap_free,
+        a.blame,
+        a.whatif,
+        a.ledger.energy(a.graph.steps),
+        discarded=from_logs if done is None else done.discarded,
+        kept=_kept(from_logs) if done is None else done.kept,
+    )
 
 
 def _kept(discarded: Mask | None) -> float:

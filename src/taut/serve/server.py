@@ -151,8 +151,19 @@ def make_server(app: ASGIApp) -> LimitedServer:
     """A server that is not running yet."""
     protocol = type("Limited", (Bounded,), {"most": most_connections()})
     config = uvicorn.Config(
-        app, http=protocol, ws="none", lifespan="off", loop="asyncio", log_config=None, log_level="critical",
-        access_log=False, proxy_headers=False, server_header=False, date_header=False, timeout_keep_alive=KEEP_ALIVE_S,
-        timeout_graceful_shutdown=GRACE_S, h11_max_incomplete_event_size=MOST_HEAD,
-    )  # fmt: skip
+        app,
+        http=protocol,
+        ws="none",
+        lifespan="off",
+        loop="asyncio",
+        log_config=None,
+        log_level="critical",
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        date_header=False,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=GRACE_S,
+        h11_max_incomplete_event_size=MOST_HEAD,
+    )
     return LimitedServer(config)

@@ -135,10 +135,13 @@ class Replays:
         actual = self.actual_wall_ns
         wall = replay(self.graph, changes).wall_ns if changes else actual
         result = WhatIfResult(
-            actual_wall_ns=actual, changed_wall_ns=wall, saved_wall_ns=actual - wall,
-            saved_share=(actual - wall) / max(actual, 1), error=_error(asked),
+            actual_wall_ns=actual,
+            changed_wall_ns=wall,
+            saved_wall_ns=actual - wall,
+            saved_share=(actual - wall) / max(actual, 1),
+            error=_error(asked),
             changes=list(dict.fromkeys(change.reason for change in changes)),
-        )  # fmt: skip
+        )
         return self._with_policies(result, changes, asked) if asked.policies or asked.advice else result
 
     def changes(self, asked: Question, note: Callable[[str], None] = _silent) -> list[Change]:

@@ -138,9 +138,15 @@ def _named(diagnosis: Diagnosis, finding: Finding) -> Named:
     saved = finding.recoverable_wall_ns if finding.saved_ns is None else finding.saved_ns[first : last + 1].sum()
     past = finding.reference == "past" and first > 1
     return Named(
-        finding.mode, finding.ranks, finding.links, finding.steps[0], float(min(max(saved / spent, 0.0), 1.0)),
-        finding.because, past, first <= 1,
-    )  # fmt: skip
+        finding.mode,
+        finding.ranks,
+        finding.links,
+        finding.steps[0],
+        float(min(max(saved / spent, 0.0), 1.0)),
+        finding.because,
+        past,
+        first <= 1,
+    )
 
 
 def _regime(diagnosis: Diagnosis) -> Regime | None:

@@ -113,15 +113,20 @@ def _trace(seen: Seen, ops: Table, names: list[str], ranks: Ints, name: str) -> 
     hosts = [named.setdefault(seat.boot, seat.host) if seat.boot else seat.host for seat in seats]
     steps = seen.steps
     return Trace(
-        ops=ops.take(np.lexsort((ops.end_ns, ops.start_ns, ops.lane, ops.rank))), names=names, lanes=LANES,
+        ops=ops.take(np.lexsort((ops.end_ns, ops.start_ns, ops.lane, ops.rank))),
+        names=names,
+        lanes=LANES,
         groups=[_group(one, k) for k, one in enumerate(seen.classes)],
         group_ranks={
             _group(one, k): one.ranks or tuple(ranks.tolist()) for k, one in enumerate(seen.classes) if one.verb != HOP
         },
         members=Table(Member, {"rank": ranks, "host": hosts, "gpu": [seat.gpu for seat in seats]}),
         marks=Table(Mark, {"rank": steps.rank, "step": steps.number, "start_ns": steps.begin, "end_ns": steps.end}),
-        name=name, source="watch", world_size=len(ranks), backend=backend_of(seen),
-    )  # fmt: skip
+        name=name,
+        source="watch",
+        world_size=len(ranks),
+        backend=backend_of(seen),
+    )
 
 
 def backend_of(seen: Seen) -> str:

@@ -123,9 +123,14 @@ def _summed(run: Traced, cause: Ints) -> _Rows:
     ids, count = numbered(cells.rank, step, cells.fate, cause)
     first = rows_of_ids(ids, count)
     return _Rows(
-        cells.rank[first].astype(np.int64), step[first], cells.fate[first].astype(np.int64), cause[first],
-        sums(ids, cells.rank_ns, count), weighed(ids, cells.joules, count), np.zeros(count, dtype=np.bool_),
-    )  # fmt: skip
+        cells.rank[first].astype(np.int64),
+        step[first],
+        cells.fate[first].astype(np.int64),
+        cause[first],
+        sums(ids, cells.rank_ns, count),
+        weighed(ids, cells.joules, count),
+        np.zeros(count, dtype=np.bool_),
+    )
 
 
 def _transfers(run: Traced, rows: _Rows, words: Texts) -> _Rows:
@@ -157,9 +162,14 @@ def _split(rows: _Rows, some: Ints, share: float, cause: int) -> _Rows:
     count = len(some)
     rank, step, fate = (np.concatenate([column, column[some]]) for column in (rows.rank, rows.step, rows.fate))
     both = _Rows(
-        rank, step, fate, np.concatenate([rows.cause, np.full(count, cause)]), np.concatenate([length, part]),
-        np.concatenate([joules, used]), np.concatenate([rows.modelled, np.ones(count, dtype=np.bool_)]),
-    )  # fmt: skip
+        rank,
+        step,
+        fate,
+        np.concatenate([rows.cause, np.full(count, cause)]),
+        np.concatenate([length, part]),
+        np.concatenate([joules, used]),
+        np.concatenate([rows.modelled, np.ones(count, dtype=np.bool_)]),
+    )
     order = np.lexsort((both.cause, both.fate, both.step, both.rank))
     return both.take(order[both.length[order] > 0])
 

@@ -152,9 +152,13 @@ def shared_of(graph: Graph, known: Mended | None = None, pays: float = PAYS) -> 
     observed = measured(graph, met=met, bound=bound)
     at_work, at_reference = (with_work(observed, bound, some, gap) for some in (work, usual))
     return Shared(
-        graph=graph, bound=bound, observed=observed, mended=at_work, usual=at_reference,
+        graph=graph,
+        bound=bound,
+        observed=observed,
+        mended=at_work,
+        usual=at_reference,
         without=regime_of(prepared, (usual, work, gap), pays),
-    )  # fmt: skip
+    )
 
 
 def of_run(

@@ -23,10 +23,25 @@ BOM = b"\xef\xbb\xbf"
 KINDS = {"SERVER": SERVER, "CLIENT": CLIENT, "PRODUCER": PRODUCER, "CONSUMER": CONSUMER}
 NOBODY = "application"
 """The service of spans that name none."""
-WANTED = frozenset({
-    "llm", "input", "tool", "openinference", "gen_ai", "embedding", "reranker", "error", "exception", "http", "url", "db",
-    "server", "net", "peer",
-})  # fmt: skip
+WANTED = frozenset(
+    {
+        "llm",
+        "input",
+        "tool",
+        "openinference",
+        "gen_ai",
+        "embedding",
+        "reranker",
+        "error",
+        "exception",
+        "http",
+        "url",
+        "db",
+        "server",
+        "net",
+        "peer",
+    }
+)
 """First words of attributes that are looked at."""
 DEPTH = 6
 _NULL = msgspec.Raw(b"null")

@@ -249,11 +249,15 @@ def _listed(rows: Sequence[AttemptRow], counting: str) -> Grid:
     ]
     shown: list[list[Cell | str]] = [
         [
-            safe(row.job), f"{row.attempt}", safe(row.outcome or "not told"), duration(row.ran_ns), _steps(row),
+            safe(row.job),
+            f"{row.attempt}",
+            safe(row.outcome or "not told"),
+            duration(row.ran_ns),
+            _steps(row),
             safe(row.reason or UNKNOWN),
         ]
         for row in rows[-ATTEMPTS:]
-    ]  # fmt: skip
+    ]
     last = f"The last {ATTEMPTS} of {len(rows):,}. " if len(rows) > ATTEMPTS else ""
     return Grid("Attempts", columns, shown, f"{last}{counting}".rstrip())
 
@@ -268,12 +272,14 @@ def _worst(jobs: Sequence[RestartedJob]) -> Grid:
     ]
     rows: list[list[Cell | str]] = [
         [
-            safe(job.name or job.job), f"{job.attempts:,}", duration(job.held_rank_ns),
+            safe(job.name or job.job),
+            f"{job.attempts:,}",
+            duration(job.held_rank_ns),
             f"{'at most ' if job.at_most and job.discarded_rank_ns else ''}{duration(job.discarded_rank_ns)}",
             duration(job.down_ns),
         ]
         for job in jobs[:ATTEMPTS]
-    ]  # fmt: skip
+    ]
     note = "Held and discarded are accelerator time: hours times accelerators."
     return Grid("Jobs that lost most to restarts", columns, rows, note)
 

@@ -20,7 +20,7 @@ from taut.render.brief.document import (
     Section,
     Terms,
     Text,
-)  # fmt: skip
+)
 from taut.render.brief.forecast_tables import Of, cost_of, delivered, forecast_table, kept, level, limit_level, short, step_ms
 from taut.render.brief.sections.gathered import gathered
 from taut.render.brief.sections.published import published
@@ -384,8 +384,9 @@ def _grown(name: str, own: int, finding: Finding) -> Iterator[Block]:
     columns = [Column("Ranks", True), Column("Costs", True), Column("Rests on")]
     mine = finding.loss_share
     cells = [
-        [f"{one.ranks:,}", share(mine), "the run as it was"] if one.ranks == own and mine is not None
+        [f"{one.ranks:,}", share(mine), "the run as it was"]
+        if one.ranks == own and mine is not None
         else [f"{one.ranks:,}", share(one.loss_share), "drawn"]
         for one in rows
-    ]  # fmt: skip
+    ]
     yield Grid(title, columns, cells, f"{BAND} {GROWN_LEVEL} of 100. The first row: this run alone, 95 of 100.")
