@@ -26,7 +26,7 @@ from taut.diagnose.late_ranks import recurring
 from taut.diagnose.straggler import local_links
 from taut.graph import Graph, link
 from taut.replay.blame import blame
-from taut.replay.ring import rings, slow_links
+from taut.replay.ring_links import rings, slow_links
 from taut.replay.timeline import batch, replay
 
 MS = 1e6

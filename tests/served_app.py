@@ -19,7 +19,7 @@ from taut.serve.guard import Door
 from taut.serve.listening import bound
 from taut.serve.opened import OpenRuns
 from taut.serve.routes import House
-from taut.serve.server import served
+from taut.serve.server import make_server
 
 T = TypeVar("T")
 TOKEN = "a-token-of-24-characters"
@@ -80,7 +80,7 @@ class App:
 def listening(app: App) -> Iterator[tuple[str, int]]:
     """The app behind a real server; the address to connect to."""
     place = bound("127.0.0.1", 0)
-    server = served(app.asgi)
+    server = make_server(app.asgi)
     thread = threading.Thread(target=server.run, args=([place],), daemon=True)
     address = place.getsockname()[:2]
     thread.start()

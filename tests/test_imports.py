@@ -15,7 +15,7 @@ SOURCE = Path(__file__).resolve().parents[1] / "src" / "taut"
 STAIRS = ("core", "read", "graph", "replay", "diagnose", "control", "ledger", "project", "result")
 """Data flows down: each room may import those before it."""
 ASIDE = ("render", "audit")
-TYPES = ("taut.result.types.", "taut.result.brief_types.", "taut.result.view_types.")
+TYPES = tuple(f"taut.result.{one}." for one in ("types", "brief_types", "evidence_types", "view_types"))
 """What ``--json`` prints, as types: every room may build parts of it."""
 TOP = (
     "watch",

@@ -80,7 +80,7 @@ def test_waits_in_the_folder_are_those_that_the_ledger_books(tmp_path: Path) -> 
     analysis = analyze_trace(barriers(work, 1_000_000))
     folder = Path(analysis.save(tmp_path / "run"))
     told = analysis.result.waits
-    assert analysis.blame.totals["fault_ns"] > told.fault_rank_ns
+    assert analysis.blame.totals.fault_ns > told.fault_rank_ns
     for part in ("fault", "jitter", "structural", "gap", "unexplained"):
         assert sum(column(folder, "waits", f"{part}_ns")) == getattr(told, f"{part}_rank_ns")
 

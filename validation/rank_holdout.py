@@ -3,7 +3,7 @@
     python validation/rank_holdout.py --shared ../shared/data [--subsets 40] [--seed 9]
 
 Every run of the shared data whose ranks are replicas of each other: analysed with a random subset of them, the loss at gates
-that strays cause is grown to all of them (``diagnose/rank_growth.py``) and compared with that of the whole run.
+that residuals cause is grown to all of them (``diagnose/rank_growth.py``) and compared with that of the whole run.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from taut.core.tables import Trace
 from taut.diagnose.finding import Evidence
 from taut.diagnose.instability import host_numbers, successive
 from taut.diagnose.rank_growth import growth, units
-from taut.diagnose.strays import Strays, strays
+from taut.diagnose.rank_residuals import Residuals, residuals
 from taut.run import Analysis, analyze_trace
 
 RUNS = (
@@ -31,9 +31,9 @@ RUNS = (
 """Runs with at least eight replicas, and how many of these are kept."""
 
 
-def of(done: Analysis) -> Strays:
-    """Strays with the findings mended."""
-    return strays(Evidence(done.graph, done.observed, done.blame, done.batch), done.findings)
+def of(done: Analysis) -> Residuals:
+    """Residuals with the findings mended."""
+    return residuals(Evidence(done.graph, done.observed, done.blame, done.batch), done.findings)
 
 
 def some(trace: Trace, ranks: list[int]) -> Trace:

@@ -20,7 +20,7 @@ import taut
 from taut.core.array_types import Floats
 from taut.core.tables import Kind, Member, Op, Table, Trace, Verb
 from taut.replay.bounded_policies import backup_workers, deal_by_speed, overlap, own_times
-from taut.replay.policies import Measured, Outcome, local_steps, measured, semi_synchronous
+from taut.replay.exact_policies import Measured, Outcome, local_steps, measured, semi_synchronous
 
 SIGMA, STEP_NS = 0.05, 10_000_000
 LARGEST = {8: 1.4236, 64: 2.3437}

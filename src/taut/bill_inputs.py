@@ -85,9 +85,15 @@ def opened(
     runs = {one.digest or str(one.folder.resolve()): one for one in folders}  # one that is named twice counts once
     logs = [path for path in paths if str(path) == "-" or not is_run_folder(path)]
     found = Opened(
-        held=Table(Held, {}, 0), attempts=Table(Attempt, {}, 0), runs=[], meters=[], uncounted={}, notes=[], inputs=[],
+        held=Table(Held, {}, 0),
+        attempts=Table(Attempt, {}, 0),
+        runs=[],
+        meters=[],
+        uncounted={},
+        notes=[],
+        inputs=[],
         name="the jobs" if len(paths) != 1 else Path(paths[0]).name or "the jobs",
-    )  # fmt: skip
+    )
     told = _logs(logs, columns, found, on) if logs else None
     sources = [_of_folder(one, found) for one in runs.values()]
     for source in [*([told] if told else []), *sources]:
@@ -145,14 +151,14 @@ def _put_together(logs: _Source | None, folders: Sequence[_Source], found: Opene
     joined = join(concat(Held, [one for one in held if len(one)]), [run for run, _ in traced])
     for (run, stored), job in zip(traced, joined.jobs, strict=True):
         energy = stored.result.ledger.energy if stored.result is not None and stored.result.ledger is not None else None
-        found.runs.append(BilledRun(run, job, _wall_ns(run), energy, _moved(run, job, stored, prices)))
+        found.runs.append(BilledRun(run, job, _wall_ns(run), energy, _traced_bytes(run, job, stored, prices)))
         hosts = {rank: run.host_of.get(rank) or rank_place(job, rank) for rank in run.ranks.tolist()}
         found.meters += metered(stored.metrics, hosts) if len(stored.metrics) else []
     found.held = joined.held
     found.notes += joined.notes
 
 
-def _moved(run: Traced, job: str, stored: StoredTables, prices: Prices) -> TracedBytes | None:
+def _traced_bytes(run: Traced, job: str, stored: StoredTables, prices: Prices) -> TracedBytes | None:
     """Bytes that a run moved; they are looked up only where the prices tell what a bit takes."""
     if prices.network is None or prices.network.pj_per_bit is None:
         return None
@@ -231,13 +237,21 @@ def _traced(source: _Source) -> Traced | None:
     located = [one for one in run.result.findings if one.mode != STRUCTURE]
     executed = np.maximum(run.attempts.last_step, 0)
     return Traced(
-        name=source.name, job=jobs.pop() if len(jobs) == 1 else run.about.name, cells=run.cells, members=run.members,
-        actions=run.actions if len(run.actions) else Table(Action, {}, 0), findings=run.result.findings,
-        steps=np.array(run.about.steps, dtype=np.int64), segment=np.array(run.about.segment, dtype=np.int64),
-        origin_ns=np.array(run.about.origin_ns, dtype=np.int64), relative=run.about.relative,
-        world_size=run.about.world_size, opened_by=run.waited_for() if len(located) >= SEVERAL else None,
-        executed=int(executed.max()) if len(executed) else None, joules_by=_measured_by(run.result),
-    )  # fmt: skip
+        name=source.name,
+        job=jobs.pop() if len(jobs) == 1 else run.about.name,
+        cells=run.cells,
+        members=run.members,
+        actions=run.actions if len(run.actions) else Table(Action, {}, 0),
+        findings=run.result.findings,
+        steps=np.array(run.about.steps, dtype=np.int64),
+        segment=np.array(run.about.segment, dtype=np.int64),
+        origin_ns=np.array(run.about.origin_ns, dtype=np.int64),
+        relative=run.about.relative,
+        world_size=run.about.world_size,
+        opened_by=run.waited_for() if len(located) >= SEVERAL else None,
+        executed=int(executed.max()) if len(executed) else None,
+        joules_by=_measured_by(run.result),
+    )
 
 
 def _measured_by(result: AnalysisResult) -> str:

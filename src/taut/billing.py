@@ -103,10 +103,16 @@ class Bill:
 
 
 def bill(
-    inputs: Paths = (), *, prices: Prices | str | Path | None = None, focus: Paths = (), period: str | None = None,
-    currency: str | None = None, columns: str = "", progress: Callable[[str], None] | None = None,
+    inputs: Paths = (),
+    *,
+    prices: Prices | str | Path | None = None,
+    focus: Paths = (),
+    period: str | None = None,
+    currency: str | None = None,
+    columns: str = "",
+    progress: Callable[[str], None] | None = None,
     on: On = None,
-) -> Bill:  # fmt: skip
+) -> Bill:
     """What ``taut bill`` prints: every unit of money, joule and gram of some jobs once, and whether that closes to a bill.
 
     ``inputs`` are run folders, job logs and tables of jobs; ``prices`` a ``prices.toml`` or ``taut.Prices``; ``focus`` files
@@ -140,24 +146,46 @@ def _priced(found: Opened, charges: Charges | None, prices: Prices, wanted: Peri
         else charges.files[0].name + (f" and {len(charges.files) - 1} more" if len(charges.files) > 1 else "")
     )
     drawn = _energy(held, prices, found, period, booking.unit)
-    entries = concat(Entry, [
-        entries_of(
-            held, booking.booked, booking.uncharged, label, prices.origin, None if charges is None else tag_teams(charges.table)
-        ),
-        cash_entries(prices, found.attempts, held, period, booking.unit), drawn.entries,
-        *([commitment_entries(prices, held, period, booking.unit)] if charges is None and period else []),
-    ])  # fmt: skip
+    entries = concat(
+        Entry,
+        [
+            entries_of(
+                held,
+                booking.booked,
+                booking.uncharged,
+                label,
+                prices.origin,
+                None if charges is None else tag_teams(charges.table),
+            ),
+            cash_entries(prices, found.attempts, held, period, booking.unit),
+            drawn.entries,
+            *([commitment_entries(prices, held, period, booking.unit)] if charges is None and period else []),
+        ],
+    )
     hours = [Hourly(one.run, one.wall_ns, _hour(entries, one.job, booking.unit, len(one.run.ranks))) for one in found.runs]
     causes = {one.id: _words(one.mode, place_of(one) or NOBODY) for billed in found.runs for one in billed.run.findings}
-    result = bill_result(Parts(
-        entries=entries, booking=booking, period=period, prices=prices, energy=drawn.told, defaults=drawn.defaults,
-        recoverable=[*recoveries(hours, prices), *of_fabric(hours, prices),
-                     *of_spare(entries, held, prices, period, booking.unit)],
-        causes=causes, missing=_missing(found, charges, prices),
-        notes=[*found.notes, *prices.notes, *drawn.notes, *(charges.notes if charges else ())],
-        inputs=_inputs(found, charges, prices), rules=_rules(charges), name=found.name,
-        unit=_unit(held, found),
-    ))  # fmt: skip
+    result = bill_result(
+        Parts(
+            entries=entries,
+            booking=booking,
+            period=period,
+            prices=prices,
+            energy=drawn.told,
+            defaults=drawn.defaults,
+            recoverable=[
+                *recoveries(hours, prices),
+                *of_fabric(hours, prices),
+                *of_spare(entries, held, prices, period, booking.unit),
+            ],
+            causes=causes,
+            missing=_missing(found, charges, prices),
+            notes=[*found.notes, *prices.notes, *drawn.notes, *(charges.notes if charges else ())],
+            inputs=_inputs(found, charges, prices),
+            rules=_rules(charges),
+            name=found.name,
+            unit=_unit(held, found),
+        )
+    )
     digest = hashlib.sha256(json_text([result.inputs, result.period, repr(prices), currency]).encode()).hexdigest()
     return Bill(result, held, booking.booked, None if charges is None else charges.table, digest)
 
@@ -189,10 +217,10 @@ def _only_inside(held: Table, booking: Booking, found: Opened) -> tuple[Table, B
     found.notes.append(f"{hours:,.1f} accelerator hours lie outside the period of the bill and are not in it")
     place = np.where(keep, np.cumsum(keep) - 1, -1)
 
-    def moved(table: Table) -> Table:
+    def renumbered(table: Table) -> Table:
         return table.replace(held=np.where(table.held >= 0, place[table.held], -1))
 
-    return held.take(keep), replace(booking, booked=moved(booking.booked), uncharged=moved(booking.uncharged))
+    return held.take(keep), replace(booking, booked=renumbered(booking.booked), uncharged=renumbered(booking.uncharged))
 
 
 def _charged_until(charges: Charges, wanted: Period | None) -> int | None:
@@ -272,10 +300,16 @@ def _rules(charges: Charges | None) -> list[BrokenRule]:
         return []
     both = [*((one, False) for one in charges.broken), *((one, True) for one in charges.disputed)]
     return [
-        BrokenRule(rule=one.rule, because=one.what, rows=one.rows, places=list(one.first), validator=one.validator or None,
-                   disputed=disputed)
+        BrokenRule(
+            rule=one.rule,
+            because=one.what,
+            rows=one.rows,
+            places=list(one.first),
+            validator=one.validator or None,
+            disputed=disputed,
+        )
         for one, disputed in both
-    ]  # fmt: skip
+    ]
 
 
 def _words(mode: str, place: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
-from taut.core.array_types import Ints
+from taut.core.array_types import Ints, Mask
 from taut.core.errors import UsageError
 from taut.core.ids import greatest, least, rows_of_ids
 from taut.core.tables import NULL, Action, Table
 from taut.graph import Graph
-from taut.render.perfetto import Picture, render
+from taut.render.perfetto import Picture, Spans, Times, render
 from taut.replay import reference
 from taut.replay.timeline import Change, Timeline, replay
 from taut.result.types import Finding, Zone
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from taut.stored_bill import StoredBill
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-HITS = ("action", "rank", "start_ns", "end_ns")
 
 
 def perfetto(graph: Graph, waits: Table, findings: Sequence[Finding], out: BinaryIO, zone: Zone | None = None) -> None:
@@ -45,11 +44,21 @@ def perfetto(graph: Graph, waits: Table, findings: Sequence[Finding], out: Binar
     shown = _times(observed, zero_ns)
     actions, hits = _actions(graph, axis_ns, shown)
     picture = Picture(
-        ops=graph.ops.replace(step=graph.steps[graph.window]), names=graph.names, lanes=graph.trace.lanes,
-        groups=graph.trace.groups, members=graph.members, rank=graph.rank_index, gate=graph.gate, observed=shown,
-        ideal=_times(ideal, zero_ns), waits=waits, findings=findings, spans=_spans(graph, shown, findings),
-        actions=actions, hits=hits,
-    )  # fmt: skip
+        ops=graph.ops.replace(step=graph.steps[graph.window]),
+        names=graph.names,
+        lanes=graph.trace.lanes,
+        groups=graph.trace.groups,
+        members=graph.members,
+        rank=graph.rank_index,
+        gate=graph.gate,
+        observed=shown,
+        ideal=_times(ideal, zero_ns),
+        waits=waits,
+        findings=findings,
+        spans=_spans(graph, shown, findings),
+        actions=actions,
+        hits=hits,
+    )
     render(picture if zone is None else _cut(picture, graph, zone), out)
 
 
@@ -121,37 +130,49 @@ def _cut(picture: Picture, graph: Graph, zone: Zone) -> Picture:
     op, opener = place[picture.waits.op], place[picture.waits.opener]
     both = (op >= 0) & (opener >= 0)
     waits = picture.waits.replace(op=op, opener=opener).take(both)
-    shown = {key: values[rows] for key, values in picture.observed.items()}
-    spans = np.isin(picture.spans["rank"], ranks)
-    first, last = (shown["start_ns"].min(), shown["end_ns"].max()) if len(rows) else (0, 0)
+    shown, ideal = (Times(*(values[rows] for values in times)) for times in (picture.observed, picture.ideal))
+    first, last = (shown.start_ns.min(), shown.end_ns.max()) if len(rows) else (0, 0)
     begin, end = picture.actions.time_ns, picture.actions.time_ns + picture.actions.busy_ns
     meanwhile = (end > first) & (begin <= last)
-    hit = meanwhile[picture.hits["action"]] & np.isin(picture.hits["rank"], ranks)
-    moved = {"action": np.cumsum(meanwhile) - 1, "rank": row}
+    hits = _on_ranks(picture.hits, row, meanwhile[picture.hits.which])
     return replace(
-        picture, ops=picture.ops.take(rows), members=picture.members.take(ranks), rank=row[picture.rank[rows]],
-        gate=picture.gate[rows], observed=shown, waits=waits,
-        ideal={key: values[rows] for key, values in picture.ideal.items()},
-        spans={key: (row[values] if key == "rank" else values)[spans] for key, values in picture.spans.items()},
+        picture,
+        ops=picture.ops.take(rows),
+        members=picture.members.take(ranks),
+        rank=row[picture.rank[rows]],
+        gate=picture.gate[rows],
+        observed=shown,
+        waits=waits,
+        ideal=ideal,
+        spans=_on_ranks(picture.spans, row),
         actions=picture.actions.take(meanwhile),
-        hits={key: (moved[key][values] if key in moved else values)[hit] for key, values in picture.hits.items()},
-    )  # fmt: skip
+        hits=hits._replace(which=(np.cumsum(meanwhile) - 1)[hits.which]),
+    )
 
 
-def _times(timeline: Timeline, zero_ns: Ints) -> dict[str, Ints]:
+def _on_ranks(spans: Spans, row: Ints, also: Mask | bool = True) -> Spans:
+    """Those on ranks that have a row among others, numbered anew."""
+    kept = (row[spans.rank] != NULL) & also
+    return Spans(spans.which[kept], row[spans.rank[kept]], spans.start_ns[kept], spans.end_ns[kept])
+
+
+def _times(timeline: Timeline, zero_ns: Ints) -> Times:
     """Times of every op on the axis of the trace, and what it did in between."""
-    return {
-        "start_ns": zero_ns + timeline.arrival_ns, "opening_ns": zero_ns + timeline.opening_ns,
-        "end_ns": zero_ns + timeline.end_ns, "work_ns": timeline.work_ns, "gap_ns": timeline.gap_ns,
-        "wait_ns": timeline.wait_ns,
-    }  # fmt: skip
+    return Times(
+        start_ns=zero_ns + timeline.arrival_ns,
+        opening_ns=zero_ns + timeline.opening_ns,
+        end_ns=zero_ns + timeline.end_ns,
+        work_ns=timeline.work_ns,
+        gap_ns=timeline.gap_ns,
+        wait_ns=timeline.wait_ns,
+    )
 
 
-def _actions(graph: Graph, axis_ns: Ints, shown: Mapping[str, Ints]) -> tuple[Table, dict[str, Ints]]:
+def _actions(graph: Graph, axis_ns: Ints, shown: Times) -> tuple[Table, Spans]:
     """Actions of the traced time on its axis, cut to it, and where they hit; none where steps have no time in common."""
     actions = graph.trace.actions
     if (graph.trace.relative and graph.trace.zero_ns is None) or not len(actions) or not len(graph.ops):
-        return Table(Action, {}, 0), dict.fromkeys(HITS, np.zeros(0, dtype=np.int64))
+        return Table(Action, {}, 0), Spans(*np.zeros((4, 0), dtype=np.int64))
     from taut.control.on_graph import project
 
     on = project(graph)
@@ -159,27 +180,27 @@ def _actions(graph: Graph, axis_ns: Ints, shown: Mapping[str, Ints]) -> tuple[Ta
     if not graph.trace.relative:
         begin = np.where(on.segment >= 0, begin, actions.time_ns - min(int(graph.origin_ns.min()), 0))
     end = begin + np.maximum(actions.busy_ns, 1)
-    first, last = int(shown["start_ns"].min()), int(shown["end_ns"].max())
+    first, last = int(shown.start_ns.min()), int(shown.end_ns.max())
     inside = (end > first) & (begin <= last) & ((on.segment >= 0) | (not graph.trace.relative))
     rows, place = np.flatnonzero(inside), np.cumsum(inside) - 1
     ops, by = on.next_ops(np.flatnonzero((on.place >= 0) & inside))
-    hits = place[by], graph.rank_index[ops].astype(np.int64), begin[by], shown["start_ns"][ops]
+    hits = Spans(place[by], graph.rank_index[ops].astype(np.int64), begin[by], shown.start_ns[ops])
     begin, end = np.maximum(begin[rows], first), np.minimum(end[rows], last + 1)
-    return actions.take(rows).replace(time_ns=begin, busy_ns=end - begin), dict(zip(HITS, hits, strict=True))
+    return actions.take(rows).replace(time_ns=begin, busy_ns=end - begin), hits
 
 
-def _spans(graph: Graph, shown: Mapping[str, Ints], findings: Sequence[Finding]) -> dict[str, Ints]:
+def _spans(graph: Graph, shown: Times, findings: Sequence[Finding]) -> Spans:
     """Each finding on each of its ranks: from their first to their last op in the steps it names."""
     rows: list[tuple[int, int, int, int]] = []
     step = graph.steps[graph.window]
     for number, finding in enumerate(findings):
         first, last = finding.steps
         mine = np.flatnonzero((step >= first) & (step <= last) & np.isin(graph.ops.rank, _ranks(graph, finding)))
-        start = least(graph.rank_index[mine], len(graph.ranks), shown["start_ns"][mine])
-        end = greatest(graph.rank_index[mine], len(graph.ranks), shown["end_ns"][mine])
+        start = least(graph.rank_index[mine], len(graph.ranks), shown.start_ns[mine])
+        end = greatest(graph.rank_index[mine], len(graph.ranks), shown.end_ns[mine])
         rows += [(number, int(rank), int(start[rank]), int(end[rank])) for rank in np.flatnonzero(end >= 0)]
     table = np.array(rows, dtype=np.int64).reshape(-1, 4)
-    return dict(zip(("finding", "rank", "start_ns", "end_ns"), table.T, strict=True))
+    return Spans(*table.T)
 
 
 def _ranks(graph: Graph, finding: Finding) -> Sequence[int] | Ints:

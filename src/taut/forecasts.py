@@ -90,11 +90,21 @@ def project(scenario: str | Path, other: str | Path, **question: Unpack[Question
 
 
 def project(
-    scenario: str | Path, other: str | Path | None = None, *, ranks: Sequence[int] = (), policies: Sequence[str] | None = None,
-    steps: int | None = None, seed: int = 0, envelope: bool = False, advice: bool = False,
-    gpu_hour: tuple[str, str] | None = None, prices: Prices | None = None, tokens: float | None = None,
-    progress: Callable[[str], None] | None = None, on: On = None,
-) -> Projection | TwoProjections:  # fmt: skip
+    scenario: str | Path,
+    other: str | Path | None = None,
+    *,
+    ranks: Sequence[int] = (),
+    policies: Sequence[str] | None = None,
+    steps: int | None = None,
+    seed: int = 0,
+    envelope: bool = False,
+    advice: bool = False,
+    gpu_hour: tuple[str, str] | None = None,
+    prices: Prices | None = None,
+    tokens: float | None = None,
+    progress: Callable[[str], None] | None = None,
+    on: On = None,
+) -> Projection | TwoProjections:
     """What ``taut project SCENARIO --json`` prints: a TOML file, or the name of a scenario that ships with taut.
 
     ``ranks`` are other scales than the scenario's own; ``policies`` are ``NAME``, ``NAME=VALUE`` or several with commas, which
@@ -108,9 +118,20 @@ def project(
     if on is not None and not isinstance(on, Executor):
         with executor_at(on, cores()) as pool:
             return project(
-                scenario, *([] if other is None else [other]), ranks=ranks, policies=policies, steps=steps, seed=seed,
-                envelope=envelope, advice=advice, gpu_hour=gpu_hour, prices=prices, tokens=tokens, progress=progress, on=pool,
-            )  # fmt: skip
+                scenario,
+                *([] if other is None else [other]),
+                ranks=ranks,
+                policies=policies,
+                steps=steps,
+                seed=seed,
+                envelope=envelope,
+                advice=advice,
+                gpu_hour=gpu_hour,
+                prices=prices,
+                tokens=tokens,
+                progress=progress,
+                on=pool,
+            )
     asked = Asked(ranks, policies, envelope, advice, tokens)
     how = Sampling(steps, seed, os.cpu_count() or 1)
 

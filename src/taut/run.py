@@ -167,11 +167,22 @@ def within_memory(paths: Paths, memory_bytes: int | None = None) -> Iterator[Non
 
 
 def analyze(
-    paths: Paths, *, prices: Prices | None = None, topology: str | Path | None = None,
-    progress: Callable[[str], None] | None = None, pays: float = PAYS, envelope: bool = False,
-    metrics: Sequence[str | Path] = (), places: str | None = None, columns: str = "", baseline: str | Path | None = None,
-    memory_bytes: int | None = None, on: On = None, reading: str | Path | None = None, resume: bool = False,
-) -> Analysis | JobAnalysis:  # fmt: skip
+    paths: Paths,
+    *,
+    prices: Prices | None = None,
+    topology: str | Path | None = None,
+    progress: Callable[[str], None] | None = None,
+    pays: float = PAYS,
+    envelope: bool = False,
+    metrics: Sequence[str | Path] = (),
+    places: str | None = None,
+    columns: str = "",
+    baseline: str | Path | None = None,
+    memory_bytes: int | None = None,
+    on: On = None,
+    reading: str | Path | None = None,
+    resume: bool = False,
+) -> Analysis | JobAnalysis:
     """Read traces, or job logs alone, and answer: where did the bill go, why, and what would change it.
 
     ``baseline`` is the run folder of a healthy run of the same job, which findings are then compared with. Columns of a job
@@ -222,9 +233,16 @@ def _topology(path: str | Path) -> Topology:
 
 
 def analyze_trace(
-    trace: Trace, digest: str = "", *, prices: Prices | None = None, topology: Topology | None = None,
-    progress: Callable[[str], None] | None = None, pays: float = PAYS, envelope: bool = False, past: Run | None = None,
-) -> Analysis:  # fmt: skip
+    trace: Trace,
+    digest: str = "",
+    *,
+    prices: Prices | None = None,
+    topology: Topology | None = None,
+    progress: Callable[[str], None] | None = None,
+    pays: float = PAYS,
+    envelope: bool = False,
+    past: Run | None = None,
+) -> Analysis:
     """The main job on a trace that is already read; ``past`` is a healthy run of the same job."""
     say = progress or (lambda stage: None)
     placed = None if topology is None else topology.seated(trace.members)
@@ -265,9 +283,24 @@ def analyze_trace(
         None if past is None else baseline_result(past.result, observed.window_ns, ledger.prices, str(past.folder), past.digest)
     )
     return Analysis(
-        graph, observed, gap_free, blamed, prepared, whatif, findings, early, ledger, digest, pays, envelope, placed, tries,
-        told, undecided, slowdowns,
-    )  # fmt: skip
+        graph,
+        observed,
+        gap_free,
+        blamed,
+        prepared,
+        whatif,
+        findings,
+        early,
+        ledger,
+        digest,
+        pays,
+        envelope,
+        placed,
+        tries,
+        told,
+        undecided,
+        slowdowns,
+    )
 
 
 def beside_baseline(past: Run, graph: Graph) -> Joined:

@@ -181,25 +181,45 @@ def _open(root: Path) -> Run:
     _make_room(result.job.ops)
     members = read_table(Member)
     trace = Trace(
-        ops=Table(Op, {}, 0), names=about.names, lanes=about.lanes, groups=about.groups, members=members, name=about.name,
-        source=about.source, world_size=about.world_size, backend=about.backend, relative=about.relative,
-        group_ranks=about.group_ranks, partial=about.partial, counts=about.counts,
-        actions=read_table(Action) if "actions.parquet" in stored.files else Table(Action, {}, 0), zero_ns=about.zero_ns,
-    )  # fmt: skip
+        ops=Table(Op, {}, 0),
+        names=about.names,
+        lanes=about.lanes,
+        groups=about.groups,
+        members=members,
+        name=about.name,
+        source=about.source,
+        world_size=about.world_size,
+        backend=about.backend,
+        relative=about.relative,
+        group_ranks=about.group_ranks,
+        partial=about.partial,
+        counts=about.counts,
+        actions=read_table(Action) if "actions.parquet" in stored.files else Table(Action, {}, 0),
+        zero_ns=about.zero_ns,
+    )
     columns = {**schema_of(Op), **OP_ARRAYS, "reference_ns": "float64", "preds": "int64"}
     ops = read_columns(root, stored.files, "ops", columns, op_words(trace))
     edges = read_columns(root, stored.files, "edges", {"pred": "int64", "lag_ns": "int64"})
     graph = Graph(
-        trace=trace, ops=Table(Op, {name: ops[name] for name in schema_of(Op)}),
+        trace=trace,
+        ops=Table(Op, {name: ops[name] for name in schema_of(Op)}),
         pred_ptr=kept(np.concatenate([[0], np.cumsum(ops["preds"])]).astype(np.int64)),
-        pred=edges["pred"], lag_ns=edges["lag_ns"],
+        pred=edges["pred"],
+        lag_ns=edges["lag_ns"],
         events=read_columns(root, stored.files, "events", {"event": "int64"})["event"],
-        clock=read_table(Clock), members=members, slots=about.slots,
-        steps=np.array(about.steps, dtype=np.int64), segment=np.array(about.segment, dtype=np.int32),
-        origin_ns=np.array(about.origin_ns, dtype=np.int64), clock_residual_ns=about.clock_residual_ns,
-        dropped_edges=about.dropped_edges, partial=about.partial, counts=about.counts,
-        stored_phases=_phases(result, len(about.steps)), **{name: ops[name] for name in OP_ARRAYS},
-    )  # fmt: skip
+        clock=read_table(Clock),
+        members=members,
+        slots=about.slots,
+        steps=np.array(about.steps, dtype=np.int64),
+        segment=np.array(about.segment, dtype=np.int32),
+        origin_ns=np.array(about.origin_ns, dtype=np.int64),
+        clock_residual_ns=about.clock_residual_ns,
+        dropped_edges=about.dropped_edges,
+        partial=about.partial,
+        counts=about.counts,
+        stored_phases=_phases(result, len(about.steps)),
+        **{name: ops[name] for name in OP_ARRAYS},
+    )
     try:
         check(graph)
         check_replay(graph)
@@ -309,9 +329,13 @@ def table_of(graph: Graph, name: str, others: Mapping[str, Callable[[], Table]])
 
 
 def read_columns(
-    root: Path, files: Mapping[str, File], name: str, schema: Mapping[str, str], words: Words | None = None,
+    root: Path,
+    files: Mapping[str, File],
+    name: str,
+    schema: Mapping[str, str],
+    words: Words | None = None,
     newer: Container[str] = (),
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """The columns of one stored table, of exactly these names and types; those that are stored as words as their codes.
 
     Columns in ``newer`` came later: folders of before have none of them.

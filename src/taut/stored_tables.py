@@ -125,10 +125,16 @@ def _opened(root: Path, stored: Stored) -> StoredTables:
         return Table(row, read_columns(root, stored.files, name, schema_of(row), newer=NEWER)) if there else Table(row, {}, 0)
 
     return StoredTables(
-        folder=root, digest=stored.digest, result=_result(root, stored), about=stored.graph, files=stored.files,
-        members=table(Member, "members"), attempts=table(Attempt, "attempts"), actions=table(Action, "actions"),
+        folder=root,
+        digest=stored.digest,
+        result=_result(root, stored),
+        about=stored.graph,
+        files=stored.files,
+        members=table(Member, "members"),
+        attempts=table(Attempt, "attempts"),
+        actions=table(Action, "actions"),
         metrics=table(Metric, "metrics"),
-    )  # fmt: skip
+    )
 
 
 def _result(root: Path, stored: Stored) -> AnalysisResult | None:

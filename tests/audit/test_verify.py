@@ -13,7 +13,7 @@ from taut.audit.checkpoint import checkpoint_of
 from taut.audit.database import connected
 from taut.audit.log import open_log
 from taut.audit.merkle import leaf_hash
-from taut.audit.note import COSIGNATURE, Key, cosigned, public_key
+from taut.audit.note import COSIGNATURE, Key, parted, public_key, signature_line
 from taut.audit.record import VERB
 from taut.audit.salvage import salvaged
 from taut.audit.verify import Anchors, verify
@@ -84,11 +84,17 @@ def test_a_log_that_was_set_back_is_refused_by_a_kept_checkpoint(tmp_path: Path)
     assert (found.ok, found.says) == (False, "the first 7 records are not those of the checkpoint")
 
 
+def cosigned(note: str, name: str, at_s: int) -> str:
+    """A note with the line of one witness more, which saw it at a time (s since 1970)."""
+    key, stamp = Key(name, COSIGNATURE, KEY.public_key().public_bytes_raw()), at_s.to_bytes(8)
+    return f"{note}{signature_line(key, stamp + KEY.sign(key._signed(parted(note)[0], stamp)))}"
+
+
 def test_a_witness_anchors(tmp_path: Path) -> None:
     path = written(tmp_path / "audit.db", 5, signed=True)
     with open_log(path) as log:
         (note,) = log.checkpoints()
-    seen = cosigned(note, "witness.example/w", KEY, 1_700_000_000)
+    seen = cosigned(note, "witness.example/w", 1_700_000_000)
     witness = Key("witness.example/w", COSIGNATURE, KEY.public_key().public_bytes_raw())
     found = verify(path, Anchors(checkpoint=seen, witness=witness))
     assert (found.ok, found.anchor, found.anchored_records) == (True, "witness", 6)

@@ -21,7 +21,7 @@ def ops() -> Table:
 
 
 def test_rows_move_to_another_order_and_leave_nothing_behind(ops: Table) -> None:
-    moved = ops.moved(np.array([2, 0, 1]))
+    moved = ops.reordered(np.array([2, 0, 1]))
     assert (moved.start_ns.tolist(), moved.seq.tolist()) == ([7, 5, 6], [-1, -1, -1])
     assert (len(moved), len(ops), ops.columns) == (3, 0, {})
 
@@ -86,4 +86,4 @@ def test_narrow_columns_take_fewer_bytes_and_read_as_before() -> None:
     assert narrow.to_arrow().equals(ops.to_arrow())
     assert narrow.replace(seq=np.array([1, 2, 1 << 40])).seq[-1] == 1 << 40
     assert [part.seq.tolist() for part in narrow.parts(2)] == [[5, -1], [300]]
-    assert narrow.take(np.array([2, 0])).seq.tolist() == narrow.moved(np.array([2, 0, 1])).seq[:2].tolist() == [300, 5]
+    assert narrow.take(np.array([2, 0])).seq.tolist() == narrow.reordered(np.array([2, 0, 1])).seq[:2].tolist() == [300, 5]

@@ -40,9 +40,9 @@ def test_two_healthy_branches_at_five_percent_have_no_fault(ranks: int) -> None:
         done = analyze(barriers(BASE * gaussian(np.random.default_rng(seed), 30, ranks), TRANSFER))
         totals = done.blame.totals
         assert done.findings == []
-        assert totals["fault_ns"] + totals["jitter_ns"] + totals["structural_ns"] == totals["wait_ns"]
-        blamed += totals["fault_ns"] > 0
-        fault, wait = fault + totals["fault_ns"], wait + totals["wait_ns"]
+        assert totals.fault_ns + totals.jitter_ns + totals.structural_ns == totals.wait_ns
+        blamed += totals.fault_ns > 0
+        fault, wait = fault + totals.fault_ns, wait + totals.wait_ns
     assert fault < 0.01 * wait
     assert blamed <= 3, "at 1 % a run, four of sixty have a chance below 0.5 %"
 
@@ -97,7 +97,7 @@ def test_every_rank_twice_as_slow_in_one_role_is_structure() -> None:
     work = BASE * gaussian(np.random.default_rng(0), 30, 8) * np.repeat([1.0, 2.0], 4)
     done = analyze(barriers(work, TRANSFER, stage={r: r // 4 for r in range(8)}))
     assert [(f.mode, f.ranks, f.stages) for f in done.findings] == [("work imbalance", (), (1,))]
-    assert done.blame.totals["structural_ns"] > 0.7 * done.blame.totals["wait_ns"]
+    assert done.blame.totals.structural_ns > 0.7 * done.blame.totals.wait_ns
 
 
 # One culprit
@@ -275,7 +275,7 @@ def test_a_skewed_clock_is_estimated_and_not_blamed(offset_ms: int) -> None:
         assert clock.lo_ns[rank] <= truth <= clock.hi_ns[rank]
         assert abs(clock.offset_ns[rank] - truth) < 50_000
     assert done.findings == []
-    assert done.blame.totals["fault_ns"] == 0
+    assert done.blame.totals.fault_ns == 0
 
 
 def test_a_lone_rank_on_another_host_may_be_skewed() -> None:

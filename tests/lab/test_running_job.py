@@ -20,11 +20,11 @@ from collecting import SECRET, Running, collecting
 from taut.cli import main
 from taut.run import analyze
 from taut.stored import open_run
+from taut.watch.event_ring import Ring
 from taut.watch.kept import Kept
 from taut.watch.observed import Observer
 from taut.watch.profile_on_request import Profiles
 from taut.watch.pull import NOW, Puller
-from taut.watch.ring import Ring
 from taut.watch.torch_workers import workers
 
 torch = pytest.importorskip("torch")

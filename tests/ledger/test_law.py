@@ -35,12 +35,12 @@ def assert_conserved(done: Analysis) -> None:
     assert (waits.wait_ns == done.observed.wait_ns[waits.op]).all()
     assert int(waits.wait_ns.sum()) == int(done.observed.wait_ns.sum())
     assert int(blame.matrix.sum()) == int(blame.fault_ns.sum() + blame.gap_ns.sum())
-    assert int(blame.matrix.sum()) == blame.totals["fault_ns"] + blame.totals["gap_ns"]
+    assert int(blame.matrix.sum()) == blame.totals.fault_ns + blame.totals.gap_ns
     cause = np.bincount(graph.rank_index, weights=blame.fault_ns + blame.gap_ns, minlength=ranks)
     assert (blame.matrix.sum(axis=1) == cause).all()
     victims = np.bincount(graph.rank_index[waits.op], weights=waits.fault_ns + waits.gap_ns, minlength=ranks)
     assert (blame.matrix.sum(axis=0) == victims).all()
-    assert 0 <= ledger.hidden_wait_rank_ns <= blame.totals["wait_ns"]
+    assert 0 <= ledger.hidden_wait_rank_ns <= blame.totals.wait_ns
 
 
 @settings(max_examples=120)

@@ -14,7 +14,7 @@ from build import MS, barriers, job
 from jobs import jobs, nonsense
 from taut.graph import link
 from taut.replay.bounded_policies import backup_workers, deal_by_speed, overlap, own_times
-from taut.replay.policies import Measured, measured
+from taut.replay.exact_policies import Measured, measured
 from taut.replay.policy_names import asked, outcome, refusal
 
 

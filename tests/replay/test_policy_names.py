@@ -11,7 +11,7 @@ from taut.core.errors import UsageError
 from taut.graph import link
 from taut.project.training.policies import POLICIES
 from taut.project.training.scenario import MOST_STEPS
-from taut.replay.policies import Measured, measured
+from taut.replay.exact_policies import Measured, measured
 from taut.replay.policy_names import ELSEWHERE, KNOWN, MOST, Asked, asked, outcome
 
 

@@ -195,7 +195,7 @@ def test_a_finding_starts_one_capture_of_a_job(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("subprocess.Popen", Process)
     escalates = CaptureOnFinding("kept", every_s=600)
     for state, job in (("closed", "a"), ("open", "a"), ("open", "a"), ("open", "-b")):
-        escalates.told(finding(job, state))
+        escalates.on_finding(finding(job, state))
     assert [command[-2:] for command in started] == [["--job=a", "--keep=kept"], ["--job=-b", "--keep=kept"]]
 
 

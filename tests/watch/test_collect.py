@@ -16,10 +16,10 @@ from collecting import ALLREDUCE, HELLO, SECRET, Line, collecting, event, mutate
 from taut.result.types import LiveFinding, WatchedJob
 from taut.serve.listening import bound
 from taut.watch.collect import Limits
+from taut.watch.event_ring import Ring
 from taut.watch.kept import Kept
 from taut.watch.live_state import job_state
 from taut.watch.observed import Observer
-from taut.watch.ring import Ring
 from taut.watch.sender import Sender
 from taut.watch.window import Window
 from taut.watch.wire import CLOCK, EVENT, EVENTS, GATE, HEAD, NAMES, STEP, encoded

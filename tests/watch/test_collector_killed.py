@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from collecting import HELLO, SECRET
+from taut.watch.event_ring import Ring
 from taut.watch.observed import Observer
-from taut.watch.ring import Ring
 from taut.watch.sender import Sender
 from taut.watch.wire import GATE, STEP
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from taut.watch.event_ring import Ring
 from taut.watch.observed import Observer
-from taut.watch.ring import Ring
 from taut.watch.wire import EVENT, GATE
 
 torch = pytest.importorskip("torch")

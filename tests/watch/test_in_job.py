@@ -10,8 +10,8 @@ import pytest
 
 from collecting import HELLO, SECRET, collecting
 from taut.serve.listening import bound
+from taut.watch.event_ring import Ring
 from taut.watch.observed import Observer
-from taut.watch.ring import Ring
 from taut.watch.sender import NOT_HEARD, Sender
 from taut.watch.wire import Json
 

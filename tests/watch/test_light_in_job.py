@@ -15,7 +15,7 @@ class Refuses:
             raise ImportError(f"{name} is not for jobs")
 
 sys.meta_path.insert(0, Refuses())
-import taut.watch, taut.watch.wire, taut.watch.ring, taut.watch.observed, taut.watch.sender, taut.watch.in_job
+import taut.watch, taut.watch.wire, taut.watch.event_ring, taut.watch.observed, taut.watch.sender, taut.watch.in_job
 print(taut.watch.start("nowhere"), taut.watch.start("127.0.0.1:1"), taut.watch.start("127.0.0.1:1", secret="x" * 16))
 taut.watch.step()
 taut.watch.stop()

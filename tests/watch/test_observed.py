@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from taut.watch.core_waits import QUEUED
+from taut.watch.event_ring import Ring
 from taut.watch.observed import LASTING_NS, Observer
-from taut.watch.ring import Ring
 from taut.watch.wire import COUNTED, EVENT, GATE, STAGE, STEP, WAIT
 
 torch = pytest.importorskip("torch")

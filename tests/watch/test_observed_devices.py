@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from taut.watch.event_ring import Ring
 from taut.watch.observed import Observer
 from taut.watch.observed_devices import (
     CHECKED_EVERY,
@@ -20,7 +21,6 @@ from taut.watch.observed_devices import (
     Cuda,
     DeviceTimes,
 )
-from taut.watch.ring import Ring
 from taut.watch.wire import EVENT
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from taut.watch.event_ring import Ring
 from taut.watch.observed import LASTING_NS, Observer
-from taut.watch.ring import Ring
 from taut.watch.wire import EVENT, GATE, STAGE, STEP, WAIT
 
 torch = pytest.importorskip("torch")

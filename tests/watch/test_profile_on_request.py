@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from taut.watch.event_ring import Ring
 from taut.watch.observed import Observer
 from taut.watch.profile_on_request import MOST_AHEAD, PAUSE_S, Profiles, Requests, capture_name, traces_folder
-from taut.watch.ring import Ring
 from taut.watch.wire import CLOCK, PROFILE, REQUEST, WireError, packed, request_key, session_key
 
 SECRET, NONCE, HELLO = b"a secret of sixteen and more", b"n" * 16, b'{"rank":0}'

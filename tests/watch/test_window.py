@@ -113,8 +113,8 @@ def test_ranks_of_one_boot_share_a_clock() -> None:
 def test_totals_never_fall_when_a_rank_is_started_anew() -> None:
     found = window()
     member = joined(found, 0)
-    member.told(Clock(monotonic_ns=1, time_ns=1, dropped=7, faults=1))
-    joined(found, 0, process="another").told(Clock(monotonic_ns=2, time_ns=2, dropped=2))
+    member.count_missing(Clock(monotonic_ns=1, time_ns=1, dropped=7, faults=1))
+    joined(found, 0, process="another").count_missing(Clock(monotonic_ns=2, time_ns=2, dropped=2))
     totals = found.totals()
     assert (totals["dropped"], totals["faults"], member.dropped) == (9, 1, 2)
 

@@ -95,9 +95,14 @@ class Log:
         self._ends: Ends | None = None
 
     def append(
-        self, kind: str, details: Mapping[str, Detail], *, key: Ed25519PrivateKey | None = None, at_ns: int | None = None,
+        self,
+        kind: str,
+        details: Mapping[str, Detail],
+        *,
+        key: Ed25519PrivateKey | None = None,
+        at_ns: int | None = None,
         also: Callable[[int], None] | None = None,
-    ) -> Appended:  # fmt: skip
+    ) -> Appended:
         """Add a record; it is on disk when this returns. With a key, the log is signed up to it.
 
         ``also`` does what the record tells, in the same transaction.

@@ -93,14 +93,6 @@ def signed(text: str, name: str, private: Ed25519PrivateKey) -> str:
     return f"{text}\n{signature_line(key, private.sign(text.encode()))}"
 
 
-def cosigned(note: str, name: str, private: Ed25519PrivateKey, at_s: int) -> str:
-    """A note with the line of one witness more, which saw it at a time (s since 1970)."""
-    key = Key(name, COSIGNATURE, private.public_key().public_bytes_raw())
-    stamp = at_s.to_bytes(8)
-    signature = private.sign(key._signed(parted(note)[0], stamp))
-    return f"{note}{signature_line(key, stamp + signature)}"
-
-
 def signature_line(key: Key, signature: bytes) -> str:
     """One line below a note."""
     return f"{DASH} {key.name} {b64encode(key.id + signature).decode()}\n"

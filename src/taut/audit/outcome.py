@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Source = Literal["given", "finding"] | None
 
 
-class Told(msgspec.Struct, frozen=True):
+class Expectation(msgspec.Struct, frozen=True):
     """What a decision says that its outcome is held against."""
 
     expected: Estimate | None
@@ -30,15 +30,17 @@ class Told(msgspec.Struct, frozen=True):
     """Where it lay; None once that was redacted."""
 
 
-def told(entry: Entry) -> Told:
+def expectation(entry: Entry) -> Expectation:
     """What a decision expects, and of which run."""
     if entry.record is None or entry.record.kind != DECISION:
         raise UsageError(f"record {entry.index} is no decision, or was pruned; taut audit log lists them")
     details, place = entry.record.details, entry.texts.get("/run_name")
-    return Told(
-        _estimate(details.get("expected")), _source(details.get("expected_from")), str(details.get("run")),
+    return Expectation(
+        _estimate(details.get("expected")),
+        _source(details.get("expected_from")),
+        str(details.get("run")),
         None if place is None else place.text,
-    )  # fmt: skip
+    )
 
 
 def _estimate(value: Json) -> Estimate | None:

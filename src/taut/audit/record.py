@@ -129,9 +129,7 @@ def _committed(value: Detail, place: str, aside: _Aside) -> Json:
 
 
 def _all_committed(values: Mapping[str, Detail], place: str, aside: _Aside) -> dict[str, Json]:
-    return {
-        key: each if isinstance(each, str) else _committed(each, f"{place}/{key}", aside) for key, each in values.items()
-    }  # fmt: skip
+    return {key: each if isinstance(each, str) else _committed(each, f"{place}/{key}", aside) for key, each in values.items()}
 
 
 def _number(value: float | Decimal) -> Json:

@@ -246,10 +246,18 @@ def by_proof(proof: Proof, given: Anchors | None, place: str, why: str = "") -> 
     bad = why or ("" if proof.holds() else f"{place}: the proof does not lead to the root that it names")
     bad = bad or next((one.why for one in anchors if one.why), "")
     return AuditVerification(
-        ok=not bad, anchored=not bad, anchor=None if bad else anchors[-1].kind, records=top.size,
-        root=b64encode(top.root).decode(), first_bad=None, kept=0 if bad else 1, anchored_records=0 if bad else 1,
-        log=top.origin, alone=proof.index, says=bad or None,
-    )  # fmt: skip
+        ok=not bad,
+        anchored=not bad,
+        anchor=None if bad else anchors[-1].kind,
+        records=top.size,
+        root=b64encode(top.root).decode(),
+        first_bad=None,
+        kept=0 if bad else 1,
+        anchored_records=0 if bad else 1,
+        log=top.origin,
+        alone=proof.index,
+        says=bad or None,
+    )
 
 
 def _held(note: str, top: Checkpoint, given: Anchors) -> Iterator[tuple[AnchorKind, str]]:

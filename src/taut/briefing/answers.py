@@ -271,8 +271,12 @@ def coupling_scenario(scenario: BriefedScenario) -> Said | None:
     if found is not None:
         helped = [one.name for one in scenario.result.gains or () if not one.together and (one.rate_change or 0) > 0.01]
         managed = f"; managed by {', '.join(helped)}" if helped else ""
-        return Said(found, f"delay of the whole for each delay of its parts: above 1 it is exposed{managed}",
-                    "indices.sync_delay_amplification", "times")  # fmt: skip
+        return Said(
+            found,
+            f"delay of the whole for each delay of its parts: above 1 it is exposed{managed}",
+            "indices.sync_delay_amplification",
+            "times",
+        )
     coherent = scenario.result.indices.get("cross_layer_coherence")
     says = "share of decisions across layers that go the same way: the rest is coupling that nobody manages"
     return None if coherent is None else Said(coherent, says, "indices.cross_layer_coherence")
@@ -297,8 +301,11 @@ def problem_run(run: BriefedRun) -> Said | None:
     lost = structural.loss_share if structural is not None else None
     if structural is not None and lost is not None:
         both = "a coupling problem" if part is None else "both"
-        return Said(lost, f"{both}: share of the clock lost to waiting that nobody causes{_gives(structural, result)}"
-                    f"{_beside(part)}", "findings")  # fmt: skip
+        return Said(
+            lost,
+            f"{both}: share of the clock lost to waiting that nobody causes{_gives(structural, result)}{_beside(part)}",
+            "findings",
+        )
     if part is not None and part.recoverable_share is not None:
         says = f"an infrastructure problem: share of the wall that repairing {_place(part)} gives back"
         return Said(part.recoverable_share, says, "findings")

@@ -56,9 +56,15 @@ class Brief:
         """What ``taut brief --json`` prints of it."""
         of = self.briefing
         return BriefResult(
-            title=of.title, verdict=of.verdict, inputs=of.inputs, costs=of.costs, causes=of.causes, questions=of.questions,
-            demands=of.demands, audit_root=of.audit_root,
-        )  # fmt: skip
+            title=of.title,
+            verdict=of.verdict,
+            inputs=of.inputs,
+            costs=of.costs,
+            causes=of.causes,
+            questions=of.questions,
+            demands=of.demands,
+            audit_root=of.audit_root,
+        )
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {self.briefing.verdict}>"
@@ -100,9 +106,14 @@ class Brief:
 
 
 def brief(
-    inputs: Paths, *, prices: Prices | str | Path | None = None, focus: Paths = (), seed: int = 0,
-    audit: str | Path | None = None, progress: Callable[[str], None] | None = None,
-) -> Brief:  # fmt: skip
+    inputs: Paths,
+    *,
+    prices: Prices | str | Path | None = None,
+    focus: Paths = (),
+    seed: int = 0,
+    audit: str | Path | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> Brief:
     """What ``taut brief`` writes: ``inputs`` are run folders, scenarios, logs of controllers and bills.
 
     ``prices`` (a ``prices.toml`` or ``taut.Prices``) and ``focus`` price the runs; ``audit`` is the log that tells decisions.
@@ -117,21 +128,36 @@ def make_brief(paths: Sequence[str], asked: Asked, log: Path | None) -> Brief:
     """Everything that a briefing on these inputs shows; ``log`` is the audit log that their records are in."""
     found = opened(paths, asked)
     trail = Trail() if log is None else trail_of(log, paths)
-    found.told(trail.commands)
+    found.add_commands(trail.commands)
     cost = costs(found, asked.prices)
     runs = [_run(*one, asked, cost) for one in found.runs]
     named = causes(found, cost)
     results = [result for _, _, result in found.runs]
     sources = Sources(runs, found.comparisons, found.scenarios, found.controls)
-    return Brief(Briefing(
-        version=__version__, title=_title(found), verdict=verdict(found, named), inputs=found.inputs, runs=runs,
-        comparisons=found.comparisons,
-        scenarios=found.scenarios, controls=found.controls, bills=found.bills, decisions=trail.decisions, costs=cost,
-        split=_split(found, named), since_begun=since_begun(runs, named), left_out=list(left_out(results, found.bills)),
-        causes=named, notes=[*found.notes, *([f"The audit log: {trail.fault}"] if trail.fault else [])],
-        questions=questions(sources),
-        demands=demands(runs, cost, savings(found), found.scenarios), audit_root=trail.root, audit_log=trail.log,
-    ))  # fmt: skip
+    return Brief(
+        Briefing(
+            version=__version__,
+            title=_title(found),
+            verdict=verdict(found, named),
+            inputs=found.inputs,
+            runs=runs,
+            comparisons=found.comparisons,
+            scenarios=found.scenarios,
+            controls=found.controls,
+            bills=found.bills,
+            decisions=trail.decisions,
+            costs=cost,
+            split=_split(found, named),
+            since_begun=since_begun(runs, named),
+            left_out=list(left_out(results, found.bills)),
+            causes=named,
+            notes=[*found.notes, *([f"The audit log: {trail.fault}"] if trail.fault else [])],
+            questions=questions(sources),
+            demands=demands(runs, cost, savings(found), found.scenarios),
+            audit_root=trail.root,
+            audit_log=trail.log,
+        )
+    )
 
 
 def _split(found: Opened, named: Sequence[BriefCause]) -> list[TimePart]:
@@ -153,10 +179,17 @@ def _run(source: BriefInput, folder: Path, result: AnalysisResult, asked: Asked,
         run = open_run(folder)
         cells = cells_of(run, ("step", "fate", "name", "rank_ns"))
         return BriefedRun(
-            source=source, result=result, view=condensed(run.graph, cells), course=course_of(run, cells, _rate(cost, asked)),
-            lateness=lateness_of(run), stack=stack, grown=_grown(folder, result, asked), meets=_meets(run.graph, result),
-            transfer=transfer_of(run.graph), log_offset=log_offset(result),
-        )  # fmt: skip
+            source=source,
+            result=result,
+            view=condensed(run.graph, cells),
+            course=course_of(run, cells, _rate(cost, asked)),
+            lateness=lateness_of(run),
+            stack=stack,
+            grown=_grown(folder, result, asked),
+            meets=_meets(run.graph, result),
+            transfer=transfer_of(run.graph),
+            log_offset=log_offset(result),
+        )
 
 
 def _rate(cost: BriefCosts | None, asked: Asked) -> tuple[float, str] | None:

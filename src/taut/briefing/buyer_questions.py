@@ -82,9 +82,15 @@ def answers(asking: Asking, sources: Sources) -> Iterator[BriefQuestion]:
     for source, said in told:
         if said is not None and _tells(said):
             yield BriefQuestion(
-                question=asking.question, answer=said.answer, unit=said.unit, of_100=said.of_100, says=said.says,
-                taken_from=f"{source.name}: {said.key}", command=source.command, needs=None,
-            )  # fmt: skip
+                question=asking.question,
+                answer=said.answer,
+                unit=said.unit,
+                of_100=said.of_100,
+                says=said.says,
+                taken_from=f"{source.name}: {said.key}",
+                command=source.command,
+                needs=None,
+            )
 
 
 def _tells(said: Said) -> bool:

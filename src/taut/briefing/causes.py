@@ -93,17 +93,26 @@ def _of_finding(
     share = finding.loss_share if lost else share
     unknown, test = untested(finding)
     return BriefCause(
-        what=finding_words(finding), share=share, costs=finding.loss_share if finding.loss_share is not None else share,
-        stays=STAYS if finding.loss_share is not None and not lost else None, share_is="lost" if lost else "recoverable",
+        what=finding_words(finding),
+        share=share,
+        costs=finding.loss_share if finding.loss_share is not None else share,
+        stays=STAYS if finding.loss_share is not None and not lost else None,
+        share_is="lost" if lost else "recoverable",
         money_per_month=saved.per_month if saved is not None and not lost else _priced(share, cost),
-        currency=None if cost is None else cost.currency, source="measured",
-        confidence=finding.confidence, sure_of=sure_of(finding), untested=unknown, test=test, because=finding.because,
+        currency=None if cost is None else cost.currency,
+        source="measured",
+        confidence=finding.confidence,
+        sure_of=sure_of(finding),
+        untested=unknown,
+        test=test,
+        because=finding.because,
         evidence=by_log(evidence(finding), finding.steps, log_offset(result)),
         do=what_to_do(finding, GENERIC if saved is None else saved.remedy),
         repair=bool(finding.ranks or finding.links),
         command=f"taut audit decide {shlex.quote(source.name)} --finding {finding.id} --do … --by NAME",
-        finding=finding.id, steps=list(finding.steps) or None,
-    )  # fmt: skip
+        finding=finding.id,
+        steps=list(finding.steps) or None,
+    )
 
 
 def _of_fates(source: BriefInput, result: AnalysisResult, cost: BriefCosts | None) -> Iterator[BriefCause]:
@@ -118,10 +127,17 @@ def _of_fates(source: BriefInput, result: AnalysisResult, cost: BriefCosts | Non
             continue
         lost = Estimate(value=share)
         yield BriefCause(
-            what=words[0], share=lost, costs=lost, share_is="lost", money_per_month=_priced(lost, cost),
-            currency=None if cost is None else cost.currency, source="measured", confidence=None, do=words[1],
+            what=words[0],
+            share=lost,
+            costs=lost,
+            share_is="lost",
+            money_per_month=_priced(lost, cost),
+            currency=None if cost is None else cost.currency,
+            source="measured",
+            confidence=None,
+            do=words[1],
             command=source.command,
-        )  # fmt: skip
+        )
 
 
 def _of_attempts(source: BriefInput, attempts: AttemptsResult, cost: BriefCosts | None) -> Iterator[BriefCause]:
@@ -132,11 +148,18 @@ def _of_attempts(source: BriefInput, attempts: AttemptsResult, cost: BriefCosts 
         share = Estimate(value=entry.held_rank_ns / held if held else 0.0)
         if words is not None and share.value >= LISTED_SHARE:
             yield BriefCause(
-                what=words[0], share=share, costs=share, share_is="lost", money_per_month=_priced(share, cost),
-                currency=None if cost is None else cost.currency, source="measured", confidence=None,
-                because=f"{attempts.restarted_jobs:,} of {attempts.jobs:,} jobs were restarted", do=words[1],
+                what=words[0],
+                share=share,
+                costs=share,
+                share_is="lost",
+                money_per_month=_priced(share, cost),
+                currency=None if cost is None else cost.currency,
+                source="measured",
+                confidence=None,
+                because=f"{attempts.restarted_jobs:,} of {attempts.jobs:,} jobs were restarted",
+                do=words[1],
                 command=source.command,
-            )  # fmt: skip
+            )
 
 
 def _priced(share: Estimate | None, cost: BriefCosts | None) -> Estimate | None:
@@ -168,12 +191,17 @@ def _of_mechanism(
     share = one.loss_share if gain is None else Estimate(value=gain.rate_change or 0.0)
     saved = None if gain is None or gain.cost_per_unit_change is None else Estimate(value=max(-gain.cost_per_unit_change, 0.0))
     return BriefCause(
-        what=f"{one.mechanism} at {one.ranks:,} accelerators", share=share, costs=one.loss_share,
+        what=f"{one.mechanism} at {one.ranks:,} accelerators",
+        share=share,
+        costs=one.loss_share,
         share_is="lost" if gain is None else "recoverable",
         money_per_month=_priced(one.loss_share if gain is None else saved, cost),
-        currency=None if cost is None else cost.currency, source="modelled", confidence=None,
-        do=UNTRIED if gain is None else f"take policy {gain.name}", command=scenario.source.command,
-    )  # fmt: skip
+        currency=None if cost is None else cost.currency,
+        source="modelled",
+        confidence=None,
+        do=UNTRIED if gain is None else f"take policy {gain.name}",
+        command=scenario.source.command,
+    )
 
 
 def _of_groups(scenario: BriefedScenario, cost: BriefCosts | None) -> Iterator[BriefCause]:
@@ -185,10 +213,17 @@ def _of_groups(scenario: BriefedScenario, cost: BriefCosts | None) -> Iterator[B
         if name in GROUP_WORDS and share is not None and share >= LISTED_SHARE:
             lost = Estimate(value=share)
             yield BriefCause(
-                what=GROUP_WORDS[name], share=lost, costs=lost, share_is="lost", money_per_month=_priced(lost, cost),
-                currency=None if cost is None else cost.currency, source="modelled", confidence=None, do=do,
+                what=GROUP_WORDS[name],
+                share=lost,
+                costs=lost,
+                share_is="lost",
+                money_per_month=_priced(lost, cost),
+                currency=None if cost is None else cost.currency,
+                source="modelled",
+                confidence=None,
+                do=do,
                 command=scenario.source.command,
-            )  # fmt: skip
+            )
 
 
 GROUP_WORDS = {
@@ -223,10 +258,16 @@ def _of_loops(scenario: BriefedScenario) -> Iterator[BriefCause]:
         named = f"{advice.separation}" + ("" if advice.value is None else f"={advice.value:g}")
         do = f"separate them by {named}: {advice.says}" if advice.separation else "no separation that was tried removes it"
         yield BriefCause(
-            what=f"{advice.kind} of control loops{f' on {advice.target}' if advice.target else ''}", share=_gained(advice),
-            share_is="recoverable", money_per_month=None, currency=None, source="modelled",
-            confidence=advice.shows / advice.runs if advice.runs else None, do=do, command=scenario.source.command,
-        )  # fmt: skip
+            what=f"{advice.kind} of control loops{f' on {advice.target}' if advice.target else ''}",
+            share=_gained(advice),
+            share_is="recoverable",
+            money_per_month=None,
+            currency=None,
+            source="modelled",
+            confidence=advice.shows / advice.runs if advice.runs else None,
+            do=do,
+            command=scenario.source.command,
+        )
 
 
 def _gained(advice: Advice) -> Estimate | None:
@@ -241,12 +282,18 @@ def _of_controls(controls: list[BriefedControl]) -> Iterator[BriefCause]:
         for relation in control.result.relations:
             advice = relation.advice.says if relation.advice is not None else None
             yield BriefCause(
-                what=f"{relation.kind}: {' and '.join(relation.controllers)}", share=None, share_is="lost",
-                money_per_month=None, currency=None, source="measured",
+                what=f"{relation.kind}: {' and '.join(relation.controllers)}",
+                share=None,
+                share_is="lost",
+                money_per_month=None,
+                currency=None,
+                source="measured",
                 confidence=None if relation.q is None else 1 - relation.q,
-                do=advice or relation.because.rsplit("; ", 1)[-1], because=relation.because,
-                evidence=relation.because.split("; ")[0], command=f"{control.source.command} --advice",
-            )  # fmt: skip
+                do=advice or relation.because.rsplit("; ", 1)[-1],
+                because=relation.because,
+                evidence=relation.because.split("; ")[0],
+                command=f"{control.source.command} --advice",
+            )
 
 
 def _of_categories(bill: BriefedBill) -> Iterator[BriefCause]:
@@ -255,11 +302,16 @@ def _of_categories(bill: BriefedBill) -> Iterator[BriefCause]:
         lost = None if one.lost is None else Decimal(one.lost)
         if lost and total and Decimal(total):
             yield BriefCause(
-                what=one.name or "without a name", share=Estimate(value=float(lost / Decimal(total))), share_is="lost",
-                money_per_month=_month(bill.result.period, lost), currency=bill.result.currency, source="measured",
+                what=one.name or "without a name",
+                share=Estimate(value=float(lost / Decimal(total))),
+                share_is="lost",
+                money_per_month=_month(bill.result.period, lost),
+                currency=bill.result.currency,
+                source="measured",
                 confidence=None,
-                do="see who holds it: taut bill … --by team, --by job", command=bill.source.command,
-            )  # fmt: skip
+                do="see who holds it: taut bill … --by team, --by job",
+                command=bill.source.command,
+            )
 
 
 def _month(period: BillPeriod, money: Decimal) -> Estimate:

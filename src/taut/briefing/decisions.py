@@ -122,19 +122,24 @@ def _outcome(decision: Entry, entry: Entry | None) -> AuditOutcome | None:
     if entry is None or entry.record is None or decision.record is None:
         return None
     source = decision.record.details.get("expected_from")
-    told = _told(entry.record.details)
+    told = _decision_details(entry.record.details)
     if told is None:
         return None
     return AuditOutcome(
-        record=entry.index, decision=decision.index, expected_saving=told.expected,
+        record=entry.index,
+        decision=decision.index,
+        expected_saving=told.expected,
         expected_from="given" if source == "given" else "finding" if source == "finding" else None,
-        measured_saving=told.measured, runs_before=max(len(told.before), 1), runs_after=max(len(told.after), 1),
-        run_spread=told.run_spread, run_spread_from=told.run_spread_from,
+        measured_saving=told.measured,
+        runs_before=max(len(told.before), 1),
+        runs_after=max(len(told.after), 1),
+        run_spread=told.run_spread,
+        run_spread_from=told.run_spread_from,
         says="kept" if told.says == "kept" else "missed" if told.says == "missed" else "unclear",
-    )  # fmt: skip
+    )
 
 
-def _told(details: dict[str, Json]) -> _Told | None:
+def _decision_details(details: dict[str, Json]) -> _Told | None:
     try:
         return msgspec.convert(details, _Told)
     except msgspec.ValidationError:

@@ -146,11 +146,14 @@ def _knob(scenario: BriefedScenario, forecast: Forecast, knob: str, worse: Estim
     figure = f"at most {daily:.1f} a day" if knob == "failure rates" and daily else figure
     reach = f"{figure}, as the scenario assumes" if figure else "what the scenario assumes"
     return Demand(
-        what=KNOBS.get(knob, knob), worth=f"10 % {direction} of it makes a unit of work dearer by {_interval(worse)}",
+        what=KNOBS.get(knob, knob),
+        worth=f"10 % {direction} of it makes a unit of work dearer by {_interval(worse)}",
         money_per_year=None if money is None else str(round(money * Decimal(worse.value))),
-        currency=forecast.currency or None, test=test, reach=reach,
+        currency=forecast.currency or None,
+        test=test,
+        reach=reach,
         command=scenario.source.command,
-    )  # fmt: skip
+    )
 
 
 def _a_year(forecast: Forecast) -> Decimal | None:

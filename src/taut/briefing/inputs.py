@@ -19,10 +19,10 @@ from msgspec.structs import replace
 from taut.core.errors import InputRefused, RunError, TautError, UsageError
 from taut.core.folder import is_run_folder
 from taut.core.prices import Prices
-from taut.read.scenario_file import names
+from taut.read.scenario_file import load, names
 from taut.result.brief_types import BriefedBill, BriefedComparison, BriefedControl, BriefedScenario
 from taut.result.types import AnalysisResult, BriefInput, ControlResult, InputKind
-from taut.stored import read_stored
+from taut.stored import decoded_result, read_stored
 
 if TYPE_CHECKING:
     from taut.project.policy import Described
@@ -60,7 +60,7 @@ class Opened:
     bills: list[BriefedBill] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
-    def told(self, commands: Mapping[str, str]) -> None:
+    def add_commands(self, commands: Mapping[str, str]) -> None:
         """Put in the commands that made the run folders, where somebody recorded them."""
 
         def known(one: BriefInput) -> BriefInput:
@@ -118,8 +118,6 @@ def _folder(path: str, found: Opened) -> None:
     if "booked.parquet" in stored.files:
         found.bills.append(_stored_bill(path, stored.digest))
     elif "verdict" in keys and "job" in keys:
-        from taut.stored import decoded_result
-
         source = _source(path, "run", stored.digest, f"taut analyze TRACES -o {named}")
         found.runs.append((source, root, decoded_result(root, stored.result)))
     elif "relations" in keys:
@@ -158,7 +156,6 @@ def _scenario(path: str, asked: Asked) -> BriefedScenario:
     from taut.briefing.simulated_control import control_of
     from taut.forecasts import project
     from taut.project.workload import workload_of
-    from taut.read.scenario_file import load
 
     table, text = load(path)
     kind = workload_of(table, path)
@@ -166,7 +163,7 @@ def _scenario(path: str, asked: Asked) -> BriefedScenario:
     asked.stage(f"projecting {path}")
     result = project(
         path, seed=asked.seed, envelope=training, advice=kind.has_advice, prices=asked.prices, progress=asked.stage
-    )  # fmt: skip
+    )
     scales = [] if kind.has_advice else _scales(kind, kind.parse(table, path, text)[0])
     grown = project(path, seed=asked.seed, ranks=scales, policies=(), prices=asked.prices) if len(scales) > 1 else None
     words = f"{' --envelope' if training else ' --advice' if kind.has_advice else ''} {asked.price_words}".rstrip()
@@ -174,10 +171,17 @@ def _scenario(path: str, asked: Asked) -> BriefedScenario:
     declared = declared_of(path)
     control, stack = control_of(path, asked.prices, asked.seed)
     return BriefedScenario(
-        source=source, result=result, grown=grown, review=review_of(path), declared=declared.without,
+        source=source,
+        result=result,
+        grown=grown,
+        review=review_of(path),
+        declared=declared.without,
         assumes=assumed_figures(table, path, text) if training else {},
-        declared_with=declared.with_, declared_by=declared.by, control=control, stack=stack,
-    )  # fmt: skip
+        declared_with=declared.with_,
+        declared_by=declared.by,
+        control=control,
+        stack=stack,
+    )
 
 
 def _scales(kind: Workload[S], scenario: S) -> list[int]:

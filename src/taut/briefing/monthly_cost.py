@@ -28,10 +28,13 @@ def costs(found: Opened, prices: Prices | None = None) -> BriefCosts | None:
             month = forecast.cost_per_unit * rate * 3600 * HOURS_A_MONTH
             useful = forecast.groups["compute"] if forecast.groups else None
             return BriefCosts(
-                per_month=month, useful_per_month=None if useful is None else month * useful, currency=forecast.currency,
+                per_month=month,
+                useful_per_month=None if useful is None else month * useful,
+                currency=forecast.currency,
                 basis=f"{scenario.source.name} at {forecast.ranks:,} accelerators, modelled",
-                accelerators=forecast.ranks, per_accelerator_hour=month / HOURS_A_MONTH / forecast.ranks,
-            )  # fmt: skip
+                accelerators=forecast.ranks,
+                per_accelerator_hour=month / HOURS_A_MONTH / forecast.ranks,
+            )
     return None
 
 
@@ -44,9 +47,13 @@ def _of_bill(bill: BriefedBill, found: Opened, prices: Prices | None) -> BriefCo
         own_share = shares[0] if len(shares) == 1 else useful
         one_hour = hour / ranks if ranks else None
         return BriefCosts(
-            per_month=month, useful_per_month=None if own_share is None else month * own_share, currency=result.currency,
-            basis=_basis(result, prices, one_hour, len(found.runs)), accelerators=ranks, per_accelerator_hour=one_hour,
-        )  # fmt: skip
+            per_month=month,
+            useful_per_month=None if own_share is None else month * own_share,
+            currency=result.currency,
+            basis=_basis(result, prices, one_hour, len(found.runs)),
+            accelerators=ranks,
+            per_accelerator_hour=one_hour,
+        )
     if result.accrual.ledger is None or result.currency is None:
         return None
     days = days_of(result.period)

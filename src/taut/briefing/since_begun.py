@@ -17,9 +17,11 @@ def since_begun(runs: Sequence[BriefedRun], causes: Sequence[BriefCause]) -> Sin
             part = _part(runs[0].course, cause.steps[0])
             if before > 0 and 0 < part < 1:
                 return SinceBegun(
-                    cause=number, steps_before=before, share=_over(cause.share, part, 1.0),
+                    cause=number,
+                    steps_before=before,
+                    share=_over(cause.share, part, 1.0),
                     money_per_month=None if cause.money_per_month is None else _over(cause.money_per_month, part, None),
-                )  # fmt: skip
+                )
     return None
 
 

@@ -60,9 +60,13 @@ Shell completion:
 @click.group(cls=Commands, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, "-V", "--version", prog_name="taut")
 @click.option(
-    "--audit", metavar="FILE", type=click.Path(dir_okay=False), expose_value=False, callback=audit_file,
+    "--audit",
+    metavar="FILE",
+    type=click.Path(dir_okay=False),
+    expose_value=False,
+    callback=audit_file,
     help="Where this command is recorded  [default: ./taut-runs/audit.db]",
-)  # fmt: skip
+)
 def main() -> None:
     """Where the accelerator bill really goes, why, and what would change it.
 
@@ -205,9 +209,13 @@ def _as_they_are(lines: list[str], run: Path | None) -> list[str]:
 
 
 def _analyze(
-    inputs: Sequence[str], options: AnalysisOptions, *, on: str | None = None, resume: bool = False,
+    inputs: Sequence[str],
+    options: AnalysisOptions,
+    *,
+    on: str | None = None,
+    resume: bool = False,
     hinted: Callable[[list[str], Path | None], list[str]] = _as_they_are,
-) -> None:  # fmt: skip
+) -> None:
     folder, fail_on, quiet = options["folder"], options["fail_on"], options["quiet"]
     _check_output(options)
     with memory.loading():
@@ -225,11 +233,20 @@ def _analyze(
     click.get_current_context().with_resource(within_memory(inputs, None if most is None else most << 20))
     with progress(quiet) as stage:
         analysis = run_analyze(
-            inputs, prices=prices, topology=options["topology"], progress=stage, envelope=options["envelope"],
-            pays=PAYS if options["pays"] is None else options["pays"], metrics=options["metrics"], places=options["places"],
-            columns=options["columns"], baseline=options["baseline"], on=on, resume=resume,
+            inputs,
+            prices=prices,
+            topology=options["topology"],
+            progress=stage,
+            envelope=options["envelope"],
+            pays=PAYS if options["pays"] is None else options["pays"],
+            metrics=options["metrics"],
+            places=options["places"],
+            columns=options["columns"],
+            baseline=options["baseline"],
+            on=on,
+            resume=resume,
             reading=_reading(inputs, options) if resume or (on is not None and not options["no_save"]) else None,
-        )  # fmt: skip
+        )
         result = analysis.result
     lost = shown(lambda: _show(analysis, options))
     run = None if options["no_save"] else kept(lambda: analysis.save(folder), "the run folder", SAVING)
@@ -360,7 +377,7 @@ def _failures(failing: list[tuple[Finding, float]], fail_on: float | None) -> li
     help="Steps that a policy needs more of to converge, as a share (0.03); without it that is unknown.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
-@click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")  # fmt: skip
+@click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
 def whatif(
     run: str,
     fixes: list[tuple[str, str]],

@@ -64,7 +64,7 @@ def _compared(record: AuditRecord, words: list[str], given: bytes, scratch: Path
     inputs, outputs = ([*_parts(record.details, key)] for key in ("inputs", "outputs"))
     moved = {name: str(scratch / "absolute" / f"{k}") for k, name in enumerate(map(_name, outputs)) if os.path.isabs(name)}
     (scratch / "absolute").mkdir()
-    words = [_moved(word, moved) for word in words]
+    words = [_into_scratch(word, moved) for word in words]
     if any(place not in " ".join(words) for place in moved.values()):
         raise UsageError(f"record {record.index}: writes to a place that its arguments do not name; run it again by hand")
     here = _linked([_name(one) for one in inputs], [_name(one) for one in outputs], scratch)
@@ -138,7 +138,7 @@ def _under(name: str, files: Mapping[str, Json]) -> Iterator[tuple[str, Json]]:
     return ((f"{name}/{file}" if file else name, digest) for file, digest in files.items())
 
 
-def _moved(word: str, moved: Mapping[str, str]) -> str:
+def _into_scratch(word: str, moved: Mapping[str, str]) -> str:
     """An argument with the place in the scratch folder for one to write to."""
     option, equals, value = word.partition("=")
     return moved.get(word) or (f"{option}={moved[value]}" if equals and value in moved else word)

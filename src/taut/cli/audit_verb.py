@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from taut import __version__
-from taut.cli.common import print_object, say, show
+from taut.cli.common import print_object, say, show, write_out
 from taut.cli.recording import LOG, audit_file, log_path
-from taut.core.errors import UsageError
+from taut.core.errors import DamagedLog, UsageError
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -18,9 +18,13 @@ if TYPE_CHECKING:
 NOT_OK = 5
 
 where_option = click.option(
-    "--audit", metavar="FILE", type=click.Path(dir_okay=False), expose_value=False, callback=audit_file,
+    "--audit",
+    metavar="FILE",
+    type=click.Path(dir_okay=False),
+    expose_value=False,
+    callback=audit_file,
     help="The log  [default: ./taut-runs/audit.db]",
-)  # fmt: skip
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="No hints on stderr.")
 
@@ -62,13 +66,13 @@ def verify(place: str, key: str | None, checkpoint: str | None, witness: str | N
         checkpoint=None if checkpoint is None else _text(checkpoint),
         witness=None if witness is None else key_of(witness),
     )
-    found = verify_place(Path(place), _given(), anchors if key or checkpoint or witness else None)
+    found = verify_place(Path(place), _named_log(), anchors if key or checkpoint or witness else None)
     print_object(found) if as_json else show(render_verification, found)
     if not found.ok:
         click.get_current_context().exit(NOT_OK)
 
 
-def _given() -> Path | None:
+def _named_log() -> Path | None:
     """The log that ``--audit`` names."""
     place = log_path(click.get_current_context())
     return None if place == LOG else place
@@ -117,7 +121,7 @@ def why(target: str, again: bool, as_json: bool) -> None:
     from taut.render.audit_screen import render_why
 
     number = _number(target)
-    path = log_path(click.get_current_context()) if number is not None else found_log(Path(target), _given())
+    path = log_path(click.get_current_context()) if number is not None else found_log(Path(target), _named_log())
     with open_log(path) as log:
         result = chain(log, Path(target) if number is None else number)
     if again:
@@ -151,7 +155,6 @@ def proof(target: str | None, only_key: bool) -> None:
     from taut.audit.key import signing_key
     from taut.audit.log import open_log
     from taut.audit.note import public_key
-    from taut.cli.common import write_out
 
     number = None if target is None else _number(target)
     path = log_path(click.get_current_context())
@@ -176,7 +179,7 @@ def _proof_of_run(run: Path) -> str:
     from taut.core.folder import PROOF
     from taut.core.whole_file import whole_file
 
-    with open_log(found_log(run, _given()), __version__) as log:
+    with open_log(found_log(run, _named_log()), __version__) as log:
         entry = proven(log, run)
         text = str(replace(log.proof(entry.index, signing_key()), record=entry.body or b""))
     with whole_file(run / PROOF) as out:
@@ -213,7 +216,6 @@ def prune(before: datetime, quiet: bool) -> None:
     from taut.audit.log import open_log
     from taut.audit.retention import prune as take_out
     from taut.audit.verify import verify as check
-    from taut.core.errors import DamagedLog
 
     path = log_path(click.get_current_context())
     found = check(path)

@@ -99,22 +99,28 @@ def bill(
     from taut.billing import bill as run_bill
     from taut.core.folder import checked_target
 
-    given = _given(options)
+    given = _price_options(options)
     if folder is not None:
         checked_target(Path(folder))
     announce_stdin(inputs)
     with progress(quiet) as stage:
         found = run_bill(
-            inputs, prices=given, focus=options["focus"], period=options["period"], currency=options["currency"],
-            columns=options["columns"], progress=stage, on=options["on"],
-        )  # fmt: skip
+            inputs,
+            prices=given,
+            focus=options["focus"],
+            period=options["period"],
+            currency=options["currency"],
+            columns=options["columns"],
+            progress=stage,
+            on=options["on"],
+        )
     save = None if folder is None else lambda: found.save(folder)
     shown_and_kept(lambda: _show(found.result, as_json, by), save, "the bill", "give -o a folder that can be written", quiet)
     if not quiet and not as_json:
         say(_next(found.result, inputs, folder))
 
 
-def _given(priced: PriceOptions) -> Prices | str | None:
+def _price_options(priced: PriceOptions) -> Prices | str | None:
     """The prices as options give them, or the file that holds them."""
     from decimal import Decimal
 

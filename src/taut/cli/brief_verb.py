@@ -29,9 +29,14 @@ class BriefOptions(TypedDict):
 @click.command(short_help="Write the briefing on which people decide.")
 @click.argument("inputs", metavar="IN...", nargs=-1, type=click.Path())
 @click.option(
-    "-o", "--output", "files", metavar="FILE", multiple=True, type=Target(dir_okay=False),
+    "-o",
+    "--output",
+    "files",
+    metavar="FILE",
+    multiple=True,
+    type=Target(dir_okay=False),
     help="brief.html, brief.pdf or brief.md; may be given again  [default: brief.html]",
-)  # fmt: skip
+)
 @click.option("--gpu-hour", metavar="PRICE", callback=price, help="Price of an accelerator hour, for example 2.50EUR.")
 @click.option(
     "--prices", "prices_file", metavar="FILE", type=click.Path(), help="Rates, tariffs, power, promises: prices.toml."

@@ -20,10 +20,12 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 @markdown_option
 @click.option(
-    "--fail-on", metavar="SHARE", type=Real(0, 1),
+    "--fail-on",
+    metavar="SHARE",
+    type=Real(0, 1),
     help="Exit 3 if steps of the last run are surely longer than those of the first by this share of them (0-1) at least: "
     "the lower end of the interval reaches it. Runs are then taken in the order given.",
-)  # fmt: skip
+)
 @click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
 def compare(runs: tuple[str, ...], same_job: bool, as_json: bool, markdown: bool, fail_on: float | None, quiet: bool) -> None:
     """Say what changed between two or more runs: trends, work by class and rank, repeats, restarts.

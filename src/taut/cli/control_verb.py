@@ -59,9 +59,7 @@ class ControlOptions(TypedDict):
 
 @control.command(LOGS, hidden=True)
 @click.argument("inputs", metavar="LOG...", nargs=-1, required=True, type=click.Path(allow_dash=True))
-@click.option(
-    "-o", "--output", "folder", metavar="RUN", type=Target(file_okay=False), help="Also write a run folder."
-)  # fmt: skip
+@click.option("-o", "--output", "folder", metavar="RUN", type=Target(file_okay=False), help="Also write a run folder.")
 @click.option("--gpu-hour", metavar="PRICE", callback=price, help="Price of one rank for one hour, for example 2.50EUR.")
 @click.option(
     "--power",

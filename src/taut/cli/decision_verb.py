@@ -16,7 +16,7 @@ from taut.cli.recording import log_path
 from taut.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from taut.audit.outcome import Told
+    from taut.audit.outcome import Expectation
     from taut.audit.record import Detail
     from taut.result.decided_saving import Measured
     from taut.result.types import AuditOutcome, Estimate
@@ -31,9 +31,10 @@ EXPECTED = re.compile(r"(-?[0-9]{1,3}(?:\.[0-9]{1,6})?)\s?%?(?:\s?(?:±|\+-|\+/-
 @click.option("--do", "action", metavar="TEXT", required=True, help="What is to be done.")
 @click.option("--because", metavar="TEXT", default="", help="Why.")
 @click.option(
-    "--expect", metavar="SHARE",
+    "--expect",
+    metavar="SHARE",
     help="Saving of step time, such as '28 % ± 5'  [default: what the finding says, and how far such were off in the lab]",
-)  # fmt: skip
+)
 @click.option("--by", metavar="NAME", required=True, help="Who decides.")
 @where_option
 @quiet_option
@@ -73,9 +74,12 @@ def _expected(text: str) -> Estimate:
 @click.argument("decision", metavar="DECISION", type=click.IntRange(min=0))
 @click.argument("runs", metavar="RUN...", type=click.Path(), nargs=-1, required=True)
 @click.option(
-    "--before", metavar="RUN", type=click.Path(), multiple=True,
+    "--before",
+    metavar="RUN",
+    type=click.Path(),
+    multiple=True,
     help="Another run from before it; may be repeated. Also the one that was decided on, where it was moved.",
-)  # fmt: skip
+)
 @where_option
 @json_option
 @quiet_option
@@ -88,13 +92,13 @@ def outcome(decision: int, runs: tuple[str, ...], before: tuple[str, ...], as_js
     from msgspec.structs import replace
 
     from taut.audit.log import open_log
-    from taut.audit.outcome import told
+    from taut.audit.outcome import expectation
     from taut.audit.record import OUTCOME
     from taut.briefing.deciding import plain
     from taut.render.audit_screen import render_outcome
 
     with open_log(log_path(click.get_current_context()), __version__) as log:
-        decided = told(log.entry(decision))
+        decided = expectation(log.entry(decision))
         sides = _sides(decision, decided, before, runs)
         result = _held(decision, decided, _measured(*sides), *map(len, sides))
         details: dict[str, Detail] = {
@@ -112,7 +116,7 @@ Side = dict[str, str]
 """Runs before, or after: where they lie, by their digests."""
 
 
-def _sides(number: int, decided: Told, before: Sequence[str], after: Sequence[str]) -> tuple[Side, Side]:
+def _sides(number: int, decided: Expectation, before: Sequence[str], after: Sequence[str]) -> tuple[Side, Side]:
     """Runs from before and after a decision; refused where one counts twice, or the one decided on is not there."""
     from taut.core.folder import RUN, is_run_folder, sealed
 
@@ -158,15 +162,21 @@ def _measured(before: Side, after: Side) -> Measured | None:
     return measured_saving(steps[: len(before)], steps[len(before) :])
 
 
-def _held(number: int, decided: Told, found: Measured | None, before: int, after: int) -> AuditOutcome:
+def _held(number: int, decided: Expectation, found: Measured | None, before: int, after: int) -> AuditOutcome:
     """What was measured against what was expected. Its record has no number yet."""
     from taut.audit.outcome import judged
     from taut.result.types import AuditOutcome
 
     saving = None if found is None else found.saving
     return AuditOutcome(
-        record=-1, decision=number, expected_saving=decided.expected, expected_from=decided.source, measured_saving=saving,
-        runs_before=before, runs_after=after, run_spread=None if found is None else found.run_spread,
+        record=-1,
+        decision=number,
+        expected_saving=decided.expected,
+        expected_from=decided.source,
+        measured_saving=saving,
+        runs_before=before,
+        runs_after=after,
+        run_spread=None if found is None else found.run_spread,
         run_spread_from=None if found is None else "runs" if found.runs else "assumed",
         says=judged(decided.expected, decided.source, saving),
-    )  # fmt: skip
+    )

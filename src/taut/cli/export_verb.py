@@ -27,14 +27,20 @@ FOCUS_VERSIONS = ("1.0", "1.2", "1.4")
     "--to", "form", type=click.Choice(["html", "perfetto", "focus", "schema"]), required=True, help="The form to write."
 )
 @click.option(
-    "-o", "--output", "file", metavar="FILE", type=Target(dir_okay=False, allow_dash=True),
+    "-o",
+    "--output",
+    "file",
+    metavar="FILE",
+    type=Target(dir_okay=False, allow_dash=True),
     help="File to write, - for standard output  "
     "[default: RUN/taut.html, RUN/perfetto.pftrace, RUN/focus.csv; a schema is printed]",
-)  # fmt: skip
+)
 @click.option(
-    "--zone", metavar="K", type=click.IntRange(min=1),
+    "--zone",
+    metavar="K",
+    type=click.IntRange(min=1),
     help="Only the zone of the K-th relation between controllers: the ops of the ranks they hit, from first to last.",
-)  # fmt: skip
+)
 @click.option("--version", type=click.Choice(FOCUS_VERSIONS), help="Version of FOCUS to write  [default: 1.4]")
 @click.option("--parquet", is_flag=True, help="Write FOCUS as Parquet instead of CSV.")
 def export(run: str | None, form: str, file: str | None, zone: int | None, version: str | None, parquet: bool) -> None:

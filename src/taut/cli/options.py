@@ -118,12 +118,12 @@ def watts(_: click.Context, __: click.Parameter, value: str | None) -> list[floa
 
 def fixes(_: click.Context, __: click.Parameter, values: Sequence[str]) -> list[tuple[str, str]]:
     """``rank=3`` → key and label."""
-    return [_said(fix_words, value) for value in _not_too_many(values)]
+    return [_parsed(fix_words, value) for value in _not_too_many(values)]
 
 
 def factors(_: click.Context, __: click.Parameter, values: Sequence[str]) -> list[tuple[str, float]]:
     """``work=0.9`` → what is scaled, and its factor."""
-    found = [_said(factor_words, value) for value in _not_too_many(values)]
+    found = [_parsed(factor_words, value) for value in _not_too_many(values)]
     twice = next((key for key, _ in found if [one for one, _ in found].count(key) > 1), None)
     if twice is not None:
         raise click.BadParameter(f"{twice} is given twice: factors of one thing are one factor")
@@ -132,10 +132,10 @@ def factors(_: click.Context, __: click.Parameter, values: Sequence[str]) -> lis
 
 def delays(_: click.Context, __: click.Parameter, values: Sequence[str]) -> list[Delay]:
     """``rank=3,step=10,ms=40`` → rank, step and nanoseconds; ``op=N`` behind it names the op."""
-    return [_said(delay_words, value) for value in _not_too_many(values)]
+    return [_parsed(delay_words, value) for value in _not_too_many(values)]
 
 
-def _said(read: Callable[[str], T], value: str) -> T:
+def _parsed(read: Callable[[str], T], value: str) -> T:
     """What an option says; what it cannot say is a wrong value of it."""
     try:
         return read(value)
@@ -174,9 +174,11 @@ def place(_: click.Context, __: click.Parameter, value: str | None) -> str | Non
 
 
 on_option = click.option(
-    "--on", metavar="WHERE", callback=place,
+    "--on",
+    metavar="WHERE",
+    callback=place,
     help="Where work runs side by side: local, all cores of this machine, or dask://HOST:PORT, the workers of a Dask cluster.",
-)  # fmt: skip
+)
 
 markdown_option = click.option("--markdown", is_flag=True, help="Print the result as Markdown, for the summary of a CI job.")
 

@@ -16,6 +16,7 @@ from taut.core.question_words import HIGHEST
 
 if TYPE_CHECKING:
     from taut.core.prices import Prices
+    from taut.result.evidence_types import ScenarioEvidence
     from taut.result.types import ProjectResult, TwoScenarios
 
 
@@ -45,9 +46,12 @@ class Question(TypedDict):
 @click.option("--same-hosts", is_flag=True, help="With --from: more ranks share the hosts of the run.")
 @click.option("--ranks", metavar="N,N,...", callback=scales, help="Numbers of ranks  [default: as in the scenario]")
 @click.option(
-    "--policy", "policies", metavar="NAME[=VALUE],...", multiple=True,
+    "--policy",
+    "policies",
+    metavar="NAME[=VALUE],...",
+    multiple=True,
     help="Compare with these together; give it again for another comparison.  [default: as in the scenario]",
-)  # fmt: skip
+)
 @click.option("--envelope", is_flag=True, help="Also map regimes, elasticities, fabrics and growth around a training job.")
 @click.option("--advice", is_flag=True, help="Also try what separates control loops, and sweep their capacity.")
 @click.option("--evidence", metavar="DIR", type=Target(file_okay=False), help="Write the scenario's evidence there.")
@@ -137,10 +141,18 @@ def _two(scenarios: tuple[str, ...], question: Question, stage: Callable[[str], 
     from taut.forecasts import project as forecast
 
     return forecast(
-        scenarios[0], scenarios[1], ranks=question["ranks"], policies=question["policies"] or None, steps=question["steps"],
-        seed=question["seed"], gpu_hour=question["gpu_hour"], prices=_prices(question), tokens=question["tokens"],
-        progress=stage, on=question["on"],
-    )  # fmt: skip
+        scenarios[0],
+        scenarios[1],
+        ranks=question["ranks"],
+        policies=question["policies"] or None,
+        steps=question["steps"],
+        seed=question["seed"],
+        gpu_hour=question["gpu_hour"],
+        prices=_prices(question),
+        tokens=question["tokens"],
+        progress=stage,
+        on=question["on"],
+    )
 
 
 def _scenario(
@@ -155,10 +167,19 @@ def _scenario(
     evidence, steps, seed = question["evidence"], question["steps"], question["seed"]
     advice = question["advice"] or (evidence is not None and workload_of(table, scenario).has_advice)
     result = forecast(
-        scenario, ranks=question["ranks"], policies=question["policies"] or None, steps=steps, seed=seed,
-        envelope=question["envelope"], advice=advice, gpu_hour=question["gpu_hour"], prices=_prices(question),
-        tokens=question["tokens"], progress=stage, on=question["on"],
-    )  # fmt: skip
+        scenario,
+        ranks=question["ranks"],
+        policies=question["policies"] or None,
+        steps=steps,
+        seed=seed,
+        envelope=question["envelope"],
+        advice=advice,
+        gpu_hour=question["gpu_hour"],
+        prices=_prices(question),
+        tokens=question["tokens"],
+        progress=stage,
+        on=question["on"],
+    )
     if evidence is None:
         return result, None
     from taut.project.scenario_evidence import evidence as gather
@@ -194,7 +215,7 @@ def _options(question: Question) -> str:
     return out + (f" --gpu-hour {''.join(question['gpu_hour'])}" if question["gpu_hour"] else "")
 
 
-def _write(folder: Path, found: dict[str, Any], text: str) -> Path:
+def _write(folder: Path, found: ScenarioEvidence, text: str) -> Path:
     from taut.render.evidence_folder import write
 
     write(folder, found, text)

@@ -92,7 +92,7 @@ def _recorded(verb: Callable[..., object]) -> Callable[..., object]:
 
 def _try(context: click.Context, options: dict[str, Value], seen: Sequence[seen_inputs.Seen], done: Watched, code: int) -> None:
     """Record, or say why not; a verb that only prints what ships with taut leaves nothing."""
-    if not (seen or done.kept or _given(context, options)):
+    if not (seen or done.kept or _has_inputs_or_outputs(context, options)):
         return
     try:
         _record(context, options, seen, done, code)
@@ -146,7 +146,7 @@ def _key() -> Ed25519PrivateKey | None:
         return None
 
 
-def _given(context: click.Context, options: dict[str, Value]) -> bool:
+def _has_inputs_or_outputs(context: click.Context, options: dict[str, Value]) -> bool:
     """Whether a verb was given anything to read, standard input among it, or a file to write."""
     return any(_places(context, options, outputs=False)) or any(_paths(context, options, outputs=True))
 

@@ -31,9 +31,11 @@ NEEDED = ("starlette", "uvicorn", "jinja2", "vl_convert")
 @click.option("--port", metavar="P", type=click.IntRange(0, 65535), help=f"Port  [default: {PORT}, or any that is free]")
 @click.option("--host", metavar="H", default="127.0.0.1", show_default=True, help="Address; beyond this machine needs --token.")
 @click.option(
-    "--token", metavar="T", envvar="TAUT_SERVE_TOKEN",
+    "--token",
+    metavar="T",
+    envvar="TAUT_SERVE_TOKEN",
     help=f"What lets a browser in, at least {LEAST_TOKEN} characters; TAUT_SERVE_TOKEN will do  [default: drawn]",
-)  # fmt: skip
+)
 @click.option("--no-open", is_flag=True, help="Open no browser.")
 @where_option
 def serve(folders: tuple[str, ...], port: int | None, host: str, token: str | None, no_open: bool) -> None:

@@ -40,13 +40,19 @@ SAVING = "the analysis is shown above; free some space, or give another folder w
     help="How long the profile is, about; of fewer than 20 steps who is slow is often not sure.",
 )
 @click.option(
-    "--keep", metavar="FOLDER", type=Target(file_okay=False), default=str(FOLDER), show_default=True,
+    "--keep",
+    metavar="FOLDER",
+    type=Target(file_okay=False),
+    default=str(FOLDER),
+    show_default=True,
     help="Where the collector keeps: it is asked there.",
-)  # fmt: skip
+)
 @click.option(
-    "--traces", metavar="FOLDER", type=Target(file_okay=False),
+    "--traces",
+    metavar="FOLDER",
+    type=Target(file_okay=False),
     help="Where ranks write profiles, as seen from here  [default: TAUT_WATCH_TRACES, else a temporary folder]",
-)  # fmt: skip
+)
 @click.option("-o", "--output", "folder", metavar="RUN", type=Target(), help="Run folder  [default: taut-runs/…]")
 def capture(
     job: str, seconds: float, keep: str, traces: str | None, folder: str | None, **workers: Unpack[WorkerOptions]
@@ -162,7 +168,7 @@ class CaptureOnFinding:
         self._last_s: dict[str, float] = {}
         self._running: list[subprocess.Popen[bytes]] = []
 
-    def told(self, finding: LiveFinding) -> None:
+    def on_finding(self, finding: LiveFinding) -> None:
         """A finding has opened, or closed."""
         from taut.watch.captures import CAPTURED
 

@@ -28,10 +28,14 @@ def worker_options(command: Command) -> Command:
         click.argument("places", metavar="[HOST:PORT]...", nargs=-1),
         click.option("--slurm", metavar="JOB", help="Workers on the nodes of this Slurm job, instead of HOST:PORT."),
         click.option(
-            "--port", "ports", metavar="P", default=PORTS, show_default=True,
+            "--port",
+            "ports",
+            metavar="P",
+            default=PORTS,
+            show_default=True,
             help="With --slurm: port of the worker on every node, or FIRST-LAST, one for each.",
         ),
-    ):  # fmt: skip
+    ):
         command = option(command)
     return command
 
@@ -57,13 +61,21 @@ def given_workers(given: WorkerOptions) -> list[Worker]:
 @click.command(short_help="Read a job from outside, through torch's debug servers.")
 @worker_options
 @click.option(
-    "--keep", metavar="FOLDER", type=Target(file_okay=False), default=str(FOLDER), show_default=True,
+    "--keep",
+    metavar="FOLDER",
+    type=Target(file_okay=False),
+    default=str(FOLDER),
+    show_default=True,
     help="Where the last two dumps of every rank are written; taut analyze reads it.",
-)  # fmt: skip
+)
 @click.option(
-    "--every", metavar="S", type=Real(2, 86_400), default=30.0, show_default=True,
+    "--every",
+    metavar="S",
+    type=Real(2, 86_400),
+    default=30.0,
+    show_default=True,
     help="Seconds between readings; more where a reading holds ranks up for long.",
-)  # fmt: skip
+)
 @click.option("--times", metavar="N", type=click.IntRange(1), help="Readings  [default: until Ctrl-C]")
 def pull(keep: str, every: float, times: int | None, **workers: Unpack[WorkerOptions]) -> None:
     """Read the flight recorders of a running job, and say who holds it up.

@@ -51,9 +51,13 @@ class MetricsOptions(TypedDict):
 @click.option("--host", metavar="H", default="127.0.0.1", show_default=True, help="Address to listen at.")
 @click.option("--port", metavar="P", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="Port.")
 @click.option(
-    "--keep", metavar="FOLDER", type=Target(file_okay=False), default=str(FOLDER), show_default=True,
+    "--keep",
+    metavar="FOLDER",
+    type=Target(file_okay=False),
+    default=str(FOLDER),
+    show_default=True,
     help="Where closed findings and a line a minute are kept, 256 MiB and 30 days at most.",
-)  # fmt: skip
+)
 @click.option(
     "--memory", metavar="MIB", type=click.IntRange(16, 1 << 20), default=384, show_default=True, help="Of all windows."
 )
@@ -64,21 +68,35 @@ class MetricsOptions(TypedDict):
     "--gpu-hour", "price", metavar="PRICE", callback=price, help="Price of one rank for one hour, for example 2.50EUR."
 )
 @click.option(
-    "--metrics-port", metavar="P", type=click.IntRange(0, 65535),
+    "--metrics-port",
+    metavar="P",
+    type=click.IntRange(0, 65535),
     help="Tell Prometheus what is seen, at http://…:P/metrics; off unless given.",
-)  # fmt: skip
+)
 @click.option(
-    "--metrics-host", metavar="H", default="127.0.0.1", show_default=True,
+    "--metrics-host",
+    metavar="H",
+    default="127.0.0.1",
+    show_default=True,
     help="Address for --metrics-port; whoever reaches it reads names of jobs and hosts.",
-)  # fmt: skip
+)
 @click.option(
-    "--capture", "capture_min", metavar="MIN", type=click.IntRange(1, 10_080),
+    "--capture",
+    "capture_min",
+    metavar="MIN",
+    type=click.IntRange(1, 10_080),
     help="When a finding opens, run taut watch capture, for each job at most once in so many minutes.",
-)  # fmt: skip
+)
 def collect(
-    host: str, port: int, keep: str, memory: int, as_json: bool, price: tuple[str, str] | None, capture_min: int | None,
+    host: str,
+    port: int,
+    keep: str,
+    memory: int,
+    as_json: bool,
+    price: tuple[str, str] | None,
+    capture_min: int | None,
     **exported: Unpack[MetricsOptions],
-) -> None:  # fmt: skip
+) -> None:
     """Hear the ranks of jobs over TCP, keep a window of each, and tell what is found.
 
     Ranks find it by TAUT_WATCH=HOST:PORT. Who does not know the secret in TAUT_WATCH_SECRET (at least 16 characters) is
@@ -164,7 +182,7 @@ def _teller(as_json: bool, escalates: CaptureOnFinding | None = None) -> Callabl
         where = f"rank {ranks}" if ranks else "all ranks"
         say(f"{finding.job}: {finding.state}: {finding.mode}, {where}: {finding.text}")
         if escalates is not None:
-            escalates.told(finding)
+            escalates.on_finding(finding)
 
     return tell
 

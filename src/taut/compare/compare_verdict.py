@@ -130,6 +130,7 @@ def _restarts(found: Restarts) -> Iterator[str]:
     said = {
         "reset": "steps vary less afterwards: restarts reset instability",
         "amplify": "steps vary more afterwards: restarts amplify instability",
-        "none shown": "no effect on the spread of steps is shown", None: "too few steps tell what it does",
-    }[found.effect]  # fmt: skip
+        "none shown": "no effect on the spread of steps is shown",
+        None: "too few steps tell what it does",
+    }[found.effect]
     yield f"{count} restart{'' if count == 1 else 's'}; {said}."

@@ -295,9 +295,20 @@ def _at_once(log: Log, did: Ints, undid: Ints) -> tuple[float, Relation] | None:
 
 @kernel()
 def undone(
-    at: Floats, way: Codes, cut: Ints, other_at: Floats, other_way: Codes, other_cut: Ints, begin: Floats, length: Floats,
-    moved: Floats, taus: Floats, demand: Floats, origin: float, step: float,
-) -> Floats:  # fmt: skip
+    at: Floats,
+    way: Codes,
+    cut: Ints,
+    other_at: Floats,
+    other_way: Codes,
+    other_cut: Ints,
+    begin: Floats,
+    length: Floats,
+    moved: Floats,
+    taus: Floats,
+    demand: Floats,
+    origin: float,
+    step: float,
+) -> Floats:
     """Actions undone next by the other controller within each τ, for every shift of the other; both ways round.
 
     Times count from the begin of their target's window; a merge of the two streams of each target, target after target.

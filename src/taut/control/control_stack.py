@@ -31,9 +31,11 @@ def stack_of_log(log: Log) -> ControlStack:
         for code in range(many)
     ]
     return ControlStack(
-        controllers=controllers, pairs=_pairs(log, rows), targets=sorted(log.words["target"]),
+        controllers=controllers,
+        pairs=_pairs(log, rows),
+        targets=sorted(log.words["target"]),
         counted={"compensatory_action_rate": _turned(log, rows), "control_oscillation_frequency": (len(back), len(then))},
-    )  # fmt: skip
+    )
 
 
 def _turned(log: Log, rows: Ints) -> tuple[int, int]:

@@ -27,10 +27,20 @@ UNDEFINED, COMMON = 0, 0xFFF2
 """Sections of symbols that lie elsewhere, and of zeros: environments, which numba fills only in a process that compiles."""
 HERE = ""
 """Stands for the beginning of the code itself among the names of what is referred to."""
-SECTION = np.dtype([
-    ("name", "<u4"), ("type", "<u4"), ("flags", "<u8"), ("address", "<u8"), ("offset", "<u8"), ("size", "<u8"),
-    ("link", "<u4"), ("info", "<u4"), ("align", "<u8"), ("each", "<u8"),
-])  # fmt: skip
+SECTION = np.dtype(
+    [
+        ("name", "<u4"),
+        ("type", "<u4"),
+        ("flags", "<u8"),
+        ("address", "<u8"),
+        ("offset", "<u8"),
+        ("size", "<u8"),
+        ("link", "<u4"),
+        ("info", "<u4"),
+        ("align", "<u8"),
+        ("each", "<u8"),
+    ]
+)
 SYMBOL = np.dtype([("name", "<u4"), ("info", "u1"), ("other", "u1"), ("section", "<u2"), ("value", "<u8"), ("size", "<u8")])
 ADDEND = np.dtype([("offset", "<u8"), ("type", "<u4"), ("symbol", "<u4"), ("addend", "<i8")])
 WORD = struct.Struct("<Q")

@@ -281,9 +281,13 @@ class Table:
     """
 
     def __init__(
-        self, row: type, columns: Mapping[str, Any], length: int | None = None, words: Words | None = None,
+        self,
+        row: type,
+        columns: Mapping[str, Any],
+        length: int | None = None,
+        words: Words | None = None,
         narrow: Collection[str] = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         fields = _fields(row)
         unknown = columns.keys() - fields.keys()
         if unknown:
@@ -356,7 +360,7 @@ class Table:
         columns = {name: narrowest(self._held[name]) for name in names}
         return Table(self.row, {**self._held, **columns}, self._length, self.words, {*self._narrow, *names})
 
-    def moved(self, order: Array) -> Table:
+    def reordered(self, order: Array) -> Table:
         """The rows in another order; this table is empty afterwards, so that a large one is not held twice."""
         from taut.core.ids import taken
 

@@ -21,7 +21,7 @@ from taut.core.tables import Kind
 from taut.diagnose.finding import Finding
 from taut.diagnose.job_regime import mended
 from taut.diagnose.more_ranks import Meetings, latest, meetings
-from taut.diagnose.strays import own_ops, usual_of_rank
+from taut.diagnose.rank_residuals import own_ops, usual_of_rank
 from taut.graph import Graph
 from taut.replay.blame import Blame
 from taut.replay.mixtures import grid
@@ -95,12 +95,14 @@ def _cell(losses: Floats, walls: Floats, modes: tuple[str, ...]) -> EnvelopeCell
     order = sorted(share, key=lambda mode: -share[mode][0])
     largest = max(by_fate, key=lambda fate: by_fate[fate])
     return EnvelopeCell(
-        ranks=0, heterogeneity=0.0, intensity=0.0,
+        ranks=0,
+        heterogeneity=0.0,
+        intensity=0.0,
         dominates=largest if by_fate[largest] > 0 else None,
         loss_share=float(losses[0].sum() / whole[0]),
         modes=[mode for mode in order if _dominates(share[mode], share[order[0]])],
         losses={mode: _estimate(share[mode]) for mode in order if share[mode][0] > 0},
-    )  # fmt: skip
+    )
 
 
 def _dominates(one: Floats, largest: Floats) -> bool:

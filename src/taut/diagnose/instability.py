@@ -1,8 +1,8 @@
 """Structural instability: loss at gates that nobody carries, which a policy recovers and no repair does.
 
-With the other findings mended, the regime is not stable, what strays cost is worth listing, and nobody carries half of it: the
-95 % upper bound of what a rank, a host or all transfers cause, beyond what they would if they were like the others, is below
-one half. A null that is not rejected proves nothing, so that share is bounded; with too few episodes for that nothing is
+With the other findings mended, the regime is not stable, what residuals cost is worth listing, and nobody carries half of it:
+the 95 % upper bound of what a rank, a host or all transfers cause, beyond what they would if they were like the others, is
+below one half. A null that is not rejected proves nothing, so that share is bounded; with too few episodes for that nothing is
 claimed, and ``Undecided`` says how many steps would tell.
 """
 
@@ -20,9 +20,9 @@ from taut.core.rank_words import rank_label
 from taut.core.reporting import LISTED_SHARE, spell
 from taut.diagnose.finding import Evidence, Finding, recovered, top_classes
 from taut.diagnose.job_regime import PAYS, mended, regime
-from taut.diagnose.rank_growth import Units, growth, rarest_seen, regime_of_strays, units
+from taut.diagnose.rank_growth import Units, growth, rarest_seen, regime_of_residuals, units
+from taut.diagnose.rank_residuals import Residuals, residuals
 from taut.diagnose.slow_sets import shared_place
-from taut.diagnose.strays import Strays, strays
 from taut.graph import Graph
 from taut.replay.timeline import Change
 from taut.result.types import Estimate, Grown, Origins, Regime, StructuralPolicy
@@ -54,7 +54,7 @@ SHUFFLES, PERIODIC = 199, 0.01
 
 
 class Carrier(Struct, frozen=True):
-    """Who causes most of what strays cost."""
+    """Who causes most of what residuals cost."""
 
     name: str
     share: float
@@ -82,7 +82,7 @@ class Structure(Struct, frozen=True):
     """What a structural instability is made of."""
 
     loss_share: Estimate
-    """Share of the wall that strays cost."""
+    """Share of the wall that residuals cost."""
     amplification: float
     """What the whole job loses for each rank-second that a rank strays by, on average over ranks."""
     carried: Carrier
@@ -94,7 +94,7 @@ class Structure(Struct, frozen=True):
     rarest_seen: int
     """One in so many steps of a unit: rarer hiccups would not have been seen."""
     regime: Regime
-    """As references or strays tell it, whichever leaves less."""
+    """As references or residuals tell it, whichever leaves less."""
 
 
 class Undecided(Struct, frozen=True):
@@ -146,16 +146,16 @@ def _nobody(evidence: Evidence, others: Sequence[Finding], pays: float) -> Findi
     if len(g.ranks) < 2 or len(g.steps) < 2 or not len(g.gates):
         return None
     totals = evidence.blame.totals
-    late = totals["wait_ns"] - totals["structural_ns"]
+    late = totals.wait_ns - totals.structural_ns
     if late < LISTED_SHARE * evidence.observed.wall_ns * (len(g.ranks) - 1):  # whoever is late is waited for by all others
         return None
-    found = strays(evidence, others)
+    found = residuals(evidence, others)
     price = share_of(found.cost_ns, found.wall_ns)
     if price is None or price.value < LISTED_SHARE:
         return None
     host, follows = host_numbers(g), successive(g)
     parts = units(found, host, follows)
-    told = worse(regime(evidence.batch, evidence.blame, others, pays), regime_of_strays(found, parts, pays))
+    told = worse(regime(evidence.batch, evidence.blame, others, pays), regime_of_residuals(found, parts, pays))
     if told.kind in (None, "stable"):
         return None
     origin, cost = _episodes(found, follows)
@@ -207,12 +207,12 @@ def successive(graph: Graph) -> Mask:
     return out
 
 
-def _episodes(found: Strays, follows: Mask) -> tuple[Ints, Floats]:
+def _episodes(found: Residuals, follows: Mask) -> tuple[Ints, Floats]:
     """(rank at the origin, cost) of every episode; transfers that took longer than usual are -1.
 
     A step belongs to the rank that strays most in it. What an ordinary step costs is nobody's, and is taken off.
     """
-    origin = found.stray_ns.argmax(axis=0)
+    origin = found.residual_ns.argmax(axis=0)
     cost = np.maximum(found.cost_ns - np.median(found.cost_ns), 0.0)
     new = np.concatenate([[True], ~follows[1:] | (np.diff(origin) != 0) | (cost[1:] == 0) | (cost[:-1] == 0)])
     number = np.cumsum(new) - 1
@@ -239,14 +239,16 @@ def _carries_most(graph: Graph, host: Ints, origin: Ints, cost: Floats, telling:
              carrier(TRANSFERS, moved, np.array([], dtype=np.int64), 1)]  # fmt: skip
     if (host >= 0).all() and 1 < len(np.unique(host)) < len(host):
         names, by_host = np.asarray(graph.members.host), np.bincount(host, weights=by_rank)
-        found += [carrier(f"host {names[host == h][0]}", float(by_host[h]), np.flatnonzero(host == h), len(by_host))
-                  for h in np.flatnonzero(by_host)]  # fmt: skip
+        found += [
+            carrier(f"host {names[host == h][0]}", float(by_host[h]), np.flatnonzero(host == h), len(by_host))
+            for h in np.flatnonzero(by_host)
+        ]
     # Of a host and its one rank that has it all, the rank.
     return max(found, key=lambda one: (one.bound if one.bound < CARRIES else CARRIES + one.caused, -len(one.rows)))
 
 
-def _culprit(evidence: Evidence, found: Strays, carried: Carrier, others: Sequence[Finding]) -> Finding | None:
-    """The finding about a rank or host that is late time and again, and causes most of what strays cost."""
+def _culprit(evidence: Evidence, found: Residuals, carried: Carrier, others: Sequence[Finding]) -> Finding | None:
+    """The finding about a rank or host that is late time and again, and causes most of what residuals cost."""
     g = evidence.graph
     ops = np.flatnonzero(np.isin(g.rank_index, carried.rows))
     work, gap, why = np.minimum(found.work_ns, g.work_ns), np.minimum(found.gap_ns, g.gap_ns), f"{carried.name} like its peers"
@@ -255,7 +257,7 @@ def _culprit(evidence: Evidence, found: Strays, carried: Carrier, others: Sequen
     saved = recovered(evidence, [*before, *changes]) - recovered(evidence, before)
     wall = evidence.observed.window_ns
     share = share_of(saved, wall)
-    late = np.flatnonzero(np.isin(found.stray_ns.argmax(axis=0), carried.rows) & (saved > LISTED_SHARE * np.median(wall)))
+    late = np.flatnonzero(np.isin(found.residual_ns.argmax(axis=0), carried.rows) & (saved > LISTED_SHARE * np.median(wall)))
     if share is None or (share.lo or 0.0) < LISTED_SHARE or not len(late):
         return None
     return Finding(
@@ -269,7 +271,7 @@ def _culprit(evidence: Evidence, found: Strays, carried: Carrier, others: Sequen
         saved_ns=saved,
         confidence=1 - carried.chance,
         because=f"{carried.name} is late in {len(late)} of {len(wall)} steps, by "
-        f"{spell(float(np.median(found.stray_ns.max(axis=0)[late])))}, and causes {100 * carried.share:.0f} % of what "
+        f"{spell(float(np.median(found.residual_ns.max(axis=0)[late])))}, and causes {100 * carried.share:.0f} % of what "
         f"irregular delays cost, with {len(carried.rows)} of {len(g.ranks)} ranks; the others wait for it",
         changes=changes,
         reference="peers",
@@ -305,7 +307,7 @@ def _steps_to_bound(carried: Carrier, telling: float, steps: int) -> int:
     return steps * 1000
 
 
-def _finding(evidence: Evidence, found: Strays, structure: Structure) -> Finding:
+def _finding(evidence: Evidence, found: Residuals, structure: Structure) -> Finding:
     policy, ranks = structure.policy, len(evidence.graph.ranks)
     return Finding(
         mode=MODE,
@@ -320,7 +322,7 @@ def _finding(evidence: Evidence, found: Strays, structure: Structure) -> Finding
 
 def _policy(evidence: Evidence, others: Sequence[Finding], wall_ns: float) -> tuple[StructuralPolicy, Estimate] | None:
     """What meeting less often would save once the others are mended; None where that cannot be replayed, or saves nothing."""
-    from taut.replay.policies import local_steps, measured  # few runs come here
+    from taut.replay.exact_policies import local_steps, measured  # few runs come here
 
     _, work, gap = mended(evidence.graph, evidence.blame, others)
     saved = local_steps(measured(evidence.graph, work, gap), LOCAL_STEPS).saved
@@ -329,22 +331,22 @@ def _policy(evidence: Evidence, others: Sequence[Finding], wall_ns: float) -> tu
     return StructuralPolicy(name=f"local-steps={LOCAL_STEPS}", saved_wall_ns=round(saved.value * wall_ns)), saved
 
 
-def _amplification(found: Strays, parts: Units) -> float:
+def _amplification(found: Residuals, parts: Units) -> float:
     """What the job loses ÷ what its ranks are late by on average: in episodes, where there are any."""
-    late = parts.stray_ns * parts.late if parts.late.any() else np.maximum(parts.stray_ns, 0.0)
+    late = parts.residual_ns * parts.late if parts.late.any() else np.maximum(parts.residual_ns, 0.0)
     delay = found.cost_ns + found.mean_ns
     cost = delay[parts.late.any(axis=0)] if parts.late.any() else delay
     return float(cost.sum() / max(late.mean(axis=0).sum(), 1.0))
 
 
 def _origins(parts: Units) -> Origins | None:
-    """What episodes look like; None where strays are ordinary and none stands out."""
+    """What episodes look like; None where residuals are ordinary and none stands out."""
     if not len(parts.first):
         return None
     sizes = np.array(
-        [parts.stray_ns[u, f : f + n].sum() for u, f, n in zip(parts.unit, parts.first, parts.length, strict=True)]
+        [parts.residual_ns[u, f : f + n].sum() for u, f, n in zip(parts.unit, parts.first, parts.length, strict=True)]
     )
-    rate = len(parts.first) / parts.stray_ns.size
+    rate = len(parts.first) / parts.residual_ns.size
     return Origins(
         episodes=len(parts.first),
         rate_per_step=rate,
@@ -379,7 +381,7 @@ def _periodic(parts: Units, seed: int = 0) -> bool:
     def uneven(apart: Floats) -> float:
         return float(apart.std() / max(apart.mean(), 1.0))
 
-    rng, windows = np.random.default_rng(seed), parts.stray_ns.shape[1]
+    rng, windows = np.random.default_rng(seed), parts.residual_ns.shape[1]
     as_even = 0
     for _ in range(SHUFFLES):
         again = windows * rng.random(len(whose))

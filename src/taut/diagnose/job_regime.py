@@ -47,10 +47,10 @@ def regime_of(batch: Batch, mended_ns: tuple[Ints, Ints, Ints], pays: float = PA
     walls, wider = _walls(prepared, met)
     if blocks is not None:
         walls, wider = _by_block(walls, blocks, count), _by_block(wider, blocks, count)
-    return told(walls, wider, pays)
+    return regime_of_walls(walls, wider, pays)
 
 
-def told(walls: Floats, wider: Floats, pays: float = PAYS) -> Regime:
+def regime_of_walls(walls: Floats, wider: Floats, pays: float = PAYS) -> Regime:
     """The regime of walls for every factor of jitter (steps × factors), as wide as the job is and with twice the ranks."""
     count = len(walls)
     steps = np.concatenate([np.arange(count)[None], drawn(count)])

@@ -304,8 +304,17 @@ def _as_large_by_accident(late: Mask, excess: Floats) -> Floats:
 
 def _at_least(hits: int, tries: int, a: float, b: float) -> float:
     """Chance of so many hits or more of a beta-binomial variable."""
-    first = (lgamma(tries + 1) - lgamma(hits + 1) - lgamma(tries - hits + 1) + lgamma(a + hits) + lgamma(b + tries - hits)
-             - lgamma(a + b + tries) + lgamma(a + b) - lgamma(a) - lgamma(b))  # fmt: skip
+    first = (
+        lgamma(tries + 1)
+        - lgamma(hits + 1)
+        - lgamma(tries - hits + 1)
+        + lgamma(a + hits)
+        + lgamma(b + tries - hits)
+        - lgamma(a + b + tries)
+        + lgamma(a + b)
+        - lgamma(a)
+        - lgamma(b)
+    )
     k = np.arange(hits, tries, dtype=np.float64)
     ratio = (tries - k) / (k + 1) * (a + k) / (b + tries - k - 1)  # of one chance to the one before
     log = first + np.concatenate([[0.0], np.cumsum(np.log(ratio))])

@@ -1,6 +1,6 @@
 """What more ranks at a rendezvous would cost: the last of many arrives later than the last of few.
 
-Arrivals stray around where the references put them. Strays of all gates of a class, pooled over the run, are what a
+Arrivals stray around where the references put them. Residuals of all gates of a class, pooled over the run, are what a
 further rank would bring; the expected largest of n of them is by how much the last of n arrives late.
 """
 
@@ -17,7 +17,7 @@ from taut.graph import Graph
 from taut.graph.gate_matching import EVERYBODY
 
 POOL = 20_000
-"""Strays of a class that tell enough; of more, every n-th is taken."""
+"""Residuals of a class that tell enough; of more, every n-th is taken."""
 TAIL = 4
 """Maxima of more than 1/TAIL of the pool are beyond it: from there on they grow as those of a normal distribution."""
 
@@ -48,15 +48,15 @@ def meetings(graph: Graph) -> Meetings | None:
     return Meetings(rows, gate, members, kind) if members.max() > 1 else None
 
 
-def latest(m: Meetings, stray_ns: Floats, factors: tuple[float, ...]) -> Floats:
+def latest(m: Meetings, residual_ns: Floats, factors: tuple[float, ...]) -> Floats:
     """How late the last of a gate's members is expected, with ``factor`` times as many of them: ops × factors, ns.
 
-    ``stray_ns`` is how much later than at reference each op arrived. What a gate's members have in common is taken out;
+    ``residual_ns`` is how much later than at reference each op arrived. What a gate's members have in common is taken out;
     few members hide part of the spread in that, which the factor √(n / (n − 1)) restores.
     """
     few = np.maximum(m.members, 2)
-    common = weighed(m.gate, stray_ns) / m.members
-    apart = (stray_ns - common[m.gate]) * np.sqrt(few / (few - 1))[m.gate]
+    common = weighed(m.gate, residual_ns) / m.members
+    apart = (residual_ns - common[m.gate]) * np.sqrt(few / (few - 1))[m.gate]
     out = np.zeros((int(m.kind.max()) + 1, len(factors)))
     order = np.argsort(m.kind[m.gate], kind="stable")
     begins = np.searchsorted(m.kind[m.gate][order], np.arange(len(out) + 1))

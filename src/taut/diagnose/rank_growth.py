@@ -14,8 +14,8 @@ import numpy as np
 from msgspec import Struct
 
 from taut.core.array_types import Floats, Ints, Mask
-from taut.diagnose.job_regime import FACTORS, told
-from taut.diagnose.strays import Strays
+from taut.diagnose.job_regime import FACTORS, regime_of_walls
+from taut.diagnose.rank_residuals import Residuals
 from taut.result.types import Estimate, Grown, Regime
 
 CHANCE = 0.01
@@ -37,7 +37,7 @@ UNSEEN = 3.0
 class Units(Struct, frozen=True):
     """What may be late by itself."""
 
-    stray_ns: Floats
+    residual_ns: Floats
     """Units × windows, ns."""
     late: Mask
     """Units × windows: in an episode."""
@@ -53,12 +53,12 @@ class Units(Struct, frozen=True):
     """Whether units are hosts."""
 
 
-def units(strays: Strays, host: Ints, joined: Mask) -> Units:
+def units(residuals: Residuals, host: Ints, joined: Mask) -> Units:
     """The units of a run: ranks, or hosts where episodes of their ranks come together more often than by chance.
 
     ``host`` is the host of each rank, ``joined`` says of each window whether it follows the one before.
     """
-    stray, late, slack = strays.stray_ns, beyond(strays.stray_ns), strays.slack_ns
+    stray, late, slack = residuals.residual_ns, beyond(residuals.residual_ns), residuals.slack_ns
     together = come_together(late, host)
     if together:
         hosts = np.unique(host)
@@ -75,58 +75,62 @@ def units(strays: Strays, host: Ints, joined: Mask) -> Units:
     return Units(stray, late, first, last - first + 1, unit, slack, together)
 
 
-def beyond(stray_ns: Floats) -> Mask:
-    """Units × windows that lie outside normal variation: the spread is that of the middle of all strays."""
-    middle = np.median(stray_ns)
-    spread = 1.4826 * float(np.median(np.abs(stray_ns - middle)))
-    level = NormalDist().inv_cdf(1 - CHANCE / max(stray_ns.size, 1))
-    return np.asarray(stray_ns > middle + max(level * spread, 1.0))
+def beyond(residual_ns: Floats) -> Mask:
+    """Units × windows that lie outside normal variation: the spread is that of the middle of all residuals."""
+    middle = np.median(residual_ns)
+    spread = 1.4826 * float(np.median(np.abs(residual_ns - middle)))
+    level = NormalDist().inv_cdf(1 - CHANCE / max(residual_ns.size, 1))
+    return np.asarray(residual_ns > middle + max(level * spread, 1.0))
 
 
-def growth(strays: Strays, found: Units, ranks: int, scales: Sequence[float] = SCALES, seed: int = 0) -> list[Grown] | None:
-    """Share of the wall that strays cost at so many times the ranks; None where too few episodes tell."""
+def growth(
+    residuals: Residuals, found: Units, ranks: int, scales: Sequence[float] = SCALES, seed: int = 0
+) -> list[Grown] | None:
+    """Share of the wall that residuals cost at so many times the ranks; None where too few episodes tell."""
     if len(found.first) < LEAST_EPISODES:
         return None
-    rng, count = np.random.default_rng(seed), len(found.stray_ns)
-    ideal, own = float((strays.wall_ns - strays.cost_ns).sum()), float(strays.mean_ns.sum())
-    through = _passed_on(strays, found)
+    rng, count = np.random.default_rng(seed), len(found.residual_ns)
+    ideal, own = float((residuals.wall_ns - residuals.cost_ns).sum()), float(residuals.mean_ns.sum())
+    through = _passed_on(residuals, found)
     pool = _pool(found)
-    seen = (found.stray_ns - found.slack_ns[:, None]).max(axis=0)
+    seen = (found.residual_ns - found.slack_ns[:, None]).max(axis=0)
     out = []
     for scale in scales:
         more = round(scale * count) - count
         drawn = [_latest(found, pool, more, rng) for _ in range(DRAWS)]
-        # The measured units are among them: without strays the slowest of these comes at 0.
+        # The measured units are among them: without residuals the slowest of these comes at 0.
         joined = [_share(ideal, own, through, np.maximum(seen, came), max(most, 0.0)) for came, most in drawn] if more else []
         anew = [_share(ideal, own, through, *_latest(found, pool, more + count, rng)) for _ in range(DRAWS)]
-        value = float(np.mean(joined)) if more else float(strays.cost_ns.sum() / max(strays.wall_ns.sum(), 1.0))
+        value = float(np.mean(joined)) if more else float(residuals.cost_ns.sum() / max(residuals.wall_ns.sum(), 1.0))
         low, high = np.quantile(anew, LEVEL)
         about = Estimate(value=value, lo=min(float(low), value), hi=max(float(high), value))
         out.append(Grown(ranks=round(scale * ranks), loss_share=about))
     return out
 
 
-def regime_of_strays(strays: Strays, found: Units, pays: float, seed: int = 0) -> Regime:
-    """The regime as strays tell it: their delay scaled, and that of twice the units.
+def regime_of_residuals(residuals: Residuals, found: Units, pays: float, seed: int = 0) -> Regime:
+    """The regime as residuals tell it: their delay scaled, and that of twice the units.
 
     Gaps and many gates a step, which the replay at references leaves out or takes one by one, are in it.
     """
-    rng, count = np.random.default_rng(seed), len(found.stray_ns)
-    delay, through = strays.cost_ns + strays.mean_ns, _passed_on(strays, found)
-    pool, seen = _pool(found), (found.stray_ns - found.slack_ns[:, None]).max(axis=0)
+    rng, count = np.random.default_rng(seed), len(found.residual_ns)
+    delay, through = residuals.cost_ns + residuals.mean_ns, _passed_on(residuals, found)
+    pool, seen = _pool(found), (found.residual_ns - found.slack_ns[:, None]).max(axis=0)
     drawn = [_latest(found, pool, count, rng) for _ in range(DRAWS // 4)]
     later = np.mean([np.maximum(np.maximum(seen, came) - max(most, 0.0), 0.0) for came, most in drawn], axis=0)
-    ideal, factors = (strays.wall_ns - delay)[:, None], np.array(FACTORS)
-    return told(ideal + factors * delay[:, None], ideal + factors * np.maximum(through * later, delay)[:, None], pays)
+    ideal, factors = (residuals.wall_ns - delay)[:, None], np.array(FACTORS)
+    return regime_of_walls(
+        ideal + factors * delay[:, None], ideal + factors * np.maximum(through * later, delay)[:, None], pays
+    )
 
 
 def rarest_seen(found: Units) -> int:
     """One in so many steps of a unit: a rarer hiccup would hardly have been seen."""
-    return int(found.stray_ns.size / UNSEEN)
+    return int(found.residual_ns.size / UNSEEN)
 
 
 def _share(ideal: float, own: float, through: float, came: Floats, most: float) -> float:
-    """What strays cost, where the latest of each window ``came`` and the slowest unit comes ``most`` late without them, ns.
+    """What residuals cost, where the latest of each window ``came`` and the slowest unit comes ``most`` late without them, ns.
 
     ``ideal`` is the run without that cost, ``own`` what units stray on average over it.
     """
@@ -134,24 +138,24 @@ def _share(ideal: float, own: float, through: float, came: Floats, most: float) 
     return max(cost, 0.0) / max(ideal + most * len(came) + cost, 1.0)
 
 
-def _passed_on(strays: Strays, found: Units) -> float:
-    """The part of a stray that reaches the wall: slack may absorb some of it."""
-    latest = np.maximum((found.stray_ns - found.slack_ns[:, None]).max(axis=0), 0.0).sum()
-    return float(np.clip((strays.cost_ns + strays.mean_ns).sum() / max(latest, 1.0), 0.0, 1.0))
+def _passed_on(residuals: Residuals, found: Units) -> float:
+    """The part of a residual that reaches the wall: slack may absorb some of it."""
+    latest = np.maximum((found.residual_ns - found.slack_ns[:, None]).max(axis=0), 0.0).sum()
+    return float(np.clip((residuals.cost_ns + residuals.mean_ns).sum() / max(latest, 1.0), 0.0, 1.0))
 
 
 def _pool(found: Units) -> Floats:
     """What units stray between episodes, in order; where everything counts as one, all that they stray."""
-    between = found.stray_ns[~found.late]
-    return np.sort(between if len(between) else found.stray_ns.ravel())
+    between = found.residual_ns[~found.late]
+    return np.sort(between if len(between) else found.residual_ns.ravel())
 
 
 def _latest(found: Units, pool: Floats, units: int, rng: np.random.Generator) -> tuple[Floats, float]:
-    """(when the latest of so many new units comes in every window, when without strays), ns after the slowest measured one.
+    """(when the latest of so many new units comes in every window, when without residuals), ns after the slowest measured one.
 
     How unequal units are for good, and how often they have episodes, is drawn from what the measured ones tell.
     """
-    windows, count = found.stray_ns.shape[1], len(found.stray_ns)
+    windows, count = found.residual_ns.shape[1], len(found.residual_ns)
     if units == 0:
         return np.full(windows, -np.inf), -np.inf
     free = max(count - 1, 1)
@@ -172,13 +176,13 @@ def _latest(found: Units, pool: Floats, units: int, rng: np.random.Generator) ->
     for k in range(int(found.length.max())):
         lasts = found.length[which] > k
         one, at_window = which[lasts], (begin[lasts] + k) % windows
-        np.maximum.at(out, at_window, size[lasts] * found.stray_ns[found.unit[one], found.first[one] + k] + whose[lasts])
+        np.maximum.at(out, at_window, size[lasts] * found.residual_ns[found.unit[one], found.first[one] + k] + whose[lasts])
     return out, float(level.max())
 
 
 def _width(found: Units) -> float:
     """Width of a kernel over the logarithms of the episodes' sizes (Silverman's rule)."""
-    sizes = np.log(np.maximum(found.stray_ns[found.unit, found.first], 1.0))
+    sizes = np.log(np.maximum(found.residual_ns[found.unit, found.first], 1.0))
     return float(0.9 * sizes.std() * len(sizes) ** -0.2)
 
 

@@ -4,7 +4,7 @@ Null hypothesis for a rank: see ``late_ranks.py``. Null hypothesis for a link th
 as long as before (``core/change_points.py``), or no longer than transfers that cross none of its ends do meanwhile (demand
 that all share); the link is told by who ends later than before, and by what slow groups have in common.
 For a link that was slow all along: the members of its ring end by habit and chance, not as a staircase behind it
-(``replay/ring.py``). Arrival order says rank, ending order says link, the endpoint that slow links share says NIC.
+(``replay/ring_links.py``). Arrival order says rank, ending order says link, the endpoint that slow links share says NIC.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from taut.diagnose.finding import Evidence, Finding, confidence, recovered, top_
 from taut.diagnose.slow_place import Place, shared_ends
 from taut.diagnose.slowdowns import Slowdowns
 from taut.graph import Graph
-from taut.replay.ring import SlowLinks, rings, slow_links, without_slow_links
+from taut.replay.ring_links import SlowLinks, rings, slow_links, without_slow_links
 from taut.replay.timeline import Change
 from taut.replay.whatif import link_ends
 

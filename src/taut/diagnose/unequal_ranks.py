@@ -16,7 +16,7 @@ from taut.core.reporting import LISTED_SHARE
 from taut.diagnose.slow_sets import LEAST_RANKS
 from taut.graph import Graph
 from taut.replay.bounded_policies import LEAST_STEPS, deal_by_speed, own_times
-from taut.replay.policies import Measured, measured
+from taut.replay.exact_policies import Measured, measured
 from taut.result.types import Estimate
 
 ORDINARY = 0.04

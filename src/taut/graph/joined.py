@@ -56,9 +56,13 @@ def joined(before: Graph, after: Graph) -> Joined:
         shift = len(before) * (mine >= 0) if column == "launch" else 0
         columns[column] = _after([codes[column][theirs] if column in codes else theirs, mine + shift])
     trace = replace(
-        after.trace, names=names, lanes=lanes, groups=groups, marks=Table(Mark, {}, 0),
+        after.trace,
+        names=names,
+        lanes=lanes,
+        groups=groups,
+        marks=Table(Mark, {}, 0),
         group_ranks={**before.trace.group_ranks, **after.trace.group_ranks},
-    )  # fmt: skip
+    )
     ops, gates, windows = len(before), int(before.gate.max(initial=NULL)) + 1, len(before.steps)
     role = np.zeros(len(after.ranks), dtype=after.roles.dtype)
     role[after.rank_index] = after.roles

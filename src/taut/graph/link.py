@@ -256,7 +256,7 @@ def _assemble(
     predecessors = structs.replace(predecessors, lag=without_zeros(predecessors.lag))
     found = structs.replace(found, predecessors=predecessors)
     same_steps = axis.window is ops.step
-    ordered = ops.moved(order)
+    ordered = ops.reordered(order)
     if not constant(ordered.launch):
         ordered = ordered.replace(launch=np.where(ordered.launch >= 0, found.position[ordered.launch], NULL))
     gate = found.gate[order]

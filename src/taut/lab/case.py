@@ -254,9 +254,12 @@ def _injected(spec: Spec, fault: str, rank: int, first: int, last: int, rng: np.
         case "link-one-way":
             sender, receiver = pairs[int(rng.integers(len(pairs)))]
             return Injected(
-                fault=fault, links=(f"{sender}:{receiver}",), first_step=first, last_step=last,
+                fault=fault,
+                links=(f"{sender}:{receiver}",),
+                first_step=first,
+                last_step=last,
                 strength={"mbit": uniform(*RATES["pipeline" if spec.job == "pipeline" else ""])},
-            )  # fmt: skip
+            )
         case "latency":
             strength = {"ms": uniform(3, 9), "jitter_ms": uniform(0.5, 2)}
         case "loss":

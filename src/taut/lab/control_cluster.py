@@ -101,8 +101,11 @@ def main(plan: Plan, logs: Path, seed: int) -> CaseReport:
 
 def _enclose() -> None:
     """Addresses, a host name and a file system for this namespace only; no word of another Slurm in the environment."""
-    for words in (("ip", "link", "set", "lo", "up"), ("ip", "addr", "add", f"{ADDRESS}/32", "dev", "lo"),
-                  ("mount", "-t", "tmpfs", "-o", "size=64m,mode=755", "taut-lab", "/run")):  # fmt: skip
+    for words in (
+        ("ip", "link", "set", "lo", "up"),
+        ("ip", "addr", "add", f"{ADDRESS}/32", "dev", "lo"),
+        ("mount", "-t", "tmpfs", "-o", "size=64m,mode=755", "taut-lab", "/run"),
+    ):
         _do(*words)
     socket.sethostname(HOST)
     ROOT.mkdir(mode=0o755)
@@ -123,8 +126,9 @@ def _do(*words: str) -> str:
 def _start(plan: Plan) -> None:
     for name in ("state", *NODES):
         (ROOT / name).mkdir()
-    config = CONFIG.format(host=HOST, address=ADDRESS, root=ROOT, wait_s=plan.wait_s, log=CONTROLLER, completions=COMPLETIONS,
-                           low=LOW, high=HIGH)  # fmt: skip
+    config = CONFIG.format(
+        host=HOST, address=ADDRESS, root=ROOT, wait_s=plan.wait_s, log=CONTROLLER, completions=COMPLETIONS, low=LOW, high=HIGH
+    )
     (ROOT / "slurm.conf").write_text(config)
     key = os.open(ROOT / "key", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     os.write(key, os.urandom(128))
@@ -219,11 +223,14 @@ class Case:
         if preempted != list(requeued.values()):
             raise RunError(f"low jobs were requeued {requeued} times, but preempted {preempted}")
         return CaseReport(
-            job=max(self.low, key=lambda job: requeued[job]), preempted=sum(preempted), rescued=len(rescues),
+            job=max(self.low, key=lambda job: requeued[job]),
+            preempted=sum(preempted),
+            rescued=len(rescues),
             undone=sum(requeued[job] > int(times) for job, times in rescues),
-            completed=sum("JobState=COMPLETED " in text for text in shown.values()), thrown_away_s=again * UNIT_S,
+            completed=sum("JobState=COMPLETED " in text for text in shown.values()),
+            thrown_away_s=again * UNIT_S,
             took_s=took_s,
-        )  # fmt: skip
+        )
 
 
 def _submit(partition: str, *words: str) -> str:

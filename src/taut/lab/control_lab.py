@@ -60,9 +60,14 @@ def judge(log: Path, truth: Truth) -> Row:
     named = any(_names(relation, truth) for relation in result.relations)
     right = named if truth.present else set(found) <= set(truth.also)
     return Row(
-        experiment=truth.experiment, case=truth.case, truth=str(truth.measured["outcome"]), as_predicted=truth.as_predicted,
-        found=found, regime=result.regime.kind, verdict="right" if right else "wrong",
-    )  # fmt: skip
+        experiment=truth.experiment,
+        case=truth.case,
+        truth=str(truth.measured["outcome"]),
+        as_predicted=truth.as_predicted,
+        found=found,
+        regime=result.regime.kind,
+        verdict="right" if right else "wrong",
+    )
 
 
 def _names(relation: RelationResult, truth: Truth) -> bool:
@@ -85,8 +90,13 @@ def show(rows: Sequence[Row], console: Console) -> None:
     """Print the table."""
     header = ["experiment", "truth", "as predicted", "taut control", "verdict"]
     body = [
-        [f"{row.experiment}, {row.case}", row.truth, "yes" if row.as_predicted else "no",
-         f"{row.regime or 'not known'}: {', '.join(row.found) or 'no relation'}", row.verdict]
+        [
+            f"{row.experiment}, {row.case}",
+            row.truth,
+            "yes" if row.as_predicted else "no",
+            f"{row.regime or 'not known'}: {', '.join(row.found) or 'no relation'}",
+            row.verdict,
+        ]
         for row in rows
-    ]  # fmt: skip
+    ]
     Grid(header, body).show(console)

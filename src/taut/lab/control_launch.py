@@ -67,8 +67,14 @@ def run(folder: Path, seed: int, short: bool) -> list[tuple[Path, Truth]]:
     for plan in plans(short):
         place = folder / EXPERIMENT / f"timeout-{plan.timeout_s:g}s"
         case = f"{plan.stall_s:g} s stall, {plan.timeout_s:g} s timeout"
-        truth = Truth(experiment=EXPERIMENT, case=case, seed=seed, done=msgspec.to_builtins(plan), predicted=predict(plan),
-                      relation="timeout mismatch")  # fmt: skip
+        truth = Truth(
+            experiment=EXPERIMENT,
+            case=case,
+            seed=seed,
+            done=msgspec.to_builtins(plan),
+            predicted=predict(plan),
+            relation="timeout mismatch",
+        )
         save(truth, place)
         measured = _launch(plan, place)
         truth = msgspec.structs.replace(truth, measured=measured, present=measured["outcome"] == BURNED)

@@ -98,8 +98,9 @@ def run(folder: Path, seed: int, short: bool) -> list[tuple[Path, Truth]]:
     for plan in plans(short):
         place = folder / EXPERIMENT / f"retries-{plan.retries}-served-{plan.serve:g}"
         done = msgspec.to_builtins(plan)
-        truth = Truth(experiment=EXPERIMENT, case=plan.name, seed=seed, done=done, predicted=predict(plan),
-                      relation="metastability")  # fmt: skip
+        truth = Truth(
+            experiment=EXPERIMENT, case=plan.name, seed=seed, done=done, predicted=predict(plan), relation="metastability"
+        )
         save(truth, place)
         cases.append((plan, place, truth))
     logs = asyncio.run(_all([plan for plan, _, _ in cases], seed))
@@ -133,7 +134,7 @@ async def _all(many: Sequence[Plan], seed: int) -> list[list[dict[str, Any]]]:
 
 
 async def _one(plan: Plan, seed: int) -> list[dict[str, Any]]:
-    async with _served(plan.serve, seed) as (process, port):
+    async with _server_process(plan.serve, seed) as (process, port):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         client = Client(plan, writer)
         listening = asyncio.create_task(client.listen(reader))
@@ -149,12 +150,10 @@ async def _one(plan: Plan, seed: int) -> list[dict[str, Any]]:
 
 
 @asynccontextmanager
-async def _served(rate: float, seed: int) -> AsyncIterator[tuple[asyncio.subprocess.Process, int]]:
+async def _server_process(rate: float, seed: int) -> AsyncIterator[tuple[asyncio.subprocess.Process, int]]:
     """A server process and its port; it is killed at the end, however that comes."""
     command = [sys.executable, "-m", "taut.lab.control_pair", str(rate), str(seed)]
-    process = await asyncio.create_subprocess_exec(
-        *command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
-    )  # fmt: skip
+    process = await asyncio.create_subprocess_exec(*command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE)
     try:
         assert process.stdout is not None
         yield process, int(await asyncio.wait_for(process.stdout.readline(), 30.0))
@@ -216,12 +215,21 @@ class Client:
         await asyncio.wait([answer], timeout=self.plan.timeout_s)
         kept = answer.done()
         self.sent.pop(number, None)
-        self.rows.append({
-            "time_ns": self._wall(began), "layer": "retry", "controller": "client", "target": "server", "knob": "attempt",
-            "trigger": "timeout" if attempt else "arrival", "work": work, "attempt": attempt,
-            "outcome": "kept" if kept else "failed", "busy_ns": round((self._now() - began) * 1e9),
-            "deadline_ns": self._wall(deadline),
-        })  # fmt: skip
+        self.rows.append(
+            {
+                "time_ns": self._wall(began),
+                "layer": "retry",
+                "controller": "client",
+                "target": "server",
+                "knob": "attempt",
+                "trigger": "timeout" if attempt else "arrival",
+                "work": work,
+                "attempt": attempt,
+                "outcome": "kept" if kept else "failed",
+                "busy_ns": round((self._now() - began) * 1e9),
+                "deadline_ns": self._wall(deadline),
+            }
+        )
         return kept
 
     def _now(self) -> float:

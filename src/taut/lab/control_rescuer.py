@@ -31,8 +31,11 @@ def watch(log: Path, poll_s: float, quiet_s: float) -> None:
         jobs = list(queue())
         if any(partition == HIGH for _, _, _, partition, _ in jobs):
             busy = time.monotonic()
-        waiting = [(job, times) for job, state, why, partition, times in jobs
-                   if (state, why, partition) == ("PD", "BeginTime", LOW) and (job, times) not in rescued]  # fmt: skip
+        waiting = [
+            (job, times)
+            for job, state, why, partition, times in jobs
+            if (state, why, partition) == ("PD", "BeginTime", LOW) and (job, times) not in rescued
+        ]
         if quiet_s and time.monotonic() - busy < quiet_s:
             waiting = []
         for job, times in waiting:

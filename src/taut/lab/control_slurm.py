@@ -111,8 +111,15 @@ def run(folder: Path, seed: int, short: bool) -> list[tuple[Path, Truth]]:
     for plan in plans(short):
         place = folder.resolve() / EXPERIMENT / plan.name.replace(" ", "-")
         done = {key: value for key, value in msgspec.to_builtins(plan).items() if key != "name"}
-        truth = Truth(experiment=EXPERIMENT, case=plan.name, seed=seed, done=done, predicted=predict(plan), relation="conflict",
-                      controllers=("slurmctld", "rescuer"))  # fmt: skip
+        truth = Truth(
+            experiment=EXPERIMENT,
+            case=plan.name,
+            seed=seed,
+            done=done,
+            predicted=predict(plan),
+            relation="conflict",
+            controllers=("slurmctld", "rescuer"),
+        )
         save(truth, place)
         shutil.rmtree(place / LOGS, ignore_errors=True)
         (place / LOGS).mkdir()

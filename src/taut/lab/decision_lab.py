@@ -117,9 +117,14 @@ def _decided(chain: Chain, runner: Runner) -> Row:
     printed = chain.taut("audit", "outcome", decision, *map(chain.run, mended), "--json", "-q")
     told = msgspec.json.decode(printed, type=AuditOutcome)
     return replace(
-        row, expected=told.expected_saving, measured=told.measured_saving, run_spread=told.run_spread, says=told.says,
-        record=told.record, verified=all(_verified(chain, run) for run in ("faulted", *mended)),
-    )  # fmt: skip
+        row,
+        expected=told.expected_saving,
+        measured=told.measured_saving,
+        run_spread=told.run_spread,
+        says=told.says,
+        record=told.record,
+        verified=all(_verified(chain, run) for run in ("faulted", *mended)),
+    )
 
 
 def _analyzed(chain: Chain, traces: Path, part: str, *more: str) -> AnalysisResult:
@@ -156,10 +161,16 @@ def show(rows: Sequence[Row]) -> None:
     """Print the table, narrow enough for a terminal, and what was found where that was not what was done."""
     header = ["fault", "found", "expected %", "measured %", "outcome", "verified"]
     body = [
-        [row.fault, "none" if row.found is None else "right" if row.right else "wrong", _share(row.expected),
-         _share(row.measured), row.says, "" if row.verified is None else "yes" if row.verified else "no"]
+        [
+            row.fault,
+            "none" if row.found is None else "right" if row.right else "wrong",
+            _share(row.expected),
+            _share(row.measured),
+            row.says,
+            "" if row.verified is None else "yes" if row.verified else "no",
+        ]
         for row in rows
-    ]  # fmt: skip
+    ]
     console = Console()
     Grid(header, body).show(console)
     for row in rows:

@@ -234,18 +234,32 @@ class Host:
         for shard in self.folder.glob("shard*.pt"):
             shard.unlink()
         return Truth(
-            job=spec.job, fault=spec.fault, seed=spec.seed, ranks=spec.ranks, injected=self.injected,
-            from_start=spec.from_start, places=spec.places, hosts=spec.hosts if spec.device == "cpu" else (),
-            traced_steps=spec.steps, untraced_steps=spec.untraced, contention=contention(spec),
-            faulted_ns=tuple(self._walls("faulted")), healthy_ns=tuple(tuple(w) for w in healthy),
+            job=spec.job,
+            fault=spec.fault,
+            seed=spec.seed,
+            ranks=spec.ranks,
+            injected=self.injected,
+            from_start=spec.from_start,
+            places=spec.places,
+            hosts=spec.hosts if spec.device == "cpu" else (),
+            traced_steps=spec.steps,
+            untraced_steps=spec.untraced,
+            contention=contention(spec),
+            faulted_ns=tuple(self._walls("faulted")),
+            healthy_ns=tuple(tuple(w) for w in healthy),
             skew_ns={r: ns + ppm * 1e-6 * self.skewed_at for r, (ns, ppm) in skew.items()},
             skew_ppm={r: ppm for r, (_, ppm) in skew.items()},
             overhead={
-                "plain_ms": float(np.median(plain)) / 1e6, "profiled_ms": float(np.median(profiled)) / 1e6, **bytes_of,
+                "plain_ms": float(np.median(plain)) / 1e6,
+                "profiled_ms": float(np.median(profiled)) / 1e6,
+                **bytes_of,
             },
-            policy=f"{LOCAL}={TAU}" if spec.again else "", policy_ns=tuple(self._walls(LOCAL)) if spec.again else (),
-            device=spec.device, device_step_ns=self._device("faulted"), unprofiled_step_ns=self._device("unprofiled"),
-        )  # fmt: skip
+            policy=f"{LOCAL}={TAU}" if spec.again else "",
+            policy_ns=tuple(self._walls(LOCAL)) if spec.again else (),
+            device=spec.device,
+            device_step_ns=self._device("faulted"),
+            unprofiled_step_ns=self._device("unprofiled"),
+        )
 
     def _walls(self, part: str) -> list[int]:
         """Wall time of every step but the first: from the latest end of the one before to its own latest end.

@@ -74,9 +74,12 @@ def rungs(trace: Trace, steps: Table | None = None) -> dict[str, Trace]:
     ops, ranks = trace.ops, trace.members.rank
     tenth, world = ranks[::10], trace.world_size or len(ranks)
     some = replace(
-        _only(trace, np.isin(ops.rank, tenth)), members=trace.members.take(np.isin(ranks, tenth)), world_size=world,
-        marks=trace.marks.take(np.isin(trace.marks.rank, tenth)), partial=(*trace.partial, *missing_ranks(tenth, world)),
-    )  # fmt: skip
+        _only(trace, np.isin(ops.rank, tenth)),
+        members=trace.members.take(np.isin(ranks, tenth)),
+        world_size=world,
+        marks=trace.marks.take(np.isin(trace.marks.rank, tenth)),
+        partial=(*trace.partial, *missing_ranks(tenth, world)),
+    )
     # Ranks that are said to share a host share its clock: nothing is fitted, nothing is shifted.
     one_host = trace.members.replace(host=np.full(len(ranks), "one clock", dtype=object))
     return {

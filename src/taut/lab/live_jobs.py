@@ -192,9 +192,13 @@ class Block:
 def _events(rank: Ints, klass: int, number: Ints, begin: Floats, end: Floats) -> Events:
     count = rank.size
     return Events(
-        rank.ravel().astype(np.int64), np.full(count, klass), number.ravel().astype(np.int64), np.zeros(count, np.int64),
-        np.rint(begin).ravel().astype(np.int64), np.rint(end).ravel().astype(np.int64),
-    )  # fmt: skip
+        rank.ravel().astype(np.int64),
+        np.full(count, klass),
+        number.ravel().astype(np.int64),
+        np.zeros(count, np.int64),
+        np.rint(begin).ravel().astype(np.int64),
+        np.rint(end).ravel().astype(np.int64),
+    )
 
 
 class Played:

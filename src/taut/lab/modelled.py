@@ -135,11 +135,14 @@ def _drawn(job: Job, fault: str, steps: int, rng: np.random.Generator) -> tuple[
         unit, low, high = STRENGTH[fault]
         ends = {"link": [link for link in links if rank in link], "link-one-way": [links[int(rng.integers(len(links)))]]}
         return Injected(
-            fault=fault, ranks=() if fault == "link-one-way" else (rank,),
+            fault=fault,
+            ranks=() if fault == "link-one-way" else (rank,),
             links=tuple(f"{a}:{b}" for a, b in ends.get(fault, ())),
             classes={"loader": ("data_load",), "checkpoint": ("checkpoint",)}.get(fault, ()),
-            first_step=first, last_step=last, strength={unit: float(rng.uniform(low, high))},
-        )  # fmt: skip
+            first_step=first,
+            last_step=last,
+            strength={unit: float(rng.uniform(low, high))},
+        )
 
     rank = int(rng.integers(job.ranks))
     near = {rank, *(r for link in links if rank in link for r in link)}
@@ -223,11 +226,17 @@ def modelled(job: str, fault: str, ranks: int, seed: int, steps: int = 24) -> tu
         skew[wrong] = np.rint(rng.choice((-1, 1), len(wrong)) * rng.uniform(1, 20, len(wrong)) * MS)
     start, end = _played(built, dice, _burden(built, dice, injected, healthy))
     truth = Truth(
-        job=job, fault=fault, seed=seed, ranks=ranks, injected=injected, modelled=True,
+        job=job,
+        fault=fault,
+        seed=seed,
+        ranks=ranks,
+        injected=injected,
+        modelled=True,
         from_start=bool(injected) and max(i.first_step for i in injected) == 0,
-        faulted_ns=tuple(_walls(start, end).tolist()), healthy_ns=(tuple(healthy.tolist()),),
+        faulted_ns=tuple(_walls(start, end).tolist()),
+        healthy_ns=(tuple(healthy.tolist()),),
         skew_ns={int(r): float(skew[r]) for r in np.flatnonzero(skew)},
-    )  # fmt: skip
+    )
     return _recorded(built, start, end, skew, f"{job}-{fault}-{ranks}-{seed}"), truth
 
 
@@ -276,7 +285,14 @@ def _recorded(job: Job, start: Ints, end: Ints, skew: Ints, name: str) -> Trace:
     if job.stage is not None:
         members |= {"stage": job.stage, "dp_rank": np.arange(job.ranks) % job.groups["dp"].shape[1]}
     return Trace(
-        ops=Table(Op, columns), names=names, lanes=LANES, groups=list(groups), members=Table(Member, members),
-        marks=Table(Mark, marks), name=name, world_size=job.ranks, backend="nccl",
+        ops=Table(Op, columns),
+        names=names,
+        lanes=LANES,
+        groups=list(groups),
+        members=Table(Member, members),
+        marks=Table(Mark, marks),
+        name=name,
+        world_size=job.ranks,
+        backend="nccl",
         group_ranks={key: row.tolist() for key, row in groups.items()},
-    )  # fmt: skip
+    )

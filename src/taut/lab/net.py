@@ -88,8 +88,10 @@ class Socket:
     def _relayed(self) -> subprocess.Popen[str]:
         process = subprocess.Popen(
             [sys.executable, "-m", "taut.lab.relay", str(self.pid), self.port, BRIDGE, str(MTU)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         assert process.stdout is not None
         if process.stdout.readline().strip() != "ready":
             raise TautError("lab network: the relay did not start (is /dev/net/tun there?)")

@@ -173,10 +173,18 @@ def _truth(spec: Spec, parts: dict[str, Ints]) -> Truth:
     late = (work.max(axis=0) - work.mean(axis=0)).sum()
     walls = _walls(took)
     return Truth(
-        job=spec.job, fault=spec.fault, seed=spec.seed, ranks=spec.ranks, injected=draw(spec),
-        hosts=spec.hosts, traced_steps=spec.steps, faulted_ns=walls, policy=f"{LOCAL}={TAU}",
-        policy_ns=_walls(parts[LOCAL]), late_share=float(late / sum(walls)),
-    )  # fmt: skip
+        job=spec.job,
+        fault=spec.fault,
+        seed=spec.seed,
+        ranks=spec.ranks,
+        injected=draw(spec),
+        hosts=spec.hosts,
+        traced_steps=spec.steps,
+        faulted_ns=walls,
+        policy=f"{LOCAL}={TAU}",
+        policy_ns=_walls(parts[LOCAL]),
+        late_share=float(late / sum(walls)),
+    )
 
 
 if __name__ == "__main__":

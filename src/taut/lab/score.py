@@ -217,14 +217,22 @@ def score(result: AnalysisResult, truth: Truth, built: frozenset[str]) -> Row:
     clock_error, covered = _clock(result.fidelity.clock.offset_ns if result.fidelity else {}, truth)
     sentences = [_sentence((f.mode, *f.alternatives), f.links, f.ranks, f.steps) for f in findings]
     return _row(
-        truth, verdict=verdict, detected=bool(findings), found=_joined(sentences), predicted_ns=predicted,
+        truth,
+        verdict=verdict,
+        detected=bool(findings),
+        found=_joined(sentences),
+        predicted_ns=predicted,
         onset_error_steps=_onset(findings, faults, result.job.first_step or 0),
-        extra=sum(not any(_fits(f, fault) or (truth.places != "1" and _part(f, fault)) for fault in faults) for f in findings),
+        extra=sum(not _points_at(f, faults, truth.places != "1") for f in findings),
         counterfactual_error=abs(predicted - saving) / saving if worth else None,
-        clock_error_ns=clock_error, clock_covered=covered, closes=result.ledger is not None and result.ledger.closes,
-        device_steps=device_steps(result.device, truth), class_named=_class_named(findings, faults),
-        found_class=result.verdict.kind, growth=_growth(findings),
-    )  # fmt: skip
+        clock_error_ns=clock_error,
+        clock_covered=covered,
+        closes=result.ledger is not None and result.ledger.closes,
+        device_steps=device_steps(result.device, truth),
+        class_named=_class_named(findings, faults),
+        found_class=result.verdict.kind,
+        growth=_growth(findings),
+    )
 
 
 def _growth(findings: Sequence[Finding]) -> tuple[Grown, ...]:
@@ -240,10 +248,15 @@ def device_steps(device: Device | None, truth: Truth) -> tuple[DeviceStep, ...]:
         if device and mine and str(rank) in device.ranks:
             known = np.array([events[w.step - 1] for w in mine], dtype=np.float64)  # the first step has number 0 and is dropped
             seen = np.array([w.end_ns - w.start_ns for w in mine], dtype=np.float64)
-            out.append(DeviceStep(
-                rank=rank, events_ns=float(known.mean()), analysed_ns=device.ranks[str(rank)].step_ns, steps=len(mine),
-                worst_step=float(np.abs(seen / known - 1).max()),
-            ))  # fmt: skip
+            out.append(
+                DeviceStep(
+                    rank=rank,
+                    events_ns=float(known.mean()),
+                    analysed_ns=device.ranks[str(rank)].step_ns,
+                    steps=len(mine),
+                    worst_step=float(np.abs(seen / known - 1).max()),
+                )
+            )
     return tuple(out)
 
 
@@ -280,14 +293,26 @@ def _row(truth: Truth, **judged: Unpack[_Judged]) -> Row:
     steps = judged.get("device_steps", ())
     done = [_sentence((i.mode,), i.links, i.ranks, (i.first_step, i.last_step)) for i in truth.injected if i.mode]
     return Row(
-        job=truth.job, fault=truth.fault, seed=truth.seed, ranks=truth.ranks, modelled=truth.modelled,
-        from_start=truth.from_start, places=truth.places, place=_place(truth),
-        wanted=_joined(done), link_fault=any(i.links for i in truth.injected),
-        wanted_class=truth.wanted_class, policy_saved=truth.policy_saved,
+        job=truth.job,
+        fault=truth.fault,
+        seed=truth.seed,
+        ranks=truth.ranks,
+        modelled=truth.modelled,
+        from_start=truth.from_start,
+        places=truth.places,
+        place=_place(truth),
+        wanted=_joined(done),
+        link_fault=any(i.links for i in truth.injected),
+        wanted_class=truth.wanted_class,
+        policy_saved=truth.policy_saved,
         loss_share=truth.late_share,
-        saving_ns=saving, saving_se_ns=se, device=truth.device, device_error=max((s.error for s in steps), default=None),
-        profiler_overhead=cost["profiled_ms"] / cost["plain_ms"] - 1 if on_gpu and cost.get("plain_ms") else None, **judged,
-    )  # fmt: skip
+        saving_ns=saving,
+        saving_se_ns=se,
+        device=truth.device,
+        device_error=max((s.error for s in steps), default=None),
+        profiler_overhead=cost["profiled_ms"] / cost["plain_ms"] - 1 if on_gpu and cost.get("plain_ms") else None,
+        **judged,
+    )
 
 
 def _place(truth: Truth) -> Place:
@@ -301,9 +326,11 @@ def _place(truth: Truth) -> Place:
 def beside_baseline(row: Row, again: Row) -> Row:
     """A scored run, and what the analysis made of it with a baseline."""
     return msgspec.structs.replace(
-        row, baseline_verdict=again.verdict, baseline_found=again.found,
+        row,
+        baseline_verdict=again.verdict,
+        baseline_found=again.found,
         baseline_counterfactual_error=again.counterfactual_error,
-    )  # fmt: skip
+    )
 
 
 def beside_policy(row: Row, predicted: Estimate | None) -> Row:
@@ -321,9 +348,19 @@ def _verdict(findings: Sequence[Finding], faults: Sequence[Injected], truth: Tru
     many = truth.places != "1"
     if many and (_in_parts(findings, faults[0]) or _together(findings, faults)):
         return "right"
-    if not findings or any(_fits(findings[0], fault) or (many and _part(findings[0], fault)) for fault in faults):
-        return "right" if all(any(_fits(f, fault) for f in findings) for fault in faults) else "missed"
+    if not findings or _points_at(findings[0], faults, many):
+        return "right" if _all_found(findings, faults) else "missed"
     return "wrong place" if any(_names(findings[0], fault) for fault in faults) else "wrong mode"
+
+
+def _points_at(finding: Finding, faults: Sequence[Injected], many: bool) -> bool:
+    """Whether a finding fits something that was done; where ``many`` ranks are faulty at once, some of them suffice."""
+    return any(_fits(finding, fault) or (many and _part(finding, fault)) for fault in faults)
+
+
+def _all_found(findings: Sequence[Finding], faults: Sequence[Injected]) -> bool:
+    """Whether everything that was done has a finding that fits it."""
+    return all(any(_fits(f, fault) for f in findings) for fault in faults)
 
 
 def _blames(finding: Finding, truth: Truth) -> bool:
@@ -413,33 +450,68 @@ def _joined(sentences: Sequence[str]) -> str:
 
 def summarise(rows: Sequence[Row]) -> Summary:
     """The figures of a matrix."""
-    judged, failed = [r for r in rows if r.verdict != "not yet"], sum(r.verdict == "failed" for r in rows)
+    judged = [r for r in rows if r.verdict != "not yet"]
     faulted = [r for r in judged if r.fault not in (*HEALTHY, *ON_ALL)]
-    measured = [r for r in faulted if r.saving_ns is not None and r.saving_ns >= COSTS * (r.saving_se_ns or 0.0) > 0]
-    alike = [r for r in judged if r.fault in ON_ALL]
-    ratios = [r.policy_ratio for r in rows if r.policy_ratio is not None]
     healthy = [r for r in judged if r.fault in HEALTHY and r.verdict != "failed"]
-    caught, alarms = sum(r.detected for r in faulted), wilson(sum(r.detected for r in healthy), len(healthy))
+    caught, alarms = _detected(faulted), wilson(_detected(healthy), len(healthy))
+    ratios = [r.policy_ratio for r in rows if r.policy_ratio is not None]
+    failed = sum(r.verdict == "failed" for r in rows)
     return Summary(
-        right=wilson(sum(r.verdict == "right" for r in faulted), len(faulted)),
-        right_measured=wilson(sum(r.verdict == "right" for r in measured), len(measured)),
-        precision=wilson(caught, caught + alarms.count), recall=wilson(caught, len(faulted)), false_findings=alarms,
-        false_per_20=tuple(20 * v for v in (alarms.value, alarms.lo, alarms.hi) if v is not None),
-        extra=sum(r.extra for r in faulted), counterfactual=spread(r.counterfactual_error for r in faulted),
-        baseline_counterfactual=spread(r.baseline_counterfactual_error for r in faulted), groups=grouped(judged),
-        onset_steps=spread(abs(r.onset_error_steps) for r in faulted if r.onset_error_steps is not None),
+        right=_right(faulted),
+        right_measured=_right([r for r in faulted if _costs(r)]),
+        precision=wilson(caught, caught + alarms.count),
+        recall=wilson(caught, len(faulted)),
+        false_findings=alarms,
+        false_per_20=_per_20(alarms),
+        extra=sum(r.extra for r in faulted),
+        counterfactual=spread(r.counterfactual_error for r in faulted),
+        baseline_counterfactual=spread(r.baseline_counterfactual_error for r in faulted),
+        groups=grouped(judged),
+        onset_steps=_onset_steps(faulted),
         clock_ns=spread(r.clock_error_ns for r in judged if not r.link_fault),
-        clock_covered=_clock_covered(judged), failed=failed,
+        clock_covered=_clock_covered(judged),
+        failed=failed,
         closes=wilson(sum(r.closes for r in judged), len(judged) - failed),
         device_error=spread(r.device_error for r in judged),
         class_named=_share_named(faulted),
         profiler_overhead=spread(r.profiler_overhead for r in rows),
-        without_culprit=wilson(sum(r.verdict == "right" for r in alike), len(alike)),
-        classes=wilson(sum(r.found_class == r.wanted_class for r in rows), sum(r.wanted_class is not None for r in rows)),
-        policy_ratio=Quartiles(len(ratios), *np.quantile(ratios, (0.1, 0.5, 0.9)).tolist()) if ratios else None,
-        policy_error=spread(abs(ratio - 1) for ratio in ratios), growth_covered=_covered(rows),
+        without_culprit=_right([r for r in judged if r.fault in ON_ALL]),
+        classes=_classes(rows),
+        policy_ratio=_quartiles(ratios),
+        policy_error=spread(abs(ratio - 1) for ratio in ratios),
+        growth_covered=_covered(rows),
         not_yet=dict(Counter(r.fault for r in rows if r.verdict == "not yet")),
-    )  # fmt: skip
+    )
+
+
+def _right(rows: Sequence[Row]) -> Share:
+    return wilson(sum(r.verdict == "right" for r in rows), len(rows))
+
+
+def _detected(rows: Sequence[Row]) -> int:
+    return sum(r.detected for r in rows)
+
+
+def _costs(row: Row) -> bool:
+    """Whether a fault is known to have cost something."""
+    return row.saving_ns is not None and row.saving_ns >= COSTS * (row.saving_se_ns or 0.0) > 0
+
+
+def _per_20(alarms: Share) -> tuple[float, ...]:
+    return tuple(20 * v for v in (alarms.value, alarms.lo, alarms.hi) if v is not None)
+
+
+def _onset_steps(faulted: Sequence[Row]) -> Spread:
+    return spread(abs(r.onset_error_steps) for r in faulted if r.onset_error_steps is not None)
+
+
+def _classes(rows: Sequence[Row]) -> Share:
+    """Jobs whose verdict has the class that it must have."""
+    return wilson(sum(r.found_class == r.wanted_class for r in rows), sum(r.wanted_class is not None for r in rows))
+
+
+def _quartiles(ratios: Sequence[float]) -> Quartiles | None:
+    return Quartiles(len(ratios), *np.quantile(ratios, (0.1, 0.5, 0.9)).tolist()) if ratios else None
 
 
 def _covered(rows: Sequence[Row]) -> Share:
@@ -447,9 +519,10 @@ def _covered(rows: Sequence[Row]) -> Share:
     lost = {(*row.law, row.ranks): row.loss_share for row in rows if row.loss_share is not None}
     held = [
         bool(g.loss_share.lo <= lost[*row.law, g.ranks] <= g.loss_share.hi)
-        for row in rows for g in row.growth
+        for row in rows
+        for g in row.growth
         if g.ranks > row.ranks and (*row.law, g.ranks) in lost and g.loss_share.lo is not None and g.loss_share.hi is not None
-    ]  # fmt: skip
+    ]
     return wilson(sum(held), len(held))
 
 

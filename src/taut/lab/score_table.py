@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -124,21 +124,36 @@ def _cost(row: Row) -> str:
 def device(rows: Sequence[Row]) -> Grid:
     """Every rank's step on its GPU by CUDA events and by the analysis; empty where no run has them."""
     body = [
-        [f"{row.fault} × {row.job}, {row.ranks} ranks, seed {row.seed}", str(s.rank), str(s.steps), f"{s.events_ns / 1e6:.3f}",
-         f"{s.analysed_ns / 1e6:.3f}", f"{100 * s.error:.3f} %", f"{100 * s.worst_step:.2f} %"]
-        for row in rows for s in row.device_steps
-    ]  # fmt: skip
+        [
+            f"{row.fault} × {row.job}, {row.ranks} ranks, seed {row.seed}",
+            str(s.rank),
+            str(s.steps),
+            f"{s.events_ns / 1e6:.3f}",
+            f"{s.analysed_ns / 1e6:.3f}",
+            f"{100 * s.error:.3f} %",
+            f"{100 * s.worst_step:.2f} %",
+        ]
+        for row in rows
+        for s in row.device_steps
+    ]
     return Grid(["device step", "rank", "steps", "CUDA events, ms", "analysed, ms", "off", "worst single step"], body)
 
 
 def alike(rows: Sequence[Row]) -> Grid:
     """Jobs that were run again under a policy: class, finding, and the saving as predicted and as measured."""
     body = [
-        [f"{r.label} × {r.job}, {r.ranks} ranks, seed {r.seed}", _class(r), r.verdict, _share(r.loss_share),
-         _share(r.policy_saved), _share(r.policy_predicted.value if r.policy_predicted else None),
-         "–" if r.policy_ratio is None else f"{r.policy_ratio:.2f}"]
-        for r in sorted(rows, key=_order) if r.policy_saved is not None
-    ]  # fmt: skip
+        [
+            f"{r.label} × {r.job}, {r.ranks} ranks, seed {r.seed}",
+            _class(r),
+            r.verdict,
+            _share(r.loss_share),
+            _share(r.policy_saved),
+            _share(r.policy_predicted.value if r.policy_predicted else None),
+            "–" if r.policy_ratio is None else f"{r.policy_ratio:.2f}",
+        ]
+        for r in sorted(rows, key=_order)
+        if r.policy_saved is not None
+    ]
     return Grid(["no culprit", "class", "finding", "late last", "local steps save", "predicted", "predicted ÷ measured"], body)
 
 
@@ -153,7 +168,6 @@ def _share(value: float | None) -> str:
 
 def lines(s: Summary) -> list[str]:
     """The summary in sentences."""
-    cf, onset, clock = s.counterfactual, s.onset_steps, s.clock_ns
     out = [f"Root cause right at first place: {_of(s.right, 'faulted runs')}; {s.extra} findings in them fit nothing done."]
     if s.right_measured.of:
         out.append(f"Of faults that cost at least {COSTS} standard errors: {_of(s.right_measured, 'runs')}.")
@@ -161,46 +175,62 @@ def lines(s: Summary) -> list[str]:
     if s.false_per_20:
         value, lo, hi = s.false_per_20
         out.append(f"False findings: {_of(s.false_findings, 'healthy runs')}; {value:.2g} in 20 ({lo:.2g}–{hi:.2g}).")
-    if cf.median is not None and cf.p90 is not None:
-        out.append(
-            f"Counterfactual error: median {percent(cf.median)}, p90 {percent(cf.p90)} of the measured saving over {cf.n} "
-            f"faults worth ten standard errors; predicting no change scores {percent(s.counterfactual_no_change)}."
-        )
-    again = s.baseline_counterfactual
-    if again.median is not None and again.p90 is not None:
-        out.append(f"With a baseline: median {percent(again.median)}, p90 {percent(again.p90)} over {again.n} of them.")
-    if onset.median is not None:
-        out.append(f"Onset: median {onset.median:.3g} steps off over {onset.n} faults found.")
-    if clock.median is not None and clock.max is not None:
-        most = f"median {duration(clock.median)}, at most {duration(clock.max)} off"
-        out.append(f"Clocks: {most} in {clock.n} runs without a faulty link.")
-    if s.clock_covered is not None:
-        out.append(f"Clock intervals hold the truth for {percent(s.clock_covered)} of the ranks in runs with a faulty link.")
-    error, cost = s.device_error, s.profiler_overhead
-    if error.median is not None and error.max is not None:
-        most = f"median {100 * error.median:.2f} %, at most {100 * error.max:.2f} % off"
-        out.append(f"Device step time against CUDA events of the same steps: {most} in {error.n} runs.")
-    if s.class_named.of:
-        out.append(f"Slow kernels named with their rank: {_of(s.class_named, 'runs that have one')}.")
-    if cost.median is not None:
-        out.append(f"The profiler on a GPU: median {100 * cost.median:+.1f} % of step time over {cost.n} runs.")
-    if s.classes.of or s.without_culprit.of:
-        found = _of(s.without_culprit, "jobs that all ranks have something alike in")
-        out.append(f"No culprit: finding right in {found}; class right in {_of(s.classes, 'jobs')}.")
-    ratio, off = s.policy_ratio, s.policy_error
-    if ratio is not None and off.median is not None:
-        spread = f"median {ratio.median:.2f} (p10 {ratio.p10:.2f}, p90 {ratio.p90:.2f}), median error {percent(off.median)}"
-        out.append(
-            f"Local steps, predicted ÷ measured saving: {spread}, over {ratio.n} jobs with hiccups, savings from 3 % on."
-        )
-    if s.growth_covered.of:
-        out.append(f"What larger jobs of the same law lose: {_of(s.growth_covered, 'intervals')} hold it.")
+    out += [*_savings_lines(s), *_time_lines(s), *_device_lines(s), *_alike_lines(s)]
     out.append(f"The ledger closes in {_of(s.closes, 'runs')}.")
     if s.failed:
         out.append(f"The analysis failed in {s.failed} runs.")
     if s.not_yet:
         out.append(f"Not yet (their mode is not built): {', '.join(f'{f} {n}' for f, n in s.not_yet.items())}.")
     return out
+
+
+def _savings_lines(s: Summary) -> Iterator[str]:
+    """Predicted savings against measured ones, alone and with a baseline."""
+    alone, again = s.counterfactual, s.baseline_counterfactual
+    if alone.median is not None and alone.p90 is not None:
+        yield (
+            f"Counterfactual error: median {percent(alone.median)}, p90 {percent(alone.p90)} of the measured saving over "
+            f"{alone.n} faults worth ten standard errors; predicting no change scores {percent(s.counterfactual_no_change)}."
+        )
+    if again.median is not None and again.p90 is not None:
+        yield f"With a baseline: median {percent(again.median)}, p90 {percent(again.p90)} over {again.n} of them."
+
+
+def _time_lines(s: Summary) -> Iterator[str]:
+    """When faults began, and how far clocks were off."""
+    onset, clock = s.onset_steps, s.clock_ns
+    if onset.median is not None:
+        yield f"Onset: median {onset.median:.3g} steps off over {onset.n} faults found."
+    if clock.median is not None and clock.max is not None:
+        most = f"median {duration(clock.median)}, at most {duration(clock.max)} off"
+        yield f"Clocks: {most} in {clock.n} runs without a faulty link."
+    if s.clock_covered is not None:
+        yield f"Clock intervals hold the truth for {percent(s.clock_covered)} of the ranks in runs with a faulty link."
+
+
+def _device_lines(s: Summary) -> Iterator[str]:
+    """What only runs on a GPU have."""
+    error, cost = s.device_error, s.profiler_overhead
+    if error.median is not None and error.max is not None:
+        most = f"median {100 * error.median:.2f} %, at most {100 * error.max:.2f} % off"
+        yield f"Device step time against CUDA events of the same steps: {most} in {error.n} runs."
+    if s.class_named.of:
+        yield f"Slow kernels named with their rank: {_of(s.class_named, 'runs that have one')}."
+    if cost.median is not None:
+        yield f"The profiler on a GPU: median {100 * cost.median:+.1f} % of step time over {cost.n} runs."
+
+
+def _alike_lines(s: Summary) -> Iterator[str]:
+    """Jobs without a culprit: what was found, what a policy saves, what larger ones lose."""
+    if s.classes.of or s.without_culprit.of:
+        found = _of(s.without_culprit, "jobs that all ranks have something alike in")
+        yield f"No culprit: finding right in {found}; class right in {_of(s.classes, 'jobs')}."
+    ratio, off = s.policy_ratio, s.policy_error
+    if ratio is not None and off.median is not None:
+        spread = f"median {ratio.median:.2f} (p10 {ratio.p10:.2f}, p90 {ratio.p90:.2f}), median error {percent(off.median)}"
+        yield f"Local steps, predicted ÷ measured saving: {spread}, over {ratio.n} jobs with hiccups, savings from 3 % on."
+    if s.growth_covered.of:
+        yield f"What larger jobs of the same law lose: {_of(s.growth_covered, 'intervals')} hold it."
 
 
 def _of(share: Share, noun: str) -> str:

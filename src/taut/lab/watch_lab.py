@@ -135,9 +135,20 @@ def _judged(truth: Truth, steps: int, told: list[tuple[int, LiveFinding]], count
     right = None if healthy else bool(since) and any(fits(since[0][1], fault) for fault in faults)
     mode = None if healthy else bool(since) and any(since[0][1].mode == fault.mode for fault in faults)
     return Watch(
-        truth.job, truth.fault, truth.seed, onset, tuple(told), right, mode, since[0][0] - onset + 1 if since else None, alarms,
-        _share(truth), counts, steps, hours,
-    )  # fmt: skip
+        truth.job,
+        truth.fault,
+        truth.seed,
+        onset,
+        tuple(told),
+        right,
+        mode,
+        since[0][0] - onset + 1 if since else None,
+        alarms,
+        _share(truth),
+        counts,
+        steps,
+        hours,
+    )
 
 
 def _share(truth: Truth) -> float | None:
@@ -177,10 +188,19 @@ def main() -> None:
     parser.add_argument("-o", "--out", type=Path, required=True)
     asked = parser.parse_args()
     specs = [
-        Spec(job=job, fault=fault, seed=seed, steps=asked.steps, ranks=asked.ranks, watch=True,
-             folder=str(asked.out.absolute() / f"{job}-{fault}-{seed}"))
-        for job in asked.jobs for fault in asked.faults for seed in asked.seed
-    ]  # fmt: skip
+        Spec(
+            job=job,
+            fault=fault,
+            seed=seed,
+            steps=asked.steps,
+            ranks=asked.ranks,
+            watch=True,
+            folder=str(asked.out.absolute() / f"{job}-{fault}-{seed}"),
+        )
+        for job in asked.jobs
+        for fault in asked.faults
+        for seed in asked.seed
+    ]
     print("| job | fault | seed | adds | place first right | delay, steps | alarms before | told | counts |")
     print("|---|---|---|---:|---|---:|---:|---|---|", flush=True)
     done = []

@@ -7,8 +7,8 @@ import threading
 import time
 from pathlib import Path
 
+from taut.watch.event_ring import Ring
 from taut.watch.observed import Observer
-from taut.watch.ring import Ring
 from taut.watch.wire import EVENT
 
 EVERY_S = 1.0

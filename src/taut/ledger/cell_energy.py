@@ -71,8 +71,9 @@ def cell_energy(graph: Graph, place: Ints, rank_ns: Ints, waited_ns: Ints, state
         pieces = filled(pieces, seconds, weight)
     ratios = parts @ _by_state(used)
     # A place whose fates draw nothing by the model is divided by time.
-    share = np.where(weight[place] > 0, ratios / np.where(weight > 0, weight, 1)[place],
-                     took_s / np.where(seconds > 0, seconds, 1)[place])  # fmt: skip
+    share = np.where(
+        weight[place] > 0, ratios / np.where(weight > 0, weight, 1)[place], took_s / np.where(seconds > 0, seconds, 1)[place]
+    )
     return CellEnergy(pieces.joules[place] * share, _result(pieces, given, used, fit))
 
 
@@ -101,7 +102,7 @@ def _fitted(graph: Graph, meters: Sequence[_Of], each: Floats, pieces: Joules, w
     apart_s = float(np.median([np.median(np.diff(meter.time_ns)) for meter in own])) / 1e9
     drawn = Drawn(
         each.reshape(*shape, len(STATES)), pieces.joules.reshape(shape), pieces.measured.reshape(shape) & inside, apart_s
-    )  # fmt: skip
+    )
     found = fit_watts(drawn, watts)
     if found is None or pieces.source != "samples":
         return found
@@ -118,17 +119,17 @@ def _result(pieces: Joules, given: bool, used: Mapping[str, float], fit: Fit | N
         coverage=pieces.coverage,
         sources=list(pieces.sources),
         divided_by="measured" if fit is not None else "given" if given else "default",
-        watts=_told(used, fit),
+        watts=_state_watts(used, fit),
     )
 
 
-def _told(used: Mapping[str, float], fit: Fit | None) -> StateWatts:
+def _state_watts(used: Mapping[str, float], fit: Fit | None) -> StateWatts:
     """The watts that divide, with intervals where they were fitted."""
     ends = {} if fit is None else {state: fit.interval(state) for state in fit.watts}
     load, stall, idle = (
         Estimate(value=used[one], lo=ends[one][0], hi=ends[one][1]) if one in ends else Estimate(value=used[one])
         for one in STATES
-    )  # fmt: skip
+    )
     return StateWatts(load=load, stall=stall, idle=idle, blocks=None if fit is None else fit.blocks)
 
 

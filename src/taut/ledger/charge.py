@@ -24,7 +24,7 @@ from taut.diagnose.job_indices import StepEnergy
 from taut.graph import Graph
 from taut.ledger.fitted_watts import STATES
 from taut.ledger.state_power import split_watts
-from taut.replay.blame import PARTS, AtSome, Blame
+from taut.replay.blame import PARTS, AtSome, Blame, WaitTotals
 from taut.replay.exposed import Exposed, copies, exposed
 from taut.replay.timeline import Timeline
 from taut.result.types import LedgerEnergy, LedgerEntry
@@ -189,7 +189,7 @@ class Ledger(Struct, frozen=True, dict=True):
     prices: Prices
     waits: Table
     """All waits and their parts as they were booked, hidden ones too."""
-    wait_parts: Mapping[str, int]
+    wait_parts: WaitTotals
     """Their sums, rank-ns."""
     overhead: Overhead | None = None
     """What controllers took, where the trace has actions."""
@@ -301,7 +301,7 @@ def charge(
     if len(graph.trace.actions):
         context = _controlled(context, observed, shown)
     claims = _claims(context, categories)
-    hidden = blame.totals["wait_ns"] - total(shown.waiting)
+    hidden = blame.totals.wait_ns - total(shown.waiting)
     # What claims hold of a large job is not held twice.
     nothing = np.zeros(0, dtype=np.int32)
     shown = structs.replace(shown, working=nothing, waiting=nothing, idle=nothing)

@@ -88,8 +88,10 @@ def _bounds(watts: dict[str, float], time: Floats) -> dict[str, tuple[float, flo
 
 def wider(fit: Fit, others: Sequence[Fit | None]) -> Fit:
     """A fit with errors that also hold how far others, which are as good, are from it."""
-    off = {state: max((abs(one.watts[state] - value) for one in others if one is not None), default=0.0)
-           for state, value in fit.watts.items()}  # fmt: skip
+    off = {
+        state: max((abs(one.watts[state] - value) for one in others if one is not None), default=0.0)
+        for state, value in fit.watts.items()
+    }
     return replace(fit, error_w={state: float(np.hypot(error, off[state])) for state, error in fit.error_w.items()})
 
 

@@ -69,9 +69,7 @@ def _known(graph: Graph, device: Device, work: Table, rest: float) -> Mfu:
 
 
 def _unknown(why: str) -> Mfu:
-    return Mfu(
-        value=None, flops=None, tflops_per_s=None, peak_tflops=None, dtype=None, device=None, lower_bound=False, why=why
-    )  # fmt: skip
+    return Mfu(value=None, flops=None, tflops_per_s=None, peak_tflops=None, dtype=None, device=None, lower_bound=False, why=why)
 
 
 def _kept(graph: Graph, work: Table) -> Mask:

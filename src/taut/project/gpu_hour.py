@@ -26,16 +26,16 @@ def with_prices(table: Mapping[str, Any], prices: Prices, named: str = "--prices
     price = table.get("price")
     price = dict(price) if isinstance(price, dict) else {}
     loops, device = "loops" in table, table.get("device")
-    given = _given(_pool(prices) if loops else _site(prices))
+    given = _without_none(_pool(prices) if loops else _site(prices))
     before, currency = price.get("currency"), prices.currency
     other = next((key for key in _money(_in_scenario(table)) if key not in {f"price.{one}" for one in given}), None)
     if other and before and currency and before != currency:
         raise UsageError(f"{named} in {currency}, {other} of the scenario in {before}: give both in one currency")
     hour = _number(prices.base_rate)
     if loops:
-        return {**table, "price": {**price, **given, **_given({"per_hour": hour})}}
+        return {**table, "price": {**price, **given, **_without_none({"per_hour": hour})}}
     if isinstance(device, dict):
-        device = {**device, **_given({"price_per_hour": hour, "load_w": prices.load_w, "stall_w": prices.stall_w})}
+        device = {**device, **_without_none({"price_per_hour": hour, "load_w": prices.load_w, "stall_w": prices.stall_w})}
     return {**table, "device": device, "price": {**price, **given}}
 
 
@@ -62,7 +62,7 @@ def _in_scenario(table: Mapping[str, Any]) -> dict[str, Any]:
     return {key: one for key, one in table.items() if not (own and key == "fabric")}
 
 
-def _given(values: Mapping[str, object]) -> dict[str, object]:
+def _without_none(values: Mapping[str, object]) -> dict[str, object]:
     return {key: value for key, value in values.items() if value is not None}
 
 

@@ -97,8 +97,10 @@ def elasticities(around: Around[S], mechanisms: Mechanisms[S]) -> dict[str, type
     pair = scales[i], scales[i + 1]
     out: dict[str, types.Estimate | None] = {}
     for name, scale in mechanisms.items():
-        ends = [_crossed(around.asked(scale(around.curve.scenario, 1 + side * STEP), ELASTICITY_SEEDS), around, pair)
-                for side in (1, -1)]  # fmt: skip
+        ends = [
+            _crossed(around.asked(scale(around.curve.scenario, 1 + side * STEP), ELASTICITY_SEEDS), around, pair)
+            for side in (1, -1)
+        ]
         moved = (ends[0] - ends[1]) / (log(1 + STEP) - log(1 - STEP))
         width = spread(moved)
         value = float(moved[0])

@@ -46,9 +46,17 @@ def _alone(kind: Workload[S], own: Assessment[S], name: str, how: Sampling, sket
         return _gain(name, sides, standing.regime_class(ranks), standing.place())
     except (InputRefused, UsageError) as refused:
         return PolicyGain(
-            name=name, together=False, ranks=ranks, rate_change=None, cost_per_unit_change=None,
-            energy_per_unit_change=None, regime=None, threshold=None, tried=None, refused=str(refused),
-        )  # fmt: skip
+            name=name,
+            together=False,
+            ranks=ranks,
+            rate_change=None,
+            cost_per_unit_change=None,
+            energy_per_unit_change=None,
+            regime=None,
+            threshold=None,
+            tried=None,
+            refused=str(refused),
+        )
 
 
 def _gain(name: str, sides: tuple[Forecast, Forecast], regime: str | None, far: tuple[int | None, int | None]) -> PolicyGain:

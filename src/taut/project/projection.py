@@ -76,7 +76,7 @@ def project_table(
     placed, warned = _held(kind, [kind.at(s, n) for n in asked.ranks or [kind.ranks(s)]], label, text)
     scales = [kind.ranks(one) for one in placed]
     standing = Standing(kind, s, how, max(scales), explain=True)
-    assessed, told, lost = _told(
+    assessed, told, lost = _with_forecast(
         [standing.assess(*one) for one in zip(placed, forecasts(kind, placed, how, outside.pool), strict=True)], asked.tokens
     )
     scales, warned = [one.answer.ranks for one in assessed], warned + lost
@@ -139,7 +139,9 @@ def turns(forecasts: Sequence[Forecast]) -> list[Turn] | UnsetType:
     ]
 
 
-def _told(assessed: Sequence[Assessment[S]], tokens: float | None) -> tuple[list[Assessment[S]], list[Forecast], list[str]]:
+def _with_forecast(
+    assessed: Sequence[Assessment[S]], tokens: float | None
+) -> tuple[list[Assessment[S]], list[Forecast], list[str]]:
     """What has a forecast, these forecasts, and a line for each scale at which nothing is kept; refused where that is all."""
     answers = _each(assessed, lambda one: _with_budget(one.entry(), tokens))
     told = [(one, said) for one, said in zip(assessed, answers, strict=True) if not isinstance(said, InputRefused)]

@@ -86,7 +86,7 @@ def _gain_at(jittered: Jittered[S], decision: Rule[S], own: int) -> Callable[[fl
     None where the job has one scale only.
     """
     fixed = jittered.kind.has_fixed_demand(jittered.scenario)
-    scales = () if fixed else _around(jittered.curve(1.0), decision, own)
+    scales = () if fixed else _neighbouring_ranks(jittered.curve(1.0), decision, own)
     if not fixed and not scales:
         return None
 
@@ -123,7 +123,7 @@ def word(value: float) -> str:
     return "depleted" if value < 1 else "thin" if value < STABLE else "adequate"
 
 
-def _around(curve: Curve[S], decision: Rule[S], ranks: int) -> tuple[int, ...]:
+def _neighbouring_ranks(curve: Curve[S], decision: Rule[S], ranks: int) -> tuple[int, ...]:
     """Ranks that with twice as many lie around these. Where they cannot be dealt, the two that lie as far below and above:
     their mean is what a threshold takes there. Or the one of them that can; none where the job has this scale only."""
     least = curve.kind.smallest(curve.scenario)

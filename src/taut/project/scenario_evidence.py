@@ -9,14 +9,24 @@ risk without, ξ = √(−2 ln κ) ÷ σ₀. They say nothing that the indices d
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from math import log, sqrt
 from statistics import mean, pstdev
-from typing import Any
 
 import msgspec
 
+from taut.core.array_types import Json
+from taut.result.evidence_types import (
+    ComparedEvidence,
+    DeclaredIndex,
+    Dispersion,
+    Dispersions,
+    EvidenceAbout,
+    FromDeclared,
+    IndexEvidence,
+    ScenarioEvidence,
+)
 from taut.result.types import Estimate, PolicyComparison, ProjectResult
 
 # σ₀ of the convention.
@@ -50,33 +60,33 @@ def damping(before: float | None, after: float | None) -> tuple[float | None, fl
     return kappa, (sqrt(-2 * log(kappa)) / SIGMA if 0 < kappa <= 1 else None)
 
 
-def transitions(compared: PolicyComparison, declared: Mapping[str, tuple[float, float]]) -> dict[str, Any]:
-    """Per index: without, with, ratio, what the literature declares, risks, κ and ξ; then their dispersion."""
-    one, other = compared.indices.without, compared.indices.with_
-    rows = {}
-    for name in one:
-        before, after = _value(one[name]), _value(other[name])
-        kappa, xi = damping(risk(name, before), risk(name, after))
-        stated = declared.get(name)
-        rows[name] = {
-            "without": one[name], "with": other[name], "ratio": compared.indices.ratio[name],
-            "risk_is": RISKS.get(name, RATE), "risk_without": risk(name, before), "risk_with": risk(name, after),
-            "damping_quotient": kappa, "mode_magnitude": xi,
-            "declared": None if stated is None else {"without": stated[0], "with": stated[1]},
-            "difference": None
-            if stated is None
-            else {"without": _difference(before, stated[0]), "with": _difference(after, stated[1])},
-        }  # fmt: skip
-    return {"indices": rows, "dispersion": _dispersion(rows)}
+def _index(name: str, compared: PolicyComparison, stated: tuple[float, float] | None) -> IndexEvidence:
+    """An index without and with, its ratio, what the literature declares, risks, κ and ξ."""
+    one, other = compared.indices.without[name], compared.indices.with_[name]
+    before, after = _value(one), _value(other)
+    kappa, xi = damping(risk(name, before), risk(name, after))
+    declared = difference = None
+    if stated is not None:
+        declared = DeclaredIndex(without=stated[0], with_=stated[1])
+        difference = FromDeclared(without=_difference(before, stated[0]), with_=_difference(after, stated[1]))
+    return IndexEvidence(
+        without=one,
+        with_=other,
+        ratio=compared.indices.ratio[name],
+        risk_is=RISKS.get(name, RATE),
+        risk_without=risk(name, before),
+        risk_with=risk(name, after),
+        damping_quotient=kappa,
+        mode_magnitude=xi,
+        declared=declared,
+        difference=difference,
+    )
 
 
-def _dispersion(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Mean and standard deviation of κ and ξ over the indices that have them."""
-    out: dict[str, Any] = {}
-    for key in ("damping_quotient", "mode_magnitude"):
-        known = [row[key] for row in rows.values() if row[key] is not None]
-        out[key] = {"count": len(known), "mean": mean(known), "sd": pstdev(known)} if known else None
-    return out
+def _dispersion(values: Iterable[float | None]) -> Dispersion | None:
+    """Mean and standard deviation over the indices that have a value."""
+    known = [value for value in values if value is not None]
+    return Dispersion(count=len(known), mean=mean(known), sd=pstdev(known)) if known else None
 
 
 def _value(found: Estimate | None) -> float | None:
@@ -88,34 +98,57 @@ def _difference(ours: float | None, theirs: float) -> float | None:
 
 
 def evidence(
-    name: str, table: Mapping[str, Any], result: ProjectResult, *, seed: int, steps: int | None, options: str = ""
-) -> dict[str, Any]:
+    name: str, table: Mapping[str, Json], result: ProjectResult, *, seed: int, steps: int | None, options: str = ""
+) -> ScenarioEvidence:
     """Everything that is written down about a scenario beside its first comparison; ``table`` is its whole definition.
 
     ``options`` are further ones of the command, each after a space. All of it is of the scale that the result speaks of.
     """
-    about = table.get("about") or {}
-    compared = next((one for one in result.policies if one.ranks == result.ranks), None)
+    about = msgspec.convert(table.get("about") or {}, EvidenceAbout)
+    definition = {key: value for key, value in table.items() if key != "about"}
+    first = next((one for one in result.policies if one.ranks == result.ranks), None)
     forecast = next(one for one in result.forecasts if one.ranks == result.ranks)
-    noun = "rank" if result.workload == "training" else "accelerator"
+    compared = None if first is None else _compared(first, about, "rank" if result.workload == "training" else "accelerator")
     plain = options + f" --seed {seed}" * bool(seed) + (f" --steps {steps}" if steps else "")
-    out = {
-        "scenario": name, "command": f"taut project {name}{plain} --evidence DIR", "seed": seed, "steps": steps,
-        "about": about, "definition": {key: value for key, value in table.items() if key != "about"},
-        "defaults": result.defaults, "workload": result.workload, "forecast": forecast,
-        "indices": result.indices, "regime": result.regime, "threshold": result.threshold,
-        "questions": result.questions, "compared": None,
-        **{key: result[key] for key in ("gains", "advice", "sweep") if key in result},
-    }  # fmt: skip
-    if compared is not None:
-        declared = {key: tuple(value) for key, value in (about.get("declared") or {}).items()}
-        out["compared"] = {
-            "policies": compared.policies, **transitions(compared, declared),
-            **{key: compared[key] for key in ("forecast", "regime", "reserve", "threshold")},
-            "declared_regime": about.get("declared_regime"), "implies": consequences(compared, noun),
-        }  # fmt: skip
-    out["digests"] = {part: _digest(out[part]) for part in ("definition", "forecast", "indices", "compared")}
-    return out
+    parts = {"definition": definition, "forecast": forecast, "indices": result.indices, "compared": compared}
+    return ScenarioEvidence(
+        scenario=name,
+        command=f"taut project {name}{plain} --evidence DIR",
+        seed=seed,
+        steps=steps,
+        about=about,
+        definition=definition,
+        defaults=result.defaults,
+        workload=result.workload,
+        forecast=forecast,
+        indices=result.indices,
+        regime=result.regime,
+        threshold=result.threshold,
+        questions=result.questions,
+        compared=compared,
+        gains=result.gains,
+        advice=result.advice,
+        sweep=result.sweep,
+        digests={part: _digest(found) for part, found in parts.items()},
+    )
+
+
+def _compared(compared: PolicyComparison, about: EvidenceAbout, noun: str) -> ComparedEvidence:
+    indices = {name: _index(name, compared, about.declared.get(name)) for name in compared.indices.without}
+    return ComparedEvidence(
+        policies=compared.policies,
+        indices=indices,
+        dispersion=Dispersions(
+            damping_quotient=_dispersion(row.damping_quotient for row in indices.values()),
+            mode_magnitude=_dispersion(row.mode_magnitude for row in indices.values()),
+        ),
+        forecast=compared.forecast,
+        regime=compared.regime,
+        reserve=compared.reserve,
+        threshold=compared.threshold,
+        declared_regime=about.declared_regime or None,
+        implies=consequences(compared, noun),
+    )
 
 
 def consequences(compared: PolicyComparison, noun: str = "rank") -> list[str]:

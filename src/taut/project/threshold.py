@@ -84,9 +84,17 @@ class Search(Generic[S]):
         if found[0] == inf:
             known = self._in_range(self.tried)
             return Threshold(
-                ranks=None, lo=lo, hi=None, parts=parts, rule=decision.text, tried=self.tried, in_range=known, before=None,
-                after=None, curve=rows,
-            )  # fmt: skip
+                ranks=None,
+                lo=lo,
+                hi=None,
+                parts=parts,
+                rule=decision.text,
+                tried=self.tried,
+                in_range=known,
+                before=None,
+                after=None,
+                curve=rows,
+            )
         ranks = exp(found[0])
         return Threshold(
             ranks=round(ranks),

@@ -40,8 +40,11 @@ def load(path: Path, columns: Mapping[str, float], zone: tzinfo | None = None) -
         place = f"{path}:{line}"
         begin, end, name = _first(row, BEGIN), _first(row, END), _first(row, columns)
         if begin is None or name is None:
-            raise InputRefused(place, f"no column for {'time' if begin is None else 'the value'}",
-                               f"name the columns time and {next(iter(columns))}")  # fmt: skip
+            raise InputRefused(
+                place,
+                f"no column for {'time' if begin is None else 'the value'}",
+                f"name the columns time and {next(iter(columns))}",
+            )
         at, before = _moment(row[begin], zone, before, place)
         until = None if end is None else _moment(row[end], zone, None, place)[0]
         value = _value(row[name], place)

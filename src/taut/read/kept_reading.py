@@ -36,10 +36,17 @@ _NAME = re.compile(r"[0-9a-f]{64}\.read")
 _HASH_BYTES = 32
 DATA = ("taut.read.load", "taut.read.contents", "taut.core.tables", "taut.core.errors")
 """Modules whose classes readers return; nothing else of them is loaded."""
-BUILDERS = frozenset({
-    ("taut.core.tables", "_unpacked"), ("numpy", "ndarray"), ("numpy", "dtype"), ("collections", "Counter"),
-    ("numpy._core.multiarray", "_reconstruct"), ("numpy._core.multiarray", "scalar"), ("numpy._core.numeric", "_frombuffer"),
-})  # fmt: skip
+BUILDERS = frozenset(
+    {
+        ("taut.core.tables", "_unpacked"),
+        ("numpy", "ndarray"),
+        ("numpy", "dtype"),
+        ("collections", "Counter"),
+        ("numpy._core.multiarray", "_reconstruct"),
+        ("numpy._core.multiarray", "scalar"),
+        ("numpy._core.numeric", "_frombuffer"),
+    }
+)
 """What else puts columns together."""
 
 

@@ -150,9 +150,13 @@ def as_rank(trace: Trace, rank: int) -> Trace:
         return table.replace(rank=np.full(len(table), rank))
 
     return replace(
-        trace, ops=own(trace.ops), marks=own(trace.marks), members=own(trace.members),
-        matrix_work=own(trace.matrix_work), host_ranges=own(trace.host_ranges),
-    )  # fmt: skip
+        trace,
+        ops=own(trace.ops),
+        marks=own(trace.marks),
+        members=own(trace.members),
+        matrix_work=own(trace.matrix_work),
+        host_ranges=own(trace.host_ranges),
+    )
 
 
 def missing_ranks(present: Sequence[int] | Ints, world_size: int | None) -> list[str]:

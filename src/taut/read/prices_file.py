@@ -28,7 +28,7 @@ from taut.core.prices import (
     Rate,
     Sla,
     Triage,
-)  # fmt: skip
+)
 from taut.core.strict_toml import Contradiction, Count, NotNegative, Positive, Strict, parse, place
 from taut.read import hourly_file
 from taut.read.config_text import load_text, parsed
@@ -243,15 +243,34 @@ def _prices(p: PricesFile, path: Path, text: str) -> Prices:
     outside = series("cooling", "temperature", k.temperature, k.zone, hourly_file.TEMPERATURE)
     embodied = None if c.embodied_kg is None or c.embodied_years is None else Embodied(kg=c.embodied_kg, years=c.embodied_years)
     priced = Prices(
-        p.gpu_hour, p.currency, p.power.load_w, p.power.stall_w, p.power.idle_w, c.kg_per_kwh,
-        p.tokens.read, p.tokens.written, p.tokens.currency or (p.currency if p.tokens.read is not None else None),
-        rates=p.rate, owned=p.owned, host_w=p.power.host_w, kwh=e.per_kwh, electricity_in_rate=e.in_rate,
+        p.gpu_hour,
+        p.currency,
+        p.power.load_w,
+        p.power.stall_w,
+        p.power.idle_w,
+        c.kg_per_kwh,
+        p.tokens.read,
+        p.tokens.written,
+        p.tokens.currency or (p.currency if p.tokens.read is not None else None),
+        rates=p.rate,
+        owned=p.owned,
+        host_w=p.power.host_w,
+        kwh=e.per_kwh,
+        electricity_in_rate=e.in_rate,
         tariff=series("electricity", "tariff", e.tariff, e.zone, hourly_file.TARIFF),
-        carbon=series("carbon", "intensity", c.intensity, c.zone, hourly_file.CARBON), embodied=embodied, pue=k.pue,
+        carbon=series("carbon", "intensity", c.intensity, c.zone, hourly_file.CARBON),
+        embodied=embodied,
+        pue=k.pue,
         cooling=None if outside is None or k.curve is None else PueCurve(k.curve, outside),
-        network=p.network, sla=p.sla, triage=p.triage, delay_per_day=p.delay.per_day, budget=p.budget, fixes=p.fix,
-        teams=tuple(p.teams.items()), origin=path.name,
-    )  # fmt: skip
+        network=p.network,
+        sla=p.sla,
+        triage=p.triage,
+        delay_per_day=p.delay.per_day,
+        budget=p.budget,
+        fixes=p.fix,
+        teams=tuple(p.teams.items()),
+        origin=path.name,
+    )
     return replace(priced, hosts=_hosts(p.hosts, path, text))
 
 

@@ -181,10 +181,10 @@ class _Remote(io.RawIOBase):
                     self._file = self._open()
                 return self._file.read(length)
             except _GONE as error:
-                raise OSError(error.errno or 0, _said(error)) from None
+                raise OSError(error.errno or 0, _first_line(error)) from None
             except Exception as error:  # every library of a store has failures of its own
                 if attempt == ATTEMPTS:
-                    raise OSError(0, f"{_said(error)}, asked {ATTEMPTS} times") from None
+                    raise OSError(0, f"{_first_line(error)}, asked {ATTEMPTS} times") from None
             self._file = None
             time.sleep(pause_s)
             pause_s *= 2
@@ -207,14 +207,16 @@ def _refusing(address: str) -> Iterator[None]:
     except InputRefused:
         raise
     except ImportError as error:
-        raise InputRefused(label, f"cannot be read: {_said(error)}", "install what it names with pip") from None
+        raise InputRefused(label, f"cannot be read: {_first_line(error)}", "install what it names with pip") from None
     except FileNotFoundError:
         raise InputRefused(label, "no such file or folder", "check the address") from None
     except Exception as error:
-        raise InputRefused(label, f"cannot be read: {_said(error)}", "check the address, and who may read there") from None
+        raise InputRefused(
+            label, f"cannot be read: {_first_line(error)}", "check the address, and who may read there"
+        ) from None
 
 
-def _said(error: Exception) -> str:
+def _first_line(error: Exception) -> str:
     """The first line of what a library says."""
     text = _SIGNED.sub(lambda found: shown(found[0]), " ".join(str(error).split())) or type(error).__name__
     return text if len(text) <= 160 else f"{text[:160]}…"

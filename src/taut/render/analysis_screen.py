@@ -420,13 +420,13 @@ def _bill(ledger: LedgerResult) -> str:
     joules = [entry.joules for entry in ledger.entries if entry.joules is not None]
     carbon = [entry.kg_co2e for entry in ledger.entries if entry.kg_co2e is not None]
     if joules:
-        words.append(f"{sum(joules) / 3.6e6:.3g} kWh{_told(ledger.energy)}")
+        words.append(f"{sum(joules) / 3.6e6:.3g} kWh{_energy_source(ledger.energy)}")
     if carbon:
         words.append(f"{sum(carbon):.3g} kg CO2e")
     return " · ".join(words)
 
 
-def _told(energy: LedgerEnergy | None) -> str:
+def _energy_source(energy: LedgerEnergy | None) -> str:
     """Who says so, where it was measured."""
     if energy is None or energy.source in (None, "states"):
         return ""

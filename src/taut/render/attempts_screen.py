@@ -96,8 +96,12 @@ def _attempts(found: AttemptsResult) -> ConsoleRenderable:
         steps = [_span(row), "–" if row.resumed_step is None else f"{row.resumed_step:,}"] if stepped else []
         table.add_row(
             clipped(safe(row.job) if many else f"{row.attempt}{traced}", "bold"),
-            clipped(safe(row.outcome or "not told")), _when(row.start_ns), ran, *steps, _discarded(row.fates),
-        )  # fmt: skip
+            clipped(safe(row.outcome or "not told")),
+            _when(row.start_ns),
+            ran,
+            *steps,
+            _discarded(row.fates),
+        )
     more = f", the last {ROWS} of {found.attempts:,}" if found.attempts > ROWS else ""
     lines: list[ConsoleRenderable] = [heading(f"Attempts{more}"), Padding(table, (0, 0, 0, 1))]
     for row in found.rows[-ROWS:]:
@@ -130,10 +134,15 @@ def _jobs(found: AttemptsResult, screen: Screen) -> ConsoleRenderable | None:
         named = middle(safe(f"{row.job} {row.name or ''}".strip()), max(screen.width - FIGURES, 12))
         lost = ("≤ " if row.at_most else "") + duration(row.discarded_rank_ns)
         table.add_row(
-            f"{row.attempts:>8}", clipped(named, "bold"),
-            *([clipped(safe(row.outcome or "not told"))] if last_column else []), "–" if row.held is None else f"{row.held:,}",
-            duration(row.held_rank_ns), lost, percent(share), duration(row.down_ns),
-        )  # fmt: skip
+            f"{row.attempts:>8}",
+            clipped(named, "bold"),
+            *([clipped(safe(row.outcome or "not told"))] if last_column else []),
+            "–" if row.held is None else f"{row.held:,}",
+            duration(row.held_rank_ns),
+            lost,
+            percent(share),
+            duration(row.down_ns),
+        )
     more = f", {min(ROWS, len(found.worst))} of {found.restarted_jobs:,}" if found.restarted_jobs > 1 else ""
     return Group(heading(f"Restarted jobs by what they discarded{more}"), Padding(table, (0, 0, 0, 1)))
 
@@ -149,9 +158,13 @@ def _ledger(found: AttemptsResult, screen: Screen) -> ConsoleRenderable | None:
     for entry in entries:
         cost = [money(entry.money, found.currency)] if priced else []
         table.add_row(
-            clipped(fate_mark(entry.fate, screen, STYLE) * 2, STYLE[entry.fate][0]), entry.fate,
-            percent(entry.rank_ns / total), duration(entry.rank_ns), *cost, _held(entry),
-        )  # fmt: skip
+            clipped(fate_mark(entry.fate, screen, STYLE) * 2, STYLE[entry.fate][0]),
+            entry.fate,
+            percent(entry.rank_ns / total),
+            duration(entry.rank_ns),
+            *cost,
+            _held(entry),
+        )
     lines: list[ConsoleRenderable] = [
         heading(_bill(found)),
         stacked_bar(entries, total, screen, STYLE),

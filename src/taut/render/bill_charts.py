@@ -157,8 +157,9 @@ def cost(found: CostOverTime, currency: str) -> LayerChart:
     kinds = [kind for kind in KIND_COLOURS if kind in found.money]
     rows = [
         {"time": time // 1_000_000, "kind": kind, "cost": money, "order": order}
-        for order, kind in enumerate(kinds) for time, money in zip(found.time_ns, found.money[kind], strict=True)
-    ]  # fmt: skip
+        for order, kind in enumerate(kinds)
+        for time, money in zip(found.time_ns, found.money[kind], strict=True)
+    ]
     clock = next(form for longest_s, form in CLOCKS if found.time_ns[-1] - found.time_ns[0] <= longest_s * 1e9)
     form = _form(sum(found.money[kind][-1] for kind in kinds))
     base = alt.Chart(alt.Data(values=rows), width=WIDTH, height=300, title=_cost_title(alt, found, kinds, currency))

@@ -91,8 +91,14 @@ def _closing(result: BillResult) -> ConsoleRenderable | None:
     short = [one for one in result.invoices if not one.closes]
     for one in [*short, *(one for one in result.invoices if one.closes)][:UNMATCHED]:
         name = "without an invoice" if one.id is None else f"invoice {middle(safe(one.id), 24)}"
-        table.add_row(clipped(name), "billed cost", money(one.billed, ""), money(one.allocated, ""), money(one.residual, ""),
-                      "named below" if not one.closes and one.explained == one.residual else _closes(one.closes))  # fmt: skip
+        table.add_row(
+            clipped(name),
+            "billed cost",
+            money(one.billed, ""),
+            money(one.allocated, ""),
+            money(one.residual, ""),
+            "named below" if not one.closes and one.explained == one.residual else _closes(one.closes),
+        )
     lines.append(Padding(table, (0, 0, 0, 1)))
     more = len(result.invoices) - UNMATCHED
     if more > 0:
@@ -179,8 +185,13 @@ def _lines(result: BillResult, screen: Screen) -> ConsoleRenderable | None:
     for one in rows:
         amount = money(one.money, "") if priced else duration(one.rank_ns)
         what = one.fate if one.fate and one.item == "accelerator time" else one.item
-        table.add_row(clipped(safe(what)), clipped(_cause(one, result)), amount, one.source,
-                      *([clipped(safe(one.origin))] if wide else []))  # fmt: skip
+        table.add_row(
+            clipped(safe(what)),
+            clipped(_cause(one, result)),
+            amount,
+            one.source,
+            *([clipped(safe(one.origin))] if wide else []),
+        )
     more = f", {len(rows)} of {len(lost)}" if len(lost) > len(rows) else ""
     return Group(heading(f"The largest lines that are no useful work{more}"), Padding(table, (0, 0, 0, 1)))
 

@@ -23,10 +23,15 @@ def _lines(result: CompareResult) -> Iterator[str]:
     names, half = _names([row.run for row in result.runs]), RUNS // 2
     some = result.runs if len(result.runs) <= RUNS else [*result.runs[:half], *result.runs[-half:]]
     cells = [
-        [names[row.run], duration(row.step_ns), share(row.effective_throughput_ratio), percent(row.waiting_share),
-         percent(row.recoverable_share)]
+        [
+            names[row.run],
+            duration(row.step_ns),
+            share(row.effective_throughput_ratio),
+            percent(row.waiting_share),
+            percent(row.recoverable_share),
+        ]
         for row in some
-    ]  # fmt: skip
+    ]
     yield rows(cells, ("run", "step", "throughput, of the ideal", "waiting", "recoverable"))
     if len(some) < len(result.runs):
         yield line(f"the first and the last {half} of {len(result.runs)} runs", "muted")

@@ -53,7 +53,7 @@ def trend(result: CompareResult, quantity: str) -> LayerChart:
     found = next((one for one in result.trends if one.quantity == quantity and one.slope is not None), None)
     alt, (scale, unit) = altair(), SCALES.get(quantity, (100.0, "%"))
     label = f"{LABELS[quantity]}, {unit or next((run.currency for run in result.runs if run.currency), '')}"
-    title = titled(f"{LABELS[quantity].capitalize()} from run to run", _said(found, result))
+    title = titled(f"{LABELS[quantity].capitalize()} from run to run", _trend_words(found, result))
     base = alt.Chart(data(rows), width=WIDTH, height=240, title=title)
     x = alt.X(
         "name:N",
@@ -102,7 +102,7 @@ def _line(rows: Sequence[Row], slope: float, x: object) -> LayerChart:
     return drawn
 
 
-def _said(found: Trend | None, result: CompareResult) -> str:
+def _trend_words(found: Trend | None, result: CompareResult) -> str:
     """The trend in words."""
     if found is None or found.slope is None:
         return "" if len(result.runs) > 2 else "a trend needs three runs"

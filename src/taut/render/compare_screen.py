@@ -114,10 +114,14 @@ def _changed(result: CompareResult) -> ConsoleRenderable | None:
     for row in rows[:CHANGES]:
         before, after, effect = row.before_ns, row.after_ns, row.effect_wall_ns
         table.add_row(
-            clipped(f"rank {row.rank}", "bold"), clipped(_short(row.op_class)), duration(before), duration(after),
+            clipped(f"rank {row.rank}", "bold"),
+            clipped(_short(row.op_class)),
+            duration(before),
+            duration(after),
             f"{100 * (after / before - 1):+.0f} %" if before else "new",
-            "–" if effect is None else ("+" if effect > 0 else "") + duration(effect), _chance(row.q),
-        )  # fmt: skip
+            "–" if effect is None else ("+" if effect > 0 else "") + duration(effect),
+            _chance(row.q),
+        )
     more = f", the first {CHANGES} of {len(rows):,}" if len(rows) > CHANGES else ""
     ends = "" if len(result.runs) == 2 else ", first run against last"
     return Group(heading(f"What changed: work a step{ends}{more}"), Padding(table, (0, 0, 0, 1)), *_by(result.changed_by))
@@ -169,8 +173,13 @@ def _restarts(found: Restarts, names: Mapping[str, str]) -> ConsoleRenderable | 
             for one in (row.step_time, row.spread)
         )
         table.add_row(
-            clipped(names[row.before], "bold"), clipped(names[row.after]), str(row.step), count(row.rerun_steps, "step"),
-            duration(row.before_ns), duration(row.after_ns), *ratios,
-        )  # fmt: skip
+            clipped(names[row.before], "bold"),
+            clipped(names[row.after]),
+            str(row.step),
+            count(row.rerun_steps, "step"),
+            duration(row.before_ns),
+            duration(row.after_ns),
+            *ratios,
+        )
     more = f", the first {RESTARTS} of {len(found.at)}" if len(found.at) > RESTARTS else ""
     return Group(heading(f"Restarts{more}"), Padding(table, (0, 0, 0, 1)))

@@ -40,9 +40,12 @@ def section(found: ControlResult) -> ConsoleRenderable:
     for number, one in enumerate(found.relations[:PLACED], 1):
         zone, who = one.zone, " – ".join(safe(name) for name in one.controllers)
         table.add_row(
-            clipped(f"{safe(one.kind)}: {who or 'all'}", "bold"), clipped(_place(one)), str(number) if zone else "–",
-            duration(zone.rank_ns) if zone else "–", _money(one.cost) or _cost(one.cost),
-        )  # fmt: skip
+            clipped(f"{safe(one.kind)}: {who or 'all'}", "bold"),
+            clipped(_place(one)),
+            str(number) if zone else "–",
+            duration(zone.rank_ns) if zone else "–",
+            _money(one.cost) or _cost(one.cost),
+        )
     more = f", {PLACED} of {len(found.relations):,}" if len(found.relations) > PLACED else ""
     kind = found.regime.kind or "not known"
     what = "what repeats cost" if kind == "coherent" else "relations between controllers"
@@ -112,9 +115,14 @@ def _relations(result: ControlResult, screen: Screen) -> ConsoleRenderable | Non
     table = new_table("relation", "who, on what", "count", *(["statistic"] if wide else []), "p", "q", "cost")
     for one in found[:RELATIONS]:
         table.add_row(
-            clipped(safe(one.kind), "bold"), clipped(_where(one)), f"{one.count:,}" if one.count is not None else "–",
-            *([_number(one.statistic)] if wide else []), _chance(one.p), _chance(one.q), _cost(one.cost),
-        )  # fmt: skip
+            clipped(safe(one.kind), "bold"),
+            clipped(_where(one)),
+            f"{one.count:,}" if one.count is not None else "–",
+            *([_number(one.statistic)] if wide else []),
+            _chance(one.p),
+            _chance(one.q),
+            _cost(one.cost),
+        )
     more = f", {RELATIONS} of {len(found):,}" if len(found) > RELATIONS else ""
     return Group(heading(f"Relations{more}"), Padding(table, (0, 0, 0, 1)))
 

@@ -83,9 +83,14 @@ def _classes(device: Device, most: int) -> list[ConsoleRenderable]:
         rate = [three(row.gb_per_s) if row.gb_per_s is not None else ""] if rates else []
         kind = {"compute": NO_KIND, "communication": "comm", "copy": "copy"}[row.kind]
         table.add_row(
-            clipped(kind, "dim"), clipped(kernel(row.name)), f"{row.count:,}", duration(row.rank_ns), percent(row.share),
-            duration(row.median_ns), *rate,
-        )  # fmt: skip
+            clipped(kind, "dim"),
+            clipped(kernel(row.name)),
+            f"{row.count:,}",
+            duration(row.rank_ns),
+            percent(row.share),
+            duration(row.median_ns),
+            *rate,
+        )
     return [Padding(table, (0, 0, 0, 1))]
 
 
@@ -103,9 +108,15 @@ def _collectives(device: Device, most: int) -> list[ConsoleRenderable]:
     table = new_table("", "collectives", "size", "ranks", "calls", "time", "GB/s", "bus GB/s")
     for row in rows:
         table.add_row(
-            clipped(NO_KIND), clipped(safe(row.op_class)), size(row.size_bytes), _known(row.members), f"{row.count:,}",
-            duration(row.rank_ns), _rate(row, row.gb_per_s), _rate(row, row.bus_gb_per_s),
-        )  # fmt: skip
+            clipped(NO_KIND),
+            clipped(safe(row.op_class)),
+            size(row.size_bytes),
+            _known(row.members),
+            f"{row.count:,}",
+            duration(row.rank_ns),
+            _rate(row, row.gb_per_s),
+            _rate(row, row.bus_gb_per_s),
+        )
     note = Text(" ≥: waiting for ranks that were not traced is part of the time", style="dim")
     return [Padding(table, (0, 0, 0, 1)), *([note] if bound else [])]
 

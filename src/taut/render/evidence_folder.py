@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from hashlib import file_digest, sha256
 from pathlib import Path
-from typing import Any
 
+from msgspec import UNSET
 from rich.console import ConsoleRenderable
 from rich.padding import Padding
 from rich.text import Text
@@ -23,7 +23,8 @@ from taut.render.terminal import Screen, screen_text
 from taut.render.text import safe
 from taut.render.threshold_screen import made_by
 from taut.render.workload_words import Words, words_of
-from taut.result.types import ListedScenario, PolicyGain
+from taut.result.evidence_types import ComparedEvidence, ScenarioEvidence
+from taut.result.types import AppliedPolicy, ListedScenario, PolicyGain, Threshold
 
 DIGESTS = "digests.txt"
 MOST_BYTES = 1 << 16
@@ -56,7 +57,7 @@ MEANS = {
 """Indices in plain words, with a step, a request or a task as the piece; docs/indices.md and docs/control.md define them."""
 
 
-def write(folder: Path, found: Mapping[str, Any], text: str) -> None:
+def write(folder: Path, found: ScenarioEvidence, text: str) -> None:
     """README.md, evidence.json, the scenario as it was given, and their digests; each file whole or not at all.
 
     Files of somebody else are not replaced. While files are written, the digests list the old ones as well as the new.
@@ -93,35 +94,36 @@ def _digest(path: Path) -> str:
         return file_digest(stream, "sha256").hexdigest()
 
 
-def page(found: Mapping[str, Any]) -> str:
+def page(found: ScenarioEvidence) -> str:
     """The whole README.md; names in a scenario cannot turn its text around, nor hide some of it."""
     text = "\n".join(_lines(found)).rstrip() + "\n"
     return UNSEEN.sub(lambda hidden: hidden[0].encode("unicode_escape").decode(), text)
 
 
-def _lines(found: Mapping[str, Any]) -> Iterator[str]:
-    about, compared, words = found["about"], found["compared"], words_of(found["workload"])
-    yield from (f"# {found['scenario']}", "")
-    for title, key in (("How one recognises it", "pattern"), ("What is computed", "computes"), ("What it informs", "decision")):
-        if about.get(key):
-            yield from (f"**{title}.** {about[key]}", "")
+def _lines(found: ScenarioEvidence) -> Iterator[str]:
+    about, compared, words = found.about, found.compared, words_of(found.workload)
+    yield from (f"# {found.scenario}", "")
+    says = (("How one recognises it", about.pattern), ("What is computed", about.computes), ("What it informs", about.decision))
+    for title, text in says:
+        if text:
+            yield from (f"**{title}.** {text}", "")
     yield from ("## Result", "")
     if compared:
-        names = ", ".join(_policy(policy) for policy in compared["policies"])
-        yield from (f"The system as it stands, beside the same with: {names}.", "", " ".join(compared["implies"]), "")
+        names = ", ".join(_policy(policy) for policy in compared.policies)
+        yield from (f"The system as it stands, beside the same with: {names}.", "", " ".join(compared.implies), "")
         yield from _indices(compared, words)
         yield from _standing(compared, words)
-        yield from _gains(found.get("gains") or (), words)
+        yield from _gains(found.gains or (), words)
     else:
-        yield from (f"- {words.index(name)}: {number(value)}" for name, value in found["indices"].items())
+        yield from (f"- {words.index(name)}: {number(value)}" for name, value in found.indices.items())
         yield ""
-    if found["threshold"]:
-        yield from ("As it stands: " + threshold(found["threshold"], words.ranks) + made_by(found["threshold"]), "")
-    if found.get("advice") is not None:
-        yield from advice_page(found["advice"], found["sweep"] or ())
+    if found.threshold:
+        yield from ("As it stands: " + threshold(found.threshold, words.ranks) + made_by(found.threshold), "")
+    if found.advice is not UNSET:
+        yield from advice_page(found.advice, found.sweep or ())
     yield from ("## Questions", "", "| question | number | which is | taken from |", "|---|---|---|---|")
-    for row in found["questions"]:
-        yield f"| {row['question']} | {number(row['answer'])} | {row['says']} | `{row['from']}` |"
+    for row in found.questions:
+        yield f"| {row.question} | {number(row.answer)} | {row.says} | `{row.taken_from}` |"
     yield ""
     if compared:
         yield from _declared(compared, words)
@@ -129,37 +131,38 @@ def _lines(found: Mapping[str, Any]) -> Iterator[str]:
     yield from _made(found)
 
 
-def _policy(policy: Mapping[str, Any]) -> str:
-    value = "" if policy["value"] is None else f" = {policy['value']:g}"
-    return f"**{policy['name']}{value}** ({policy['says']})"
+def _policy(policy: AppliedPolicy) -> str:
+    value = "" if policy.value is None else f" = {policy.value:g}"
+    return f"**{policy.name}{value}** ({policy.says})"
 
 
-def _indices(compared: Mapping[str, Any], words: Words) -> Iterator[str]:
+def _indices(compared: ComparedEvidence, words: Words) -> Iterator[str]:
     yield from ("| index | as it stands | with | ratio | in words |", "|---|---:|---:|---:|---|")
-    for name, row in compared["indices"].items():
-        ratio = "–" if row["ratio"] is None else f"{row['ratio']:.2f}"
+    for name, row in compared.indices.items():
+        ratio = "–" if row.ratio is None else f"{row.ratio:.2f}"
         means = MEANS.get(name, "see docs/control.md").format(piece=words.piece)
-        yield f"| {words.index(name)} | {number(row['without'])} | {number(row['with'])} | {ratio} | {means} |"
+        yield f"| {words.index(name)} | {number(row.without)} | {number(row.with_)} | {ratio} | {means} |"
     yield from ("", "Intervals hold 95 of 100 draws. A dash is not known: nothing in the scenario decides it.", "")
 
 
-def _standing(compared: Mapping[str, Any], words: Words) -> Iterator[str]:
+def _standing(compared: ComparedEvidence, words: Words) -> Iterator[str]:
+    reserve, far, without, with_ = compared.reserve, compared.threshold, compared.forecast.without, compared.forecast.with_
     yield from ("| | as it stands | with |", "|---|---|---|")
-    yield f"| regime | {compared['regime']['without']} | {compared['regime']['with']} |"
-    reserve = compared.get("reserve") or {}
-    if reserve.get("without") or reserve.get("with"):
-        yield f"| reserve (times that jitter may grow) | {number(reserve['without'])} | {number(reserve['with'])} |"
-    far = compared["threshold"]
-    if far["without"] or far["with"]:
-        yield f"| one more accelerator stops paying at | {_scale(far['without'], words)} | {_scale(far['with'], words)} |"
-    for name, key in ((f"cost of {words.unit}", "cost_per_unit"), (f"energy of {words.unit}, J", "energy_per_unit_j")):
-        sides = [compared["forecast"][side].get(key) for side in ("without", "with")]
-        if any(side is not None for side in sides):
-            yield f"| {name} | {number(sides[0])} | {number(sides[1])} |"
+    yield f"| regime | {compared.regime.without} | {compared.regime.with_} |"
+    if reserve.without or reserve.with_:
+        yield f"| reserve (times that jitter may grow) | {number(reserve.without)} | {number(reserve.with_)} |"
+    if far.without or far.with_:
+        yield f"| one more accelerator stops paying at | {_scale(far.without, words)} | {_scale(far.with_, words)} |"
+    for name, before, after in (
+        (f"cost of {words.unit}", without.cost_per_unit, with_.cost_per_unit),
+        (f"energy of {words.unit}, J", without.energy_per_unit_j, with_.energy_per_unit_j),
+    ):
+        if before is not None or after is not None:
+            yield f"| {name} | {number(before)} | {number(after)} |"
     yield ""
-    for policy in compared["policies"]:
-        if policy["costs"]:
-            yield f"- What {policy['name']} costs or risks: {policy['costs']}"
+    for policy in compared.policies:
+        if policy.costs:
+            yield f"- What {policy.name} costs or risks: {policy.costs}"
     yield ""
 
 
@@ -175,36 +178,36 @@ def _gains(rows: Sequence[PolicyGain], words: Words) -> Iterator[str]:
     yield ""
 
 
-def _scale(far: Mapping[str, Any] | None, words: Words) -> str:
-    if not far:
+def _scale(far: Threshold | None, words: Words) -> str:
+    if far is None:
         return "–"
-    if far.get("ranks") is None:
-        return f"beyond {far['tried']:,} {words.ranks}s" if far.get("tried") else "no scale tried"
-    low, high = (f"{far[end]:,}" if far.get(end) is not None else "–" for end in ("lo", "hi"))
-    return f"{far['ranks']:,} {words.ranks}s ({low} to {high})"
+    if far.ranks is None:
+        return f"beyond {far.tried:,} {words.ranks}s" if far.tried else "no scale tried"
+    low, high = ("–" if end is None else f"{end:,}" for end in (far.lo, far.hi))
+    return f"{far.ranks:,} {words.ranks}s ({low} to {high})"
 
 
-def _declared(compared: Mapping[str, Any], words: Words) -> Iterator[str]:
-    rows = {name: row for name, row in compared["indices"].items() if row["declared"]}
-    if not rows:
+def _declared(compared: ComparedEvidence, words: Words) -> Iterator[str]:
+    rows = [(name, row, row.declared, row.difference) for name, row in compared.indices.items()]
+    if not any(declared for _, _, declared, _ in rows):
         return
     yield from ("## Beside the literature", "")
     yield "Declared there for such a system, for orientation; nothing here was tuned to it. Difference is computed − declared."
     yield from ("", "| index | declared | computed | difference |", "|---|---|---|---|")
-    for name, row in rows.items():
-        declared, ours, apart = row["declared"], (row["without"], row["with"]), row["difference"]
-        yield (
-            f"| {words.index(name)} | {declared['without']:g} → {declared['with']:g} | "
-            f"{' → '.join('–' if one is None else format(one['value'], '.3g') for one in ours)} | "
-            f"{' → '.join('–' if apart[side] is None else format(apart[side], '+.2g') for side in ('without', 'with'))} |"
-        )
-    if compared.get("declared_regime"):
-        now = f"{compared['regime']['without']} → {compared['regime']['with']}"
-        yield f"| regime | {' → '.join(compared['declared_regime'])} | {now} | |"
+    for name, row, declared, apart in rows:
+        if declared is not None and apart is not None:
+            yield (
+                f"| {words.index(name)} | {declared.without:g} → {declared.with_:g} | "
+                f"{' → '.join('–' if one is None else format(one.value, '.3g') for one in (row.without, row.with_))} | "
+                f"{' → '.join('–' if one is None else format(one, '+.2g') for one in (apart.without, apart.with_))} |"
+            )
+    if compared.declared_regime:
+        now = f"{compared.regime.without} → {compared.regime.with_}"
+        yield f"| regime | {' → '.join(compared.declared_regime)} | {now} | |"
     yield ""
 
 
-def _convention(compared: Mapping[str, Any], words: Words) -> Iterator[str]:
+def _convention(compared: ComparedEvidence, words: Words) -> Iterator[str]:
     yield from ("## Risk, as a convention", "")
     yield (
         "The structural-assessment literature states a change as a damping quotient κ = risk with ÷ risk without, and a mode "
@@ -212,26 +215,25 @@ def _convention(compared: Mapping[str, Any], words: Words) -> Iterator[str]:
         "its distance from losing nothing. ξ is missing where the risk grew (κ > 1) or vanished."
     )
     yield from ("", "| index | risk is | without | with | κ | ξ |", "|---|---|---:|---:|---:|---:|")
-    for name, row in compared["indices"].items():
-        cells = [number(row[key]) for key in ("risk_without", "risk_with", "damping_quotient", "mode_magnitude")]
-        yield f"| {words.index(name)} | {row['risk_is']} | {' | '.join(cells)} |"
+    for name, row in compared.indices.items():
+        cells = map(number, (row.risk_without, row.risk_with, row.damping_quotient, row.mode_magnitude))
+        yield f"| {words.index(name)} | {row.risk_is} | {' | '.join(cells)} |"
     yield ""
-    for key, symbol in (("damping_quotient", "κ"), ("mode_magnitude", "ξ")):
-        spread = compared["dispersion"][key]
+    for symbol, spread in (("κ", compared.dispersion.damping_quotient), ("ξ", compared.dispersion.mode_magnitude)):
         if spread:
-            yield f"- {symbol} over {spread['count']} indices: mean {spread['mean']:.3g}, standard deviation {spread['sd']:.3g}"
+            yield f"- {symbol} over {spread.count} indices: mean {spread.mean:.3g}, standard deviation {spread.sd:.3g}"
     yield ""
 
 
-def _made(found: Mapping[str, Any]) -> Iterator[str]:
+def _made(found: ScenarioEvidence) -> Iterator[str]:
     yield from ("## Where the numbers come from", "")
-    yield from (f"- {source}" for source in found["about"].get("sources") or ())
-    if found["defaults"]:
+    yield from (f"- {source}" for source in found.about.sources)
+    if found.defaults:
         yield from ("", "<details><summary>Keys that took taut's defaults, not a source's</summary>", "")
-        yield from (", ".join(f"`{key}`" for key in found["defaults"]), "", "</details>")
+        yield from (", ".join(f"`{key}`" for key in found.defaults), "", "</details>")
     yield from ("", "The definition is in [scenario.toml](scenario.toml), every number in [evidence.json](evidence.json).", "")
-    yield from ("Made again, to the byte, by:", "", "```sh", found["command"], "```", "")
-    yield from (f"- SHA-256 of its {part}: `{digest}`" for part, digest in found["digests"].items())
+    yield from ("Made again, to the byte, by:", "", "```sh", found.command, "```", "")
+    yield from (f"- SHA-256 of its {part}: `{digest}`" for part, digest in found.digests.items())
 
 
 def render_list(found: Sequence[ListedScenario], screen: Screen) -> str:

@@ -60,12 +60,12 @@ def amount(found: Estimate | float | None) -> str:
     value = found.value if isinstance(found, Estimate) else found
     times, letter = next(((by, name) for by, name in ((1e12, "T"), (1e9, "B"), (1e6, "M")) if abs(value) >= by), (1.0, ""))
 
-    def said(one: float) -> str:
+    def shortened(one: float) -> str:
         return f"{one / times:.4g}{letter}" if letter else digits(one)
 
-    if not isinstance(found, Estimate) or found.lo is None or found.hi is None or said(found.lo) == said(found.hi):
-        return said(value)
-    return f"{said(value)} ({said(found.lo)}–{said(found.hi)})"
+    if not isinstance(found, Estimate) or found.lo is None or found.hi is None or shortened(found.lo) == shortened(found.hi):
+        return shortened(value)
+    return f"{shortened(value)} ({shortened(found.lo)}–{shortened(found.hi)})"
 
 
 def change(share: float | None) -> str:

@@ -64,11 +64,13 @@ COLUMNS: tuple[Column, ...] = tuple(
                 "service_subcategory sku_meter sku_price_details commitment_discount_quantity commitment_discount_unit "
                 "capacity_reservation_id capacity_reservation_status billing_account_type sub_account_type invoice_id "
                 "pricing_currency pricing_currency_contracted_unit_price pricing_currency_effective_cost "
-                "pricing_currency_list_unit_price", "1.2",
+                "pricing_currency_list_unit_price",
+                "1.2",
             ),
             *_fields(
                 "invoice_detail_id allocated_method_id allocated_resource_id allocated_tags contract_applied "
-                "commitment_program_eligibility_details", "1.4",
+                "commitment_program_eligibility_details",
+                "1.4",
             ),
             *(Column(name, until="1.2", always=True) for name in ("ProviderName", "PublisherName")),
             *(Column(name, "1.4", always=True) for name in ("ServiceProviderName", "HostProviderName")),
@@ -76,7 +78,7 @@ COLUMNS: tuple[Column, ...] = tuple(
         ],
         key=lambda column: column.name,
     )
-)  # fmt: skip
+)
 OWN: tuple[Column, ...] = tuple(
     Column(f"x_taut_{name}") for name in ("category", "cause", "fate", "item", "job", "origin", "ratio", "team")
 )

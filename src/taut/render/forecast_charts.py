@@ -137,17 +137,22 @@ def policies(result: ProjectResult) -> LayerChart:
         raise TautError("no policies: the scenario compares none; give policies=[…] to taut.project")
     words = words_of(result.workload)
     rows: list[Row] = [
-        {"name": shown(one.name.replace(",", " + ")), "value": change, "text": f"{100 * change:+.1f} %",
-         "colour": COLOURS["whole" if one.together else "useful" if change >= 0 else "slow"]}
-        for one in gains for change in [one.rate_change or 0.0]
-    ]  # fmt: skip
+        {
+            "name": shown(one.name.replace(",", " + ")),
+            "value": change,
+            "text": f"{100 * change:+.1f} %",
+            "colour": COLOURS["whole" if one.together else "useful" if change >= 0 else "slow"],
+        }
+        for one in gains
+        for change in [one.rate_change or 0.0]
+    ]
     best = max(gains, key=lambda one: one.rate_change or 0.0)
     refused = [f"{one.name}: {one.refused}" for one in result.gains or () if one.refused]
-    title = titled(f"{_said(best, words.rate)} on {count(best.ranks, words.ranks)}", *refused[:REFUSED])
+    title = titled(f"{_policy_gain(best, words.rate)} on {count(best.ranks, words.ranks)}", *refused[:REFUSED])
     return bars(rows, title, f"change of {words.rate}", "+%")
 
 
-def _said(best: PolicyGain, rate: str) -> str:
+def _policy_gain(best: PolicyGain, rate: str) -> str:
     """What a policy, or several together, give or cost."""
     several, change = best.name.count(",") + 1, best.rate_change or 0.0
     who = best.name if several == 1 else f"{several} policies together"

@@ -104,10 +104,15 @@ def _each_scale(compared: Sequence[PolicyComparison], words: Words) -> ConsoleRe
     rows = []
     for one in compared:
         sides = one.forecast.without, one.forecast.with_
-        rows.append([
-            f"{one.ranks:,}", safe(one.regime.without or "–"), safe(one.regime.with_ or "–"),
-            *(percent(words.kept_of(side)) for side in sides), *(price(side.cost_per_unit) for side in sides if priced),
-        ])  # fmt: skip
+        rows.append(
+            [
+                f"{one.ranks:,}",
+                safe(one.regime.without or "–"),
+                safe(one.regime.with_ or "–"),
+                *(percent(words.kept_of(side)) for side in sides),
+                *(price(side.cost_per_unit) for side in sides if priced),
+            ]
+        )
     return aligned((f"{words.ranks}s", "regime", "with", words.kept, "with", *cost), rows)
 
 

@@ -9,9 +9,9 @@ the clocks let a member begin its work before the last one arrived, the arrow is
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -28,6 +28,28 @@ PARTS = ("fault", "jitter", "structural", "gap", "unexplained")
 ACTION_WORDS = ("layer", "trigger", "work", "outcome")
 
 
+class Times(NamedTuple):
+    """When each op began, was let through its gate and ended, and what it did in between; ns."""
+
+    start_ns: Array
+    opening_ns: Array
+    end_ns: Array
+    work_ns: Array
+    gap_ns: Array
+    wait_ns: Array
+
+
+class Spans(NamedTuple):
+    """Where findings, or actions, lie."""
+
+    which: Array
+    """Row of the findings, or of the actions."""
+    rank: Array
+    """Row of ``members``."""
+    start_ns: Array
+    end_ns: Array
+
+
 @dataclass(frozen=True)
 class Picture:
     """What is shown of a run. Times are ns on one axis."""
@@ -40,17 +62,16 @@ class Picture:
     rank: Array
     """Row of ``members`` that each op belongs to."""
     gate: Array
-    observed: Mapping[str, Array]
-    """start_ns, opening_ns, end_ns, work_ns, gap_ns and wait_ns of each op."""
-    ideal: Mapping[str, Array]
+    observed: Times
+    ideal: Times
     waits: Table
     findings: Sequence[Finding]
-    spans: Mapping[str, Array]
-    """Where findings lie: finding, rank (row of ``members``), start_ns, end_ns."""
+    spans: Spans
+    """Of the findings."""
     actions: Table
     """What controllers did meanwhile, for ``busy_ns`` from ``time_ns`` on."""
-    hits: Mapping[str, Array]
-    """Where they did it: action (row of ``actions``), rank (row of ``members``), start_ns, and end_ns: its next op begins."""
+    hits: Spans
+    """Of the actions on the ranks that they hit: each ends where the next op there begins."""
 
 
 def render(picture: Picture, out: BinaryIO) -> None:
@@ -82,12 +103,10 @@ def _labels(members: Table, row: int) -> list[str]:
     return [*roles, *(text for text in (members.host[row], gpu, members.device[row]) if text)]
 
 
-def _ops(
-    writer: Writer, picture: Picture, times: Mapping[str, Array], processes: Sequence[int], opener: Array | None = None
-) -> Slices:
+def _ops(writer: Writer, picture: Picture, times: Times, processes: Sequence[int], opener: Array | None = None) -> Slices:
     """Every op on a thread of its rank."""
     ops, lanes = picture.ops, len(picture.lanes)
-    start_ns, end_ns = times["start_ns"], times["end_ns"]
+    start_ns, end_ns = times.start_ns, times.end_ns
 
     def describe(place: int, beside: int) -> int:
         rank, lane = divmod(place, lanes)
@@ -96,30 +115,44 @@ def _ops(
 
     return Slices(
         track=writer.serial(picture.rank * lanes + ops.lane, start_ns, end_ns, describe),
-        start_ns=start_ns, end_ns=end_ns, name=ops.name, names=picture.names,
+        start_ns=start_ns,
+        end_ns=end_ns,
+        name=ops.name,
+        names=picture.names,
         args={
-            "step": ops.step, "part": ops.part, "gate": picture.gate, "seq": ops.seq, "bytes": ops.size,
-            **{name: times[name] for name in ("work_ns", "gap_ns", "wait_ns")},
+            "step": ops.step,
+            "part": ops.part,
+            "gate": picture.gate,
+            "seq": ops.seq,
+            "bytes": ops.size,
+            "work_ns": times.work_ns,
+            "gap_ns": times.gap_ns,
+            "wait_ns": times.wait_ns,
         },
         words={"kind": (ops.kind, [kind.name.lower() for kind in Kind]), "group": (ops.group, picture.groups)},
-        opener=opener, opening_ns=times["opening_ns"],
-    )  # fmt: skip
+        opener=opener,
+        opening_ns=times.opening_ns,
+    )
 
 
 def _waits(writer: Writer, picture: Picture, processes: Sequence[int]) -> Slices:
     """Every wait at a gate, with whom it was for and what it is made of."""
     waits, op = picture.waits, picture.waits.op
-    start_ns, end_ns = picture.observed["start_ns"][op], picture.observed["opening_ns"][op]
+    start_ns, end_ns = picture.observed.start_ns[op], picture.observed.opening_ns[op]
     return Slices(
         track=_own(writer, "waits", processes, picture.rank[op], start_ns, end_ns),
-        start_ns=start_ns, end_ns=end_ns,
-        name=picture.rank[waits.opener], names=[f"waits for rank {rank}" for rank in picture.members.rank.tolist()],
+        start_ns=start_ns,
+        end_ns=end_ns,
+        name=picture.rank[waits.opener],
+        names=[f"waits for rank {rank}" for rank in picture.members.rank.tolist()],
         args={
-            "step": picture.ops.step[op], "gate": picture.gate[op], "wait_ns": waits.wait_ns,
+            "step": picture.ops.step[op],
+            "gate": picture.gate[op],
+            "wait_ns": waits.wait_ns,
             **{f"{part}_ns": waits.columns[f"{part}_ns"] for part in PARTS},
         },
         words={"class": (picture.ops.name[op], picture.names)},
-    )  # fmt: skip
+    )
 
 
 def _blame(writer: Writer, picture: Picture, processes: Sequence[int]) -> Slices:
@@ -128,32 +161,39 @@ def _blame(writer: Writer, picture: Picture, processes: Sequence[int]) -> Slices
     parts = np.stack([waits.columns[f"{part}_ns"] for part in PARTS], axis=1)
     row, part = np.nonzero(parts > 0)
     op, length = waits.op[row], parts[row, part]
-    end_ns = picture.observed["start_ns"][op] + np.cumsum(np.maximum(parts, 0), axis=1)[row, part]
+    end_ns = picture.observed.start_ns[op] + np.cumsum(np.maximum(parts, 0), axis=1)[row, part]
     return Slices(
         track=_own(writer, "blame", processes, picture.rank[op], end_ns - length, end_ns),
-        start_ns=end_ns - length, end_ns=end_ns, name=part, names=PARTS,
+        start_ns=end_ns - length,
+        end_ns=end_ns,
+        name=part,
+        names=PARTS,
         args={"step": picture.ops.step[op], "gate": picture.gate[op], "waits_for_rank": picture.ops.rank[waits.opener[row]]},
         words={"class": (picture.ops.name[op], picture.names)},
-    )  # fmt: skip
+    )
 
 
 def _findings(writer: Writer, picture: Picture, processes: Sequence[int]) -> Slices:
     """Every finding over the steps it names, on each of its ranks."""
     findings, spans = picture.findings, picture.spans
-    which, start_ns, end_ns = spans["finding"], spans["start_ns"], spans["end_ns"]
+    which, start_ns, end_ns = spans.which, spans.start_ns, spans.end_ns
 
     def each(key: str, dtype: str) -> Array:
         return np.array([getattr(f, key) for f in findings], dtype=dtype)[which]
 
     return Slices(
-        track=_own(writer, "findings", processes, spans["rank"], start_ns, end_ns),
-        start_ns=start_ns, end_ns=end_ns, name=which, names=[f.mode for f in findings],
+        track=_own(writer, "findings", processes, spans.rank, start_ns, end_ns),
+        start_ns=start_ns,
+        end_ns=end_ns,
+        name=which,
+        names=[f.mode for f in findings],
         args={
-            "lost_rank_ns": each("lost_rank_ns", "i8"), "recoverable_wall_ns": each("recoverable_wall_ns", "i8"),
+            "lost_rank_ns": each("lost_rank_ns", "i8"),
+            "recoverable_wall_ns": each("recoverable_wall_ns", "i8"),
             "confidence": each("confidence", "f8"),
         },
         words={"id": (which, [f.id for f in findings]), "because": (which, [f.because for f in findings])},
-    )  # fmt: skip
+    )
 
 
 def _action_labels(actions: Table) -> list[str]:
@@ -170,10 +210,14 @@ def _hits(writer: Writer, picture: Picture, processes: Sequence[int]) -> Slices:
     who, by = np.unique(actions.controller.astype(str), return_inverse=True)
     names, name = np.unique(np.array(_action_labels(actions), dtype=str), return_inverse=True)
     return Slices(
-        track=_own(writer, "actions", processes, hits["rank"], hits["start_ns"], hits["end_ns"]),
-        start_ns=hits["start_ns"], end_ns=hits["end_ns"], name=name[hits["action"]], names=names.tolist(), args={},
-        words={"controller": (by[hits["action"]], who.tolist())},
-    )  # fmt: skip
+        track=_own(writer, "actions", processes, hits.rank, hits.start_ns, hits.end_ns),
+        start_ns=hits.start_ns,
+        end_ns=hits.end_ns,
+        name=name[hits.which],
+        names=names.tolist(),
+        args={},
+        words={"controller": (by[hits.which], who.tolist())},
+    )
 
 
 def _control(writer: Writer, actions: Table) -> Slices:
@@ -187,13 +231,16 @@ def _control(writer: Writer, actions: Table) -> Slices:
         track=writer.serial(
             place, start_ns, end_ns, lambda at, beside: writer.track(str(who[at]) or "unknown", beside or process)
         ),
-        start_ns=start_ns, end_ns=end_ns, name=name, names=names.tolist(),
+        start_ns=start_ns,
+        end_ns=end_ns,
+        name=name,
+        names=names.tolist(),
         args={"attempt": actions.attempt},
         words={
             "direction": (np.choose(actions.direction + 1, (1, NULL, 0)), ("up", "down")),
             **{key: (np.where(texts[code] == "", NULL, code), texts.tolist()) for key, (texts, code) in words.items()},
         },
-    )  # fmt: skip
+    )
 
 
 def _own(writer: Writer, name: str, processes: Sequence[int], rank: Array, start_ns: Array, end_ns: Array) -> Array:

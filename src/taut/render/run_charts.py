@@ -84,10 +84,14 @@ def _known(found: T | None, why: str) -> T:
 def fates(found: Sequence[FateShare], currency: str | None) -> LayerChart:
     """A bar for each fate, in the order of the ledger."""
     rows: list[Row] = [
-        {"name": shown(one.fate), "value": one.share, "colour": COLOURS[FATE_COLOURS.get(one.fate, "other")],
-         "text": percent(one.share) + (f", {shown(money(one.money, currency))}" if one.money else "")}
+        {
+            "name": shown(one.fate),
+            "value": one.share,
+            "colour": COLOURS[FATE_COLOURS.get(one.fate, "other")],
+            "text": percent(one.share) + (f", {shown(money(one.money, currency))}" if one.money else ""),
+        }
         for one in found
-    ]  # fmt: skip
+    ]
     useful = sum(one.share for one in found if one.group == "useful")
     worst = max((one for one in found if one.group != "useful"), key=lambda one: one.share, default=None)
     loss = f"Largest loss: {worst.fate}, {percent(worst.share)}" if worst else ""
@@ -158,9 +162,12 @@ def waits(found: RankLateness) -> LayerChart:
 
 
 def _map(
-    rows: Sequence[Row], title: dict[str, object], down: Sequence[str],
-    across: Sequence[str] | Sequence[int], names: tuple[str, str, str],
-) -> LayerChart:  # fmt: skip
+    rows: Sequence[Row],
+    title: dict[str, object],
+    down: Sequence[str],
+    across: Sequence[str] | Sequence[int],
+    names: tuple[str, str, str],
+) -> LayerChart:
     """Rows × columns; the names are those of the axes and of the shades."""
     alt = altair()
     height = max(min(22 * len(down), 480), 60)
@@ -184,8 +191,9 @@ def ranks(found: Sequence[RankRow]) -> LayerChart:
     alt, some, tall = altair(), found[:RANKS], BAR - 6
     rows: list[Row] = [
         {"name": shown(one.label), "kind": kind, "share": getattr(one, f"{kind}_share"), "order": order}
-        for one in some for order, kind in enumerate(SHARES)
-    ]  # fmt: skip
+        for one in some
+        for order, kind in enumerate(SHARES)
+    ]
     late: list[Row] = [{"name": shown(one.label), "text": _late(one)} for one in some]
     axis = alt.Axis(title="share of its time", format="%", grid=False)
     x = alt.X("share:Q", stack="zero", scale=alt.Scale(domain=[0, 1]), axis=axis)

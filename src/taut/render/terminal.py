@@ -73,10 +73,16 @@ class Screen(Struct, frozen=True):
 def screen_text(parts: Iterable[ConsoleRenderable], screen: Screen) -> str:
     """The text of a screen, as wide and as coloured as it can show."""
     console = Console(
-        file=io.StringIO(), width=screen.width, force_terminal=screen.styled, no_color=not screen.color,
+        file=io.StringIO(),
+        width=screen.width,
+        force_terminal=screen.styled,
+        no_color=not screen.color,
         color_system=_color_system() if screen.color else None if not screen.styled else "standard",
-        highlight=False, markup=False, emoji=False, legacy_windows=False,
-    )  # fmt: skip
+        highlight=False,
+        markup=False,
+        emoji=False,
+        legacy_windows=False,
+    )
     with console.capture() as capture:
         console.print(Group(*parts))
     lines = "\n".join(line.rstrip() for line in capture.get().splitlines()) + "\n"

@@ -142,10 +142,15 @@ def _ranks(job: WatchedJob, shown: list[WatchedRank]) -> ConsoleRenderable:
         table.add_column(name, justify="left" if left else "right", no_wrap=True, overflow="ellipsis")
     for one in shown:
         table.add_row(
-            str(one.rank), _host(one.host) if one.host else UNKNOWN, UNKNOWN if one.gpu is None else str(one.gpu),
-            duration(one.late_ns), duration(one.busy_ns), duration(one.loader_ns), Text(one.state, STATE_STYLE[one.state]),
+            str(one.rank),
+            _host(one.host) if one.host else UNKNOWN,
+            UNKNOWN if one.gpu is None else str(one.gpu),
+            duration(one.late_ns),
+            duration(one.busy_ns),
+            duration(one.loader_ns),
+            Text(one.state, STATE_STYLE[one.state]),
             f"{one.dropped:,}",
-        )  # fmt: skip
+        )
     known = job.heard + job.lost + job.ended
     part = f"{len(shown):,} of {known:,} ranks" if len(shown) < known else "Ranks"
     return Group(heading(f"{part}, the latest first"), Padding(table, (0, 0, 0, 1)))

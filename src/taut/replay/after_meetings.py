@@ -30,7 +30,7 @@ class Bound(Struct, frozen=True):
     shorter_ns: Ints | None
     """Per op that it was made of: how much shorter the gap before it is; None where no edge was added."""
 
-    def given(self, work_ns: Ints, gap_ns: Ints) -> Graph:
+    def with_times(self, work_ns: Ints, gap_ns: Ints) -> Graph:
         """The graph with this work and these gaps, both in the order of the ops that it was made of."""
         if self.shorter_ns is None:
             return replace(self.graph, work_ns=work_ns, gap_ns=gap_ns)

@@ -50,6 +50,17 @@ SLOTS = 4_194_302
 """Pairs that are held then, and one slot for what finds none; a prime without it, because a slot is a remainder."""
 
 
+class WaitTotals(Struct, frozen=True):
+    """What was waited over a run, and its five parts, rank-ns."""
+
+    wait_ns: int
+    fault_ns: int
+    jitter_ns: int
+    structural_ns: int
+    gap_ns: int
+    unexplained_ns: int
+
+
 class Pairs(Struct, frozen=True):
     """Sums for pairs of ranks, in the order of their number: cause × ranks + victim."""
 
@@ -148,9 +159,9 @@ class Blame(Struct, frozen=True, dict=True):
         return structs.replace(self, waits=waits.replace(fault_ns=fault, jitter_ns=waits.jitter_ns + waits.fault_ns - fault))
 
     @cached_property
-    def totals(self) -> dict[str, int]:
+    def totals(self) -> WaitTotals:
         """The five parts and their sum over the run, rank-ns."""
-        return {column: total(self.waits.columns[column]) for column in ("wait_ns", *PARTS)}
+        return WaitTotals(*(total(self.waits.columns[column]) for column in ("wait_ns", *PARTS)))
 
     @cached_property
     def usual_gap_ns(self) -> Ints:
@@ -244,9 +255,23 @@ def blame(graph: Graph, observed: Timeline, gap_free: Timeline, both: Joined | N
         """What ``split_work`` makes of some waits, of whose fault parts only what some ops caused is told."""
         t = gap_free
         return split_work(
-            waited[rows], least[rows], ordinary_wait[rows], threshold, whole[rows], t.bound, t.opener,
-            graph.work_ns, value, cell, within, between, rank, ranks, slots, some,
-        )  # fmt: skip
+            waited[rows],
+            least[rows],
+            ordinary_wait[rows],
+            threshold,
+            whole[rows],
+            t.bound,
+            t.opener,
+            graph.work_ns,
+            value,
+            cell,
+            within,
+            between,
+            rank,
+            ranks,
+            slots,
+            some,
+        )
 
     fault, structural, score, cause, *faults = split(slice(None), np.ones(len(graph), dtype=bool))
 

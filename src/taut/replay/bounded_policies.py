@@ -15,7 +15,7 @@ from taut.core.array_types import Floats, Ints, Mask
 from taut.core.tables import NULL, Kind
 from taut.graph import Graph
 from taut.replay.engine import sweep
-from taut.replay.policies import NEVER, NOTHING, Measured, Outcome, apart, windows, with_slots
+from taut.replay.exact_policies import NEVER, NOTHING, Measured, Outcome, apart, windows, with_slots
 from taut.replay.timeline import window_times
 
 LEAST_STEPS = 4

@@ -10,9 +10,21 @@ from taut.core.jit import kernel, numpy_twin_of_kernel
 
 @kernel(lists=True)
 def completions(
-    events: Indices, pred_ptr: Indices, pred: Indices, lag: Ints, join: Indices, wait: Indices, wait_lag: Ints, slots: int,
-    work: Ints, gap: Ints, window: Indices, windows: int, rank: Indices, ranks: int,
-) -> tuple[Ints, Ints]:  # fmt: skip
+    events: Indices,
+    pred_ptr: Indices,
+    pred: Indices,
+    lag: Ints,
+    join: Indices,
+    wait: Indices,
+    wait_lag: Ints,
+    slots: int,
+    work: Ints,
+    gap: Ints,
+    window: Indices,
+    windows: int,
+    rank: Indices,
+    ranks: int,
+) -> tuple[Ints, Ints]:
     """When the last op of each window ends, and how long each rank waits: the recurrence of ``sweep``, which keeps more."""
     end = np.empty(len(work), np.int64)
     opens = np.full(slots + 1, -(1 << 62), np.int64)

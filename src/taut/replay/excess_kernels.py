@@ -34,9 +34,17 @@ def excess_of_steps(
 
 @numpy_twin_of_kernel
 def spread_of_steps_plain(
-    rank: Indices, window: Indices, ranks: int, windows: int, chosen: Mask, work: Ints, reference: Floats, cell: Indices,
-    within: Floats, between: Floats,
-) -> tuple[Floats, Floats, Floats, Ints]:  # fmt: skip
+    rank: Indices,
+    window: Indices,
+    ranks: int,
+    windows: int,
+    chosen: Mask,
+    work: Ints,
+    reference: Floats,
+    cell: Indices,
+    within: Floats,
+    between: Floats,
+) -> tuple[Floats, Floats, Floats, Ints]:
     """``spread_of_steps`` by numpy."""
     step, size, spread = (rank.astype(np.int64) * windows + window)[chosen], ranks * windows, within[cell[chosen]]
     net, variance, shared = (
@@ -48,9 +56,17 @@ def spread_of_steps_plain(
 
 @kernel(plain=spread_of_steps_plain)
 def spread_of_steps(
-    rank: Indices, window: Indices, ranks: int, windows: int, chosen: Mask, work: Ints, reference: Floats, cell: Indices,
-    within: Floats, between: Floats,
-) -> tuple[Floats, Floats, Floats, Ints]:  # fmt: skip
+    rank: Indices,
+    window: Indices,
+    ranks: int,
+    windows: int,
+    chosen: Mask,
+    work: Ints,
+    reference: Floats,
+    cell: Indices,
+    within: Floats,
+    between: Floats,
+) -> tuple[Floats, Floats, Floats, Ints]:
     """(Work above the reference, squares of spreads within ranks, spreads between ranks, ops) of the chosen ops, summed by rank
     and window; what is not known counts as nothing."""
     size = ranks * windows

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from taut.core.errors import UsageError
 from taut.replay.bounded_policies import LEAST_STEPS, backup_workers, deal_by_speed, overlap
-from taut.replay.policies import Measured, Outcome, local_steps, semi_synchronous
+from taut.replay.exact_policies import Measured, Outcome, local_steps, semi_synchronous
 
 MOST = 100_000
 """Steps or replicas, at most."""

@@ -15,7 +15,7 @@ from taut.core.scratch import kept, zeros
 from taut.core.tables import Kind, Verb
 from taut.graph import Graph
 from taut.replay import reference
-from taut.replay.ring import rings, sends_down, without_slow_links
+from taut.replay.ring_links import rings, sends_down, without_slow_links
 from taut.replay.timeline import Batch, Change, batch
 
 WORST_SHARE = 0.03
@@ -204,9 +204,14 @@ def _explained(
 
 
 def fix(
-    graph: Graph, reference_ns: Floats, dimension: str, labels: Sequence[str], *, baseline: bool = False,
+    graph: Graph,
+    reference_ns: Floats,
+    dimension: str,
+    labels: Sequence[str],
+    *,
+    baseline: bool = False,
     dims: Sequence[Dimension] | None = None,
-) -> Change:  # fmt: skip
+) -> Change:
     """Set ranks, stages, data-parallel ranks, classes, gate classes or links to their reference, gaps kept.
 
     With a baseline behind the references, a link's transfers, those of all members of its gates, are what they were there.

@@ -226,13 +226,13 @@ def _redundant(a: Computed) -> Redundant | None:
 def _waits(a: Computed) -> Waits:
     totals = a.ledger.wait_parts
     return Waits(
-        observed_rank_ns=totals["wait_ns"],
-        exposed_rank_ns=totals["wait_ns"] - a.ledger.hidden_wait_rank_ns,
-        fault_rank_ns=totals["fault_ns"],
-        jitter_rank_ns=totals["jitter_ns"],
-        structural_rank_ns=totals["structural_ns"],
-        gap_rank_ns=totals["gap_ns"],
-        unexplained_rank_ns=totals["unexplained_ns"],
+        observed_rank_ns=totals.wait_ns,
+        exposed_rank_ns=totals.wait_ns - a.ledger.hidden_wait_rank_ns,
+        fault_rank_ns=totals.fault_ns,
+        jitter_rank_ns=totals.jitter_ns,
+        structural_rank_ns=totals.structural_ns,
+        gap_rank_ns=totals.gap_ns,
+        unexplained_rank_ns=totals.unexplained_ns,
     )
 
 
@@ -295,7 +295,7 @@ def _blame(a: Computed) -> list[Blame]:
         rows.append((mine, int(sums[cause]), int(place[where])))
     key = place[index, g.ops.name]
     walls = a.batch.walls(g.work_ns, b.usual_ns, key, len(rows), g.gap_ns, b.usual_gap_ns).sum(axis=0)
-    total = max(b.totals["wait_ns"], 1)
+    total = max(b.totals.wait_ns, 1)
     out = []
     for mine, wait, k in rows:
         first, op = mine[0], ops[mine[0]]
@@ -411,9 +411,14 @@ def _indices(a: Computed) -> Indices:
     done = executed(a.graph.trace.progress)
     from_logs = a.attempts.discarded_steps() if done is None and a.attempts is not None else None
     return indices(
-        a.observed, a.gap_free, a.blame, a.whatif, a.ledger.energy(a.graph.steps),
-        discarded=from_logs if done is None else done.discarded, kept=_kept(from_logs) if done is None else done.kept,
-    )  # fmt: skip
+        a.observed,
+        a.gap_free,
+        a.blame,
+        a.whatif,
+        a.ledger.energy(a.graph.steps),
+        discarded=from_logs if done is None else done.discarded,
+        kept=_kept(from_logs) if done is None else done.kept,
+    )
 
 
 def _kept(discarded: Mask | None) -> float:

@@ -230,20 +230,20 @@ def _unmatched(a: Computed, share: dict[str, float], why: str) -> str:
 
 
 def _quiet(a: Computed, share: dict[str, float], ordinary: bool) -> str:
-    waiting = 100 * (a.blame.totals["wait_ns"] - a.ledger.hidden_wait_rank_ns) / max(a.ledger.total_rank_ns, 1)
+    waiting = 100 * (a.blame.totals.wait_ns - a.ledger.hidden_wait_rank_ns) / max(a.ledger.total_rank_ns, 1)
     what = "in operators on the host (the device's side is not recorded)" if host_only(a.graph) else "productive"
     text = (
         f"No finding: {share['productive']:.0f} % {what}, {_copies(share)}{share['gap']:.0f} % gaps and waits for them; "
         f"in all {waiting:.0f} % waiting at gates"
     )
     totals = a.blame.totals
-    if totals["gap_ns"] > 0.5 * totals["wait_ns"] and waiting >= 1:
+    if totals.gap_ns > 0.5 * totals.wait_ns and waiting >= 1:
         by_rank = weighed(a.graph.rank_index[a.blame.gap.ops], a.blame.gap.ns, len(a.graph.ranks))
         worst = int(np.argmax(by_rank))
-        part = 100 * by_rank[worst] / max(totals["wait_ns"], 1)
+        part = 100 * by_rank[worst] / max(totals.wait_ns, 1)
         where = rank_label(int(a.graph.ranks[worst]), a.graph.members)
         text += f", {part:.0f} % of it for gaps of the host (launch, input) on {where}"
-    elif totals["unexplained_ns"] > 0.5 * totals["wait_ns"] and waiting >= 1:
+    elif totals.unexplained_ns > 0.5 * totals.wait_ns and waiting >= 1:
         text += ", most of it unexplained: too few steps to know what is ordinary"
     elif ordinary:
         text += ", all of it ordinary variation or structure"

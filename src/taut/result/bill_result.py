@@ -57,13 +57,28 @@ def bill_result(parts: Parts) -> BillResult:
     spent = Spent(sums, found, parts.causes, currency)
     verdict = bill_verdict(when, spent, closing, unit=parts.unit, charged=accrual.effective, wrong=bool(booking.defects))
     return BillResult(
-        currency=currency, money_units=booking.unit, unit=parts.unit, period=_period(parts), verdict=verdict,
-        accrual=accrual, invoices=booking.invoices, categories=sums, lines=found,
-        by={one: drill(coded, one, booking.unit) for one in DRILLS}, unmatched=booking.unmatched, defects=booking.defects,
-        rules=list(parts.rules), energy=parts.energy, recoverable=parts.recoverable, budget=_budget(parts, accrual),
-        causes=dict(parts.causes), missing=list(parts.missing), defaults=list(parts.defaults),
-        notes=[*booking.notes, *parts.notes], inputs=list(parts.inputs),
-    )  # fmt: skip
+        currency=currency,
+        money_units=booking.unit,
+        unit=parts.unit,
+        period=_period(parts),
+        verdict=verdict,
+        accrual=accrual,
+        invoices=booking.invoices,
+        categories=sums,
+        lines=found,
+        by={one: drill(coded, one, booking.unit) for one in DRILLS},
+        unmatched=booking.unmatched,
+        defects=booking.defects,
+        rules=list(parts.rules),
+        energy=parts.energy,
+        recoverable=parts.recoverable,
+        budget=_budget(parts, accrual),
+        causes=dict(parts.causes),
+        missing=list(parts.missing),
+        defaults=list(parts.defaults),
+        notes=[*booking.notes, *parts.notes],
+        inputs=list(parts.inputs),
+    )
 
 
 def _period(parts: Parts) -> BillPeriod:
@@ -83,11 +98,13 @@ def _accrual(parts: Parts) -> Accrual:
     charged = booking.charges > 0 or not len(entries)
     yet = total(booking.uncharged.effective[booking.uncharged.why == "open"])
     return Accrual(
-        ledger=amount(ledger or 0, booking.unit), effective=amount(booking.effective, booking.unit),
-        residual=amount(residual, booking.unit), explained=amount(explained, booking.unit),
+        ledger=amount(ledger or 0, booking.unit),
+        effective=amount(booking.effective, booking.unit),
+        residual=amount(residual, booking.unit),
+        explained=amount(explained, booking.unit),
         not_charged_yet=amount(yet, booking.unit),
         closes=residual == 0 and charged and all(one.money is not None for one in booking.defects),
-    )  # fmt: skip
+    )
 
 
 def _budget(parts: Parts, accrual: Accrual) -> Budget | None:

@@ -47,8 +47,8 @@ def bill_verdict(
         beside = f"; {closing}" if charged is not None else ""
         parts = _parts(replace(spent, currency=None))
         return f"{when}: {_time(categories)} of {unit} time, without a price. {parts}{beside}."
-    total = said(sum(map(Decimal, whole), Decimal(0)), currency)
-    paid = None if charged is None else said(Decimal(charged), currency)
+    total = money_words(sum(map(Decimal, whole), Decimal(0)), currency)
+    paid = None if charged is None else money_words(Decimal(charged), currency)
     beside = f" by its lines, {paid} charged" if paid is not None and paid != total else ""
     return f"{when} cost {total}{beside}: {_parts(spent)}; {closing}."
 
@@ -66,7 +66,8 @@ def _parts(spent: Spent) -> str:
     large = sorted((item for item in shares.items() if item[1] >= LEAST), key=lambda item: -item[1])[:TOLD]
     if useful > 1 or min(shares.values(), default=0.0) < -1:  # credits leave little of the sum: shares of it tell nothing
         return ", ".join(
-            f"{said(Decimal(one.money or 0), spent.currency)} {WORDS.get(one.name or '', one.name)}" for one in categories
+            f"{money_words(Decimal(one.money or 0), spent.currency)} {WORDS.get(one.name or '', one.name)}"
+            for one in categories
         )
     words = [f"{100 * useful:.0f} % useful work"]
     for i, (name, share) in enumerate(large):
@@ -93,7 +94,7 @@ def _largest(category: str, spent: Spent) -> str:
     if best is None:
         return ""
     priced = any(one.money is not None for one in spent.lines if one.category == category and one.cause == best)
-    cost = f", {said(money[best], spent.currency)}" if priced else ""
+    cost = f", {money_words(money[best], spent.currency)}" if priced else ""
     return f" (the largest: {spent.causes.get(best, best)}{cost})"
 
 
@@ -121,7 +122,7 @@ def closing_words(
         return f"{_short_invoices(invoices, wrong)}{opened}"
     yet = Decimal(accrual.not_charged_yet or 0)
     if yet:
-        opened = f"; the period is still open, {said(yet, currency)} is used and not charged yet"
+        opened = f"; the period is still open, {money_words(yet, currency)} is used and not charged yet"
     return f"{_residual_words(accrual, defects, currency, wrong)}{opened}"
 
 
@@ -149,8 +150,8 @@ def _left(rest: Decimal, defects: Sequence[Defect], currency: str | None) -> str
     amounts = [Decimal(one.money or 0) for one in defects if one.currency == currency]
     above, below = (sum((one for one in amounts if (one > 0) == more), Decimal(0)) for more in (True, False))
     if above and below and above + below == rest:
-        return f", {said(above, currency)} charged too much and {said(-below, currency)} too little"
-    return f", {said(abs(rest), currency)} {'charged too much' if rest > 0 else 'charged too little'}"
+        return f", {money_words(above, currency)} charged too much and {money_words(-below, currency)} too little"
+    return f", {money_words(abs(rest), currency)} {'charged too much' if rest > 0 else 'charged too little'}"
 
 
 def count(number: int, noun: str) -> str:
@@ -158,7 +159,7 @@ def count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
-def said(amount: Decimal, currency: str | None) -> str:
+def money_words(amount: Decimal, currency: str | None) -> str:
     """Money in a sentence: whole from a hundred on."""
     digits = 0 if abs(amount) >= 100 else 2 if abs(amount) >= 1 or not amount else min(1 - amount.adjusted(), 6)
     return f"{amount:,.{digits}f} {currency or ''}".rstrip()

@@ -263,11 +263,31 @@ def report_jobs(trace: Trace, ledger: Attempts | None) -> AnalysisResult:
     )
     verdict = Verdict(text=attempts_text(found), kind="unknown", bound=None, components=None)
     return AnalysisResult(
-        verdict=verdict, job=job, attempts=found, fidelity=None, whatif=None, blame=[], waits=None, coupling=None, windows=[],
-        gates=[], collectives=[], findings=[], early_warning=None, components=[], recoverable_wall_ns=None, indices=None,
-        regime=None, envelope=None, redundant=None, tails=None, progress=None, ledger=None, control=None,
+        verdict=verdict,
+        job=job,
+        attempts=found,
+        fidelity=None,
+        whatif=None,
+        blame=[],
+        waits=None,
+        coupling=None,
+        windows=[],
+        gates=[],
+        collectives=[],
+        findings=[],
+        early_warning=None,
+        components=[],
+        recoverable_wall_ns=None,
+        indices=None,
+        regime=None,
+        envelope=None,
+        redundant=None,
+        tails=None,
+        progress=None,
+        ledger=None,
+        control=None,
         risk=risk_of_attempts(trace.attempts, found),
-    )  # fmt: skip
+    )
 
 
 def attempts_text(found: AttemptsResult) -> str:

@@ -127,7 +127,7 @@ class Guard:
 
     def _shown(self, scope: Scope, headers: Mapping[str, str]) -> str | None:
         """Refuse who does not show the token."""
-        given = _given(scope)
+        given = _query_token(scope)
         if given is not None:
             if not same(given, self._door.token):
                 raise Refused(403, "wrong token: open the address that taut serve printed last")
@@ -192,7 +192,7 @@ def _check_form(method: str, headers: Mapping[str, str]) -> None:
         raise Refused(415, "a decision is application/json")
 
 
-def _given(scope: Scope) -> str | None:
+def _query_token(scope: Scope) -> str | None:
     """The token in the address of a page."""
     query = scope["query_string"]
     if b"token=" not in query or scope["method"] != "GET" or not OPENS.fullmatch(scope["path"]):
@@ -239,7 +239,7 @@ def _saying(send: Send) -> Send:
 
     async def next_part(message: Message) -> None:
         if message["type"] == "http.response.start":
-            await send({**message, "headers": _said(message.get("headers", ()))})
+            await send({**message, "headers": _with_fixed_headers(message.get("headers", ()))})
             return
         body, more = message.get("body", b""), message.get("more_body", False)
         for at in range(0, max(len(body), 1), PIECE):
@@ -249,7 +249,7 @@ def _saying(send: Send) -> Send:
     return next_part
 
 
-def _said(own: Pairs) -> list[tuple[bytes, bytes]]:
+def _with_fixed_headers(own: Pairs) -> list[tuple[bytes, bytes]]:
     names = {name.lower() for name, _ in own}
     always = [(name.encode(), value.encode()) for name, value in SAID.items()]
     kept = [(name, value) for name, value in own if name.lower().decode("latin-1") not in SAID]

@@ -163,9 +163,13 @@ class OpenRuns:
         return await asyncio.get_running_loop().run_in_executor(self._clerk, work)
 
     async def ask(
-        self, name: str, work: Callable[[OpenRun], T], gone: Callable[[], Awaitable[bool]] | None = None, apart: str = "",
+        self,
+        name: str,
+        work: Callable[[OpenRun], T],
+        gone: Callable[[], Awaitable[bool]] | None = None,
+        apart: str = "",
         long: bool = False,
-    ) -> T:  # fmt: skip
+    ) -> T:
         """What ``work`` makes of a run; not asked any more if the client has ``gone`` when its turn comes.
 
         What is named ``apart`` has a turn of its own: it does not hold up what else is asked of the run.

@@ -116,7 +116,7 @@ class Bounded(H11Protocol):
         self.transport.close()
 
 
-class Served(uvicorn.Server):
+class LimitedServer(uvicorn.Server):
     """A server that ends when the process is asked to, and then lets the process end in its own way."""
 
     @contextlib.contextmanager
@@ -144,15 +144,26 @@ class Served(uvicorn.Server):
 
 def serve(app: ASGIApp, listening: socket.socket) -> None:
     """Answer until the process is asked to end."""
-    served(app).run([listening])
+    make_server(app).run([listening])
 
 
-def served(app: ASGIApp) -> Served:
+def make_server(app: ASGIApp) -> LimitedServer:
     """A server that is not running yet."""
     protocol = type("Limited", (Bounded,), {"most": most_connections()})
     config = uvicorn.Config(
-        app, http=protocol, ws="none", lifespan="off", loop="asyncio", log_config=None, log_level="critical",
-        access_log=False, proxy_headers=False, server_header=False, date_header=False, timeout_keep_alive=KEEP_ALIVE_S,
-        timeout_graceful_shutdown=GRACE_S, h11_max_incomplete_event_size=MOST_HEAD,
-    )  # fmt: skip
-    return Served(config)
+        app,
+        http=protocol,
+        ws="none",
+        lifespan="off",
+        loop="asyncio",
+        log_config=None,
+        log_level="critical",
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        date_header=False,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=GRACE_S,
+        h11_max_incomplete_event_size=MOST_HEAD,
+    )
+    return LimitedServer(config)

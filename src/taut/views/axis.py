@@ -111,6 +111,11 @@ class Axis:
     def described(self, findings: Iterable[Finding] = ()) -> TimelineAxis:
         """All that can be asked for, and the ranks that findings name."""
         return TimelineAxis(
-            wall_ns=self.wall_ns, zero_ns=self.zero_ns, rows=self.rows(), steps=self.steps(), ops=len(self.graph),
-            states=list(STATES), named=sorted({rank for one in findings for rank in one.ranks}),
-        )  # fmt: skip
+            wall_ns=self.wall_ns,
+            zero_ns=self.zero_ns,
+            rows=self.rows(),
+            steps=self.steps(),
+            ops=len(self.graph),
+            states=list(STATES),
+            named=sorted({rank for one in findings for rank in one.ranks}),
+        )

@@ -58,13 +58,20 @@ def actions(table: Table, most: int = MOST_ACTIONS) -> list[ControlAction]:
     words = [[str(one) for one in shown.columns[name]] for name in ("layer", "controller", "target", "knob", "before", "after")]
     return [
         ControlAction(
-            time_ns=int(at), layer=layer, controller=who, target=target, knob=knob, before=before, after=after,
-            direction=int(way), rank=None if rank < 0 else int(rank),
+            time_ns=int(at),
+            layer=layer,
+            controller=who,
+            target=target,
+            knob=knob,
+            before=before,
+            after=after,
+            direction=int(way),
+            rank=None if rank < 0 else int(rank),
         )
         for at, way, rank, layer, who, target, knob, before, after in zip(
             shown.time_ns, shown.direction, shown.rank, *words, strict=True
         )
-    ]  # fmt: skip
+    ]
 
 
 def step_begins(graph: Graph) -> list[int]:

@@ -51,9 +51,11 @@ def decisions(folder: str | Path, given: Path | None = None) -> Decisions:
     return Decisions(
         open=[one for one in headlines(result, str(root)) if one.id is not None and one.id not in done],
         decisions=[DecisionRow(record=r.record, expected=_expected(r.record), outcome=r.outcome) for r in trail.decisions],
-        log=str(log) if log.is_file() else None, verified=verified, verified_is=verified_is,
+        log=str(log) if log.is_file() else None,
+        verified=verified,
+        verified_is=verified_is,
         commands=_commands(root, log),
-    )  # fmt: skip
+    )
 
 
 def _expected(record: AuditRecord) -> Estimate | None:

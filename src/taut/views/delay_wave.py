@@ -39,13 +39,23 @@ def delay_wave(run: Run, rank: int, step: int, ns: int, op: int | None = None) -
     late, left = moved.at_gates(gates)
     return DelayWave(
         command=f"taut whatif {shlex.quote(str(run.folder))} --delay {delay_option(rank, step, ns, op)}",
-        actual_wall_ns=actual, changed_wall_ns=changed, saved_wall_ns=actual - changed, delay_ns=ns, rank=rank, step=step,
-        op=delayed, name=graph.names[int(graph.ops.name[delayed])], gates=[int(one) for one in gates],
+        actual_wall_ns=actual,
+        changed_wall_ns=changed,
+        saved_wall_ns=actual - changed,
+        delay_ns=ns,
+        rank=rank,
+        step=step,
+        op=delayed,
+        name=graph.names[int(graph.ops.name[delayed])],
+        gates=[int(one) for one in gates],
         gate_names=[graph.names[int(one)] for one in graph.gates.name[gates]],
-        gate_steps=[int(one) for one in graph.gates.step[gates]], labels=rank_blocks(graph).labels, late_ns=late,
-        reached_ranks=len(np.unique(graph.rank_index[moved.end > 0])), left_ns=left,
+        gate_steps=[int(one) for one in graph.gates.step[gates]],
+        labels=rank_blocks(graph).labels,
+        late_ns=late,
+        reached_ranks=len(np.unique(graph.rank_index[moved.end > 0])),
+        left_ns=left,
         absorbed=_absorbed(graph, moved.branch(delayed, changed - actual)),
-    )  # fmt: skip
+    )
 
 
 def delay_option(rank: int, step: int, ns: int, op: int | None = None) -> str:

@@ -108,9 +108,12 @@ class Gatherings(Struct, frozen=True):
         came = axis.window_zero_ns[graph.window[members]] + graph.ops.start_ns[members]
         wait = np.maximum(graph.ops.end_ns[members] - graph.work_ns[members] - graph.ops.start_ns[members], 0)
         return cls(
-            first, members.astype(np.int32), np.minimum.reduceat(came, begins), np.maximum.reduceat(came, begins),
+            first,
+            members.astype(np.int32),
+            np.minimum.reduceat(came, begins),
+            np.maximum.reduceat(came, begins),
             np.add.reduceat(wait, begins),
-        )  # fmt: skip
+        )
 
     def between(self, begin_ns: int, end_ns: int) -> Ints:
         """Gates of which some member arrives, or waits, between two times."""
@@ -146,9 +149,18 @@ class Frames:
         self.order: Codes = order.astype(np.int32)
         lane = self.axis.lane_places().astype(np.int32)
         self.pieces, self.piece_first = flattened(
-            self.first, self.order, *self._times(), graph.work_ns, lane, int(lane.max(initial=0)) + 1, self.state, self.wait,
-            LEVELS, *self.axis.covered, self.axis.wall_ns,
-        )  # fmt: skip
+            self.first,
+            self.order,
+            *self._times(),
+            graph.work_ns,
+            lane,
+            int(lane.max(initial=0)) + 1,
+            self.state,
+            self.wait,
+            LEVELS,
+            *self.axis.covered,
+            self.axis.wall_ns,
+        )
         self.last_ends, self.blocks = last_ends(self.first, self.order, *self._window_times(), graph.ops.end_ns)
         self.gates = Gatherings.of(graph, self.axis)
 
@@ -173,12 +185,18 @@ class Frames:
         lines = min(lines, rows)
         count = 0 if ops is None else len(ops)
         return TimelineFrame(
-            begin_ns=begin_ns, end_ns=end_ns, first_row=first_row, rows=rows, columns=columns, lines=lines,
+            begin_ns=begin_ns,
+            end_ns=end_ns,
+            first_row=first_row,
+            rows=rows,
+            columns=columns,
+            lines=lines,
             cells=self.cells(begin_ns, end_ns, first_row, rows, columns, lines).tobytes() if ops is None else None,
             ops=None if ops is None else self._as_columns(ops, place[:count]),
-            gates=self._as_gates(shown, place[count:], first_row, rows), left_out_gates=len(gates) - len(shown),
+            gates=self._as_gates(shown, place[count:], first_row, rows),
+            left_out_gates=len(gates) - len(shown),
             names=[self.graph.names[int(one)] for one in names],
-        )  # fmt: skip
+        )
 
     def check(self, begin_ns: int, end_ns: int, first_row: int, rows: int, columns: int, lines: int) -> None:
         """Refuse what is no part of the timeline, or too fine."""
@@ -226,10 +244,16 @@ class Frames:
     def _as_columns(self, ops: Ints, names: Ints) -> TimelineOps:
         end = self.ends_ns(ops)
         return TimelineOps(
-            op=ops.tolist(), row=self.graph.rank_index[ops].tolist(), lane=self.axis.lane_places(ops).tolist(),
-            begin_ns=self.begins_ns(ops).tolist(), opening_ns=(end - self.graph.work_ns[ops]).tolist(), end_ns=end.tolist(),
-            state=self.state[ops].tolist(), wait=self.wait[ops].tolist(), name=names.tolist(),
-        )  # fmt: skip
+            op=ops.tolist(),
+            row=self.graph.rank_index[ops].tolist(),
+            lane=self.axis.lane_places(ops).tolist(),
+            begin_ns=self.begins_ns(ops).tolist(),
+            opening_ns=(end - self.graph.work_ns[ops]).tolist(),
+            end_ns=end.tolist(),
+            state=self.state[ops].tolist(),
+            wait=self.wait[ops].tolist(),
+            name=names.tolist(),
+        )
 
     def _gates_between(self, begin_ns: int, end_ns: int, first_row: int, rows: int) -> Ints:
         """Gates with a member among some rows that are open for arrivals between two times."""
@@ -247,10 +271,13 @@ class Frames:
     def _as_gates(self, gates: Ints, names: Ints, first_row: int, rows: int) -> TimelineGates:
         members = [self.gates.members[self.gates.first[gate] : self.gates.first[gate + 1]] for gate in gates]
         return TimelineGates(
-            gate=gates.tolist(), name=names.tolist(), first_ns=self.gates.first_ns[gates].tolist(),
-            opens_ns=self.gates.opens_ns[gates].tolist(), rows=[self._some_rows(some, first_row, rows) for some in members],
+            gate=gates.tolist(),
+            name=names.tolist(),
+            first_ns=self.gates.first_ns[gates].tolist(),
+            opens_ns=self.gates.opens_ns[gates].tolist(),
+            rows=[self._some_rows(some, first_row, rows) for some in members],
             last_row=[int(self.graph.rank_index[self.last_arriver(some)]) for some in members],
-        )  # fmt: skip
+        )
 
     def _some_rows(self, members: Codes, first_row: int, rows: int) -> list[int]:
         of = self.graph.rank_index[members]

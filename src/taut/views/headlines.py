@@ -69,12 +69,21 @@ def _of_finding(f: Finding, result: AnalysisResult, folder: str) -> Headline:
     fixes = fixes_of(f)
     asked = f"--policy {shlex.quote(f.policy.name)}" if f.policy is not None else _fix_words(fixes)
     return Headline(
-        id=f.id, severity=_severity(f), title=title(f, result), saving=_saving(f, result), because=f.because,
-        do=what_to_do(f), steps=list(f.steps), ranks=list(f.ranks), recoverable_share=_share(f, result), money=f.money,
-        fix=fixes, policy=None if f.policy is None else f.policy.name,
+        id=f.id,
+        severity=_severity(f),
+        title=title(f, result),
+        saving=_saving(f, result),
+        because=f.because,
+        do=what_to_do(f),
+        steps=list(f.steps),
+        ranks=list(f.ranks),
+        recoverable_share=_share(f, result),
+        money=f.money,
+        fix=fixes,
+        policy=None if f.policy is None else f.policy.name,
         whatif=f"taut whatif {shlex.quote(folder)} {asked}" if asked else None,
         ticket=None if f.remedy is None else f.remedy.ticket,
-    )  # fmt: skip
+    )
 
 
 def _fix_words(fixes: Sequence[str]) -> str:
@@ -322,13 +331,21 @@ def _fought(result: AnalysisResult, folder: str) -> Headline | None:
     number, zone = control.relations.index(worst) + 1, worst.zone
     where = f" on {_ranks(zone.ranks)}" if zone is not None and zone.ranks else ""
     return Headline(
-        id=None, severity="control",
+        id=None,
+        severity="control",
         title=f"Controllers work against each other: {worst.kind} of {' and '.join(worst.controllers) or 'controllers'}{where}",
-        saving=_overhead(result), because=worst.because, do=_separated(control),
-        steps=[] if zone is None or zone.steps is None else list(zone.steps), ranks=[] if zone is None else list(zone.ranks),
-        recoverable_share=None, money=None, fix=[], policy=None,
-        whatif=f"taut export {shlex.quote(folder)} --to perfetto --zone {number}", ticket=None,
-    )  # fmt: skip
+        saving=_overhead(result),
+        because=worst.because,
+        do=_separated(control),
+        steps=[] if zone is None or zone.steps is None else list(zone.steps),
+        ranks=[] if zone is None else list(zone.ranks),
+        recoverable_share=None,
+        money=None,
+        fix=[],
+        policy=None,
+        whatif=f"taut export {shlex.quote(folder)} --to perfetto --zone {number}",
+        ticket=None,
+    )
 
 
 def _overhead(result: AnalysisResult) -> str:
@@ -353,10 +370,21 @@ def _none(result: AnalysisResult) -> Headline:
     job = result.job
     known = job.first_step is not None and job.last_step is not None
     return Headline(
-        id=None, severity=severity, title=said, saving="", because=because, do="",
-        steps=[job.first_step or 0, job.last_step or 0] if known else [], ranks=[], recoverable_share=None, money=None, fix=[],
-        policy=None, whatif=None, ticket=None,
-    )  # fmt: skip
+        id=None,
+        severity=severity,
+        title=said,
+        saving="",
+        because=because,
+        do="",
+        steps=[job.first_step or 0, job.last_step or 0] if known else [],
+        ranks=[],
+        recoverable_share=None,
+        money=None,
+        fix=[],
+        policy=None,
+        whatif=None,
+        ticket=None,
+    )
 
 
 def _quiet(result: AnalysisResult) -> tuple[Severity, str, str]:

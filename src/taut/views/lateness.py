@@ -52,11 +52,22 @@ def _first(graph: Graph, ops: int) -> Graph:
     events = graph.events[: int(np.flatnonzero(graph.events == ops)[0])]
     edges = int(graph.pred_ptr[ops])
     return replace(
-        graph, ops=graph.ops.take(np.arange(ops)), work_ns=graph.work_ns[:ops], gap_ns=graph.gap_ns[:ops],
-        pred_ptr=graph.pred_ptr[: ops + 1], pred=graph.pred[:edges], lag_ns=graph.lag_ns[:edges], join=graph.join[:ops],
-        wait=graph.wait[:ops], wait_lag_ns=graph.wait_lag_ns[:ops], events=events, gate=graph.gate[:ops],
-        explained=graph.explained[:ops], window=graph.window[:ops], roles=graph.roles[:ops],
-    )  # fmt: skip
+        graph,
+        ops=graph.ops.take(np.arange(ops)),
+        work_ns=graph.work_ns[:ops],
+        gap_ns=graph.gap_ns[:ops],
+        pred_ptr=graph.pred_ptr[: ops + 1],
+        pred=graph.pred[:edges],
+        lag_ns=graph.lag_ns[:edges],
+        join=graph.join[:ops],
+        wait=graph.wait[:ops],
+        wait_lag_ns=graph.wait_lag_ns[:ops],
+        events=events,
+        gate=graph.gate[:ops],
+        explained=graph.explained[:ops],
+        window=graph.window[:ops],
+        roles=graph.roles[:ops],
+    )
 
 
 def _grouped(pairs: Pairs, graph: Graph, steps: int | None) -> RankLateness:

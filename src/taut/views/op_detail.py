@@ -91,16 +91,28 @@ class OpDetails:
         reference = float(self.frames.run.reference_ns[op])
         gates = self.frames.gates
         return OpDetail(
-            op=op, rank=int(ops.rank[op]), label=self._label(op), lane=graph.trace.lanes[int(ops.lane[op])],
-            name=graph.names[int(ops.name[op])], kind=Kind(int(ops.kind[op])).name.lower(),
-            step=int(graph.steps[graph.window[op]]), begin_ns=begin, opening_ns=opening, end_ns=end,
-            work_ns=int(graph.work_ns[op]), reference_ns=None if np.isnan(reference) else reference,
-            size_bytes=None if ops.size[op] < 0 else int(ops.size[op]), gate=None if gate < 0 else gate,
+            op=op,
+            rank=int(ops.rank[op]),
+            label=self._label(op),
+            lane=graph.trace.lanes[int(ops.lane[op])],
+            name=graph.names[int(ops.name[op])],
+            kind=Kind(int(ops.kind[op])).name.lower(),
+            step=int(graph.steps[graph.window[op]]),
+            begin_ns=begin,
+            opening_ns=opening,
+            end_ns=end,
+            work_ns=int(graph.work_ns[op]),
+            reference_ns=None if np.isnan(reference) else reference,
+            size_bytes=None if ops.size[op] < 0 else int(ops.size[op]),
+            gate=None if gate < 0 else gate,
             members=None if gate < 0 else int(gates.first[gate + 1] - gates.first[gate]),
-            last_label=None if opener < 0 else self._label(opener), wait=wait, slack_ns=int(self._bindings.slack_ns[op]),
-            critical=bool(self._bindings.critical[op]), path=[self._shown(one) for one in path],
+            last_label=None if opener < 0 else self._label(opener),
+            wait=wait,
+            slack_ns=int(self._bindings.slack_ns[op]),
+            critical=bool(self._bindings.critical[op]),
+            path=[self._shown(one) for one in path],
             root=None if wait is None else self._root(path, wait),
-        )  # fmt: skip
+        )
 
     def _times(self, op: int) -> tuple[int, int, int]:
         """Arrival, opening and end of an op on the axis."""
@@ -211,8 +223,15 @@ class OpDetails:
     def _shown(self, one: _Passed) -> PathOp:
         begin, opening, end = self._times(one.op)
         return PathOp(
-            op=one.op, rank=int(self.graph.ops.rank[one.op]), label=self._label(one.op),
-            name=self.graph.names[int(self.graph.ops.name[one.op])], row=int(self.graph.rank_index[one.op]),
-            begin_ns=begin, opening_ns=opening, end_ns=end, because=one.because,
-            excess_ns=max(round(self._excess(one.op)), 0), gap_ns=max(int(self.graph.gap_ns[one.op]), 0),
-        )  # fmt: skip
+            op=one.op,
+            rank=int(self.graph.ops.rank[one.op]),
+            label=self._label(one.op),
+            name=self.graph.names[int(self.graph.ops.name[one.op])],
+            row=int(self.graph.rank_index[one.op]),
+            begin_ns=begin,
+            opening_ns=opening,
+            end_ns=end,
+            because=one.because,
+            excess_ns=max(round(self._excess(one.op)), 0),
+            gap_ns=max(int(self.graph.gap_ns[one.op]), 0),
+        )

@@ -62,12 +62,12 @@ def _in_order(nodes: list[OperatorNode], within: Ints) -> list[OperatorNode]:
     better: list[int] | None = order
     while better is not None:
         order = better
-        better = next((one for one in _moved(order) if _back(one, within) < _back(order, within)), None)
+        better = next((one for one in _with_one_elsewhere(order) if _back(one, within) < _back(order, within)), None)
     place = {k: (at + 0.5) / len(order) for at, k in enumerate(order)}
     return [replace(node, place=place[k]) for k, node in enumerate(nodes)]
 
 
-def _moved(order: list[int]) -> Iterator[list[int]]:
+def _with_one_elsewhere(order: list[int]) -> Iterator[list[int]]:
     """The order with one of its nodes elsewhere."""
     for k in order:
         others = [one for one in order if one != k]

@@ -78,13 +78,23 @@ def _without_graph(card: RunCard, result: AnalysisResult) -> Overview:
     rate = ledger_rate(result)
     verdict = result.verdict
     return Overview(
-        run=card, headlines=headlines(result, card.folder), nominal_share=verdict.nominal_share,
-        nominal_is=verdict.nominal_is, effective_share=verdict.effective_share, fates=fates(result),
-        currency=_currency(result), rank_hour=None if rate is None else str(rate[0].quantize(Decimal("0.0001"))), lateness=None,
-        step_times=None, waits=None, ranks=result.ranks or [],
-        stopped=stopped(result), jobs=result.attempts.worst if result.ledger is None and result.attempts is not None else [],
-        trust=trust(result), commands=_commands(card, result),
-    )  # fmt: skip
+        run=card,
+        headlines=headlines(result, card.folder),
+        nominal_share=verdict.nominal_share,
+        nominal_is=verdict.nominal_is,
+        effective_share=verdict.effective_share,
+        fates=fates(result),
+        currency=_currency(result),
+        rank_hour=None if rate is None else str(rate[0].quantize(Decimal("0.0001"))),
+        lateness=None,
+        step_times=None,
+        waits=None,
+        ranks=result.ranks or [],
+        stopped=stopped(result),
+        jobs=result.attempts.worst if result.ledger is None and result.attempts is not None else [],
+        trust=trust(result),
+        commands=_commands(card, result),
+    )
 
 
 def fates(result: AnalysisResult) -> list[FateShare]:

@@ -111,11 +111,11 @@ def file_decisions(folder: str | Path) -> Decisions:
     from taut.views.decision_loop import decisions
 
     found = decisions(folder)
-    rows = [replace(one, record=replace(one.record, details=_told(one.record.details))) for one in found.decisions]
+    rows = [replace(one, record=replace(one.record, details=_kept_details(one.record.details))) for one in found.decisions]
     return replace(found, decisions=rows, log=None, verified=None, verified_is=PROVES)
 
 
-def _told(details: Mapping[str, Json]) -> dict[str, Json]:
+def _kept_details(details: Mapping[str, Json]) -> dict[str, Json]:
     return {key: value for key, value in details.items() if key in KEPT}
 
 

@@ -78,11 +78,17 @@ def pack(frames: Frames, findings: Sequence[Finding] = (), budget_bytes: int = B
     placed, columns = out.text(blocks), _columns(frames, ops, place, out)
     room = max(int(budget_bytes * DETAILS), min(budget_bytes - out.size, int(budget_bytes * MOST_OF_DETAILS)))
     header = PackedTimeline(
-        format=FORMAT, wall_ns=frames.axis.wall_ns, rows=len(frames.graph.ranks), levels=levels, blocks=placed, ops=columns,
+        format=FORMAT,
+        wall_ns=frames.axis.wall_ns,
+        rows=len(frames.graph.ranks),
+        levels=levels,
+        blocks=placed,
+        ops=columns,
         gates=out.text(msgspec.structs.replace(whole.gates, name=[int(place[one]) for one in gate_names])),
-        left_out_gates=whole.left_out_gates, details=out.text(_details(frames, blocks, ops, room)),
+        left_out_gates=whole.left_out_gates,
+        details=out.text(_details(frames, blocks, ops, room)),
         names=[frames.graph.names[int(one)] for one in names],
-    )  # fmt: skip
+    )
     text = msgspec.json.encode(header)
     return struct.pack("<I", len(text)) + text + b"".join(out.parts)
 

@@ -135,10 +135,13 @@ class Replays:
         actual = self.actual_wall_ns
         wall = replay(self.graph, changes).wall_ns if changes else actual
         result = WhatIfResult(
-            actual_wall_ns=actual, changed_wall_ns=wall, saved_wall_ns=actual - wall,
-            saved_share=(actual - wall) / max(actual, 1), error=_error(asked),
+            actual_wall_ns=actual,
+            changed_wall_ns=wall,
+            saved_wall_ns=actual - wall,
+            saved_share=(actual - wall) / max(actual, 1),
+            error=_error(asked),
             changes=list(dict.fromkeys(change.reason for change in changes)),
-        )  # fmt: skip
+        )
         return self._with_policies(result, changes, asked) if asked.policies or asked.advice else result
 
     def changes(self, asked: Question, note: Callable[[str], None] = _silent) -> list[Change]:
@@ -182,7 +185,7 @@ class Replays:
             steps=STALENESS if asked.staleness is None else asked.staleness, default=asked.staleness is None
         )
         job = of_run(self.graph, changes, more_steps=asked.more_steps, shared=self.policies)
-        found = job.given(asked.policies) + (job.advised(budget.steps) if asked.advice else [])
+        found = job.named(asked.policies) + (job.advised(budget.steps) if asked.advice else [])
         told = [self._as_recorded(one) for one in found]
         return replace(result, policies=told, replicas=job.job.met.says, staleness=budget if asked.advice else UNSET)
 

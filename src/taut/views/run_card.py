@@ -124,10 +124,25 @@ def _card(root: Path, data: bytes, made_ns: int) -> RunCard:
         raise ValueError(f"its layout is {stored.format}, not {FORMAT}")
     kind = msgspec.json.decode(stored.result, type=_Kind)
     blank = RunCard(
-        id=run_id(root), name=root.name, folder=str(root), verb="analyze", views=[], verdict="", kind=None, regime=None,
-        ranks=None, steps=None, step_ns=None, wall_ns=None, recoverable_share=None, effective_share=None, lost_per_hour=None,
-        currency=None, made_ns=made_ns, trend_ns=[],
-    )  # fmt: skip
+        id=run_id(root),
+        name=root.name,
+        folder=str(root),
+        verb="analyze",
+        views=[],
+        verdict="",
+        kind=None,
+        regime=None,
+        ranks=None,
+        steps=None,
+        step_ns=None,
+        wall_ns=None,
+        recoverable_share=None,
+        effective_share=None,
+        lost_per_hour=None,
+        currency=None,
+        made_ns=made_ns,
+        trend_ns=[],
+    )
     if kind.job is not None:
         return _analysis(blank, msgspec.json.decode(stored.result, type=_Analysis), stored.graph is not None)
     if kind.accrual is not None:
@@ -149,13 +164,21 @@ def _analysis(blank: RunCard, found: _Analysis, traced: bool) -> RunCard:
     share = None if found.recoverable_wall_ns is None or not wall_ns else min(found.recoverable_wall_ns / wall_ns, 1.0)
     lost, currency = _lost(found.ledger, share, job.ranks)
     return replace(
-        blank, name=job.name, views=views,
-        verdict=found.verdict.text, kind=found.verdict.kind, regime=None if found.regime is None else found.regime.kind,
-        ranks=job.ranks if traced else None, steps=job.steps if traced else None,
+        blank,
+        name=job.name,
+        views=views,
+        verdict=found.verdict.text,
+        kind=found.verdict.kind,
+        regime=None if found.regime is None else found.regime.kind,
+        ranks=job.ranks if traced else None,
+        steps=job.steps if traced else None,
         step_ns=float(median(one.wall_ns for one in found.windows)) if found.windows and job.unit == "step" else None,
-        wall_ns=wall_ns, recoverable_share=share, effective_share=found.verdict.effective_share, lost_per_hour=lost,
+        wall_ns=wall_ns,
+        recoverable_share=share,
+        effective_share=found.verdict.effective_share,
+        lost_per_hour=lost,
         currency=currency,
-    )  # fmt: skip
+    )
 
 
 def _spent(found: _Analysis) -> bool:
@@ -182,17 +205,21 @@ def _control(blank: RunCard, found: ControlResult) -> RunCard:
     from taut.render.control_screen import verdict_text
 
     kind, name = found.regime.kind, found.name or blank.name
-    return replace(
-        blank, verb="control", name=name, views=["control"], verdict=verdict_text(found), kind=kind, regime=kind
-    )  # fmt: skip
+    return replace(blank, verb="control", name=name, views=["control"], verdict=verdict_text(found), kind=kind, regime=kind)
 
 
 def _project(blank: RunCard, found: _Project) -> RunCard:
     kind = None if found.regime is None else found.regime.kind
     return replace(
-        blank, verb="project", name=found.scenario, views=["scaling"], kind=kind, regime=kind, ranks=found.ranks,
+        blank,
+        verb="project",
+        name=found.scenario,
+        views=["scaling"],
+        kind=kind,
+        regime=kind,
+        ranks=found.ranks,
         verdict=f"Forecast of {found.workload} on {found.ranks:,} ranks{f': {kind}' if kind else ''}.",
-    )  # fmt: skip
+    )
 
 
 def with_trends(cards: Sequence[RunCard]) -> list[RunCard]:

@@ -51,11 +51,14 @@ def questions(replays: Replays) -> Questions:
     """What can be asked of a run."""
     rate = ledger_rate(replays.run.result)
     return Questions(
-        choices={"finding": _findings(replays)} | _choices(replays), policies=_policies(replays.graph),
-        scales=SCALES, actual_wall_ns=replays.actual_wall_ns,
+        choices={"finding": _findings(replays)} | _choices(replays),
+        policies=_policies(replays.graph),
+        scales=SCALES,
+        actual_wall_ns=replays.actual_wall_ns,
         rank_hour=None if rate is None else str(rate[0].quantize(Decimal("0.0001"))),
-        currency=None if rate is None else rate[1], ranks=len(replays.graph.ranks),
-    )  # fmt: skip
+        currency=None if rate is None else rate[1],
+        ranks=len(replays.graph.ranks),
+    )
 
 
 def ahead(replays: Replays) -> Iterator[Callable[[], object]]:
@@ -72,7 +75,7 @@ def ahead(replays: Replays) -> Iterator[Callable[[], object]]:
 def _policies(graph: Graph) -> list[PolicyChoice]:
     """Policies that a run can be asked about, with values that are not refused; none where no replicas meet."""
     from taut.replay.data_parallel import data_parallel
-    from taut.replay.policies import outlined
+    from taut.replay.exact_policies import outlined
 
     if len(graph.ranks) < 2 or (met := data_parallel(graph)).refused:
         return []
@@ -91,11 +94,13 @@ def _findings(replays: Replays) -> list[Choice]:
     found = [(one, fixes) for one in in_order(result) if (fixes := fixes_of(one))]
     return [
         Choice(
-            fix=fixes[0], fixes=fixes, label=title(one, result),
+            fix=fixes[0],
+            fixes=fixes,
+            label=title(one, result),
             saved_share=_alone(replays, [fix_words(fix) for fix in fixes]) if k < _few(replays) else None,
         )
         for k, (one, fixes) in enumerate(found[:MOST])
-    ]  # fmt: skip
+    ]
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -193,9 +198,10 @@ def question(fixes: Iterable[str] = (), policies: Iterable[str] = (), scales: Ma
     """A question in the words of an address: ``rank=3``, ``local-steps=4``, work → ``0.9``; refused in a line."""
     try:
         return Question(
-            fixes=[fix_words(one) for one in fixes], policies=list(policies),
+            fixes=[fix_words(one) for one in fixes],
+            policies=list(policies),
             scales=dict(factor_words(f"{key}={value}") for key, value in (scales or {}).items()),
-        )  # fmt: skip
+        )
     except ValueError as error:
         raise UsageError(str(error)) from None
 
@@ -229,12 +235,15 @@ def answer(replays: Replays, asked: Question) -> Answer:
     rate, share = ledger_rate(run.result), _saved(result)
     hour = None if rate is None else rate[0] * len(replays.graph.ranks) * Decimal(share)
     return Answer(
-        command=command(str(run.folder), asked), result=result,
+        command=command(str(run.folder), asked),
+        result=result,
         saved_per_hour=None if hour is None else str(hour.quantize(CENT)),
         saved_per_day=None if hour is None else str((24 * hour).quantize(CENT)),
-        currency=None if rate is None else rate[1], note=_note(replays, asked, result), regime=_regime(replays, asked, result),
+        currency=None if rate is None else rate[1],
+        note=_note(replays, asked, result),
+        regime=_regime(replays, asked, result),
         effective_throughput_ratio=_ratio(replays, asked, result),
-    )  # fmt: skip
+    )
 
 
 def _note(replays: Replays, asked: Question, result: WhatIfResult) -> str | None:

@@ -32,10 +32,15 @@ def structure(run: Run, seen: Overview | None = None) -> Structure:
     graph, rank = run.graph, _delayed_rank(run)
     cells = cells_of(run, ("rank", "step", "fate", "name", "rank_ns"))
     return Structure(
-        parts=parts(run, cells), view=condensed(graph, cells), waits=lateness_of(run) if seen is None else seen.waits,
-        ranks=[rank_label(int(rank), graph.members) for rank in graph.ranks], steps=[int(step) for step in graph.steps],
-        stopped=stopped(run.result), delayed_rank=rank, delayed_step=_delayed_step(graph, rank),
-    )  # fmt: skip
+        parts=parts(run, cells),
+        view=condensed(graph, cells),
+        waits=lateness_of(run) if seen is None else seen.waits,
+        ranks=[rank_label(int(rank), graph.members) for rank in graph.ranks],
+        steps=[int(step) for step in graph.steps],
+        stopped=stopped(run.result),
+        delayed_rank=rank,
+        delayed_step=_delayed_step(graph, rank),
+    )
 
 
 def parts(run: Run, cells: Table) -> list[StructurePart]:
@@ -57,9 +62,14 @@ def _part(label: str, rows: Ints, graph: Graph, result: AnalysisResult, busy: Fl
     metrics = _metrics(result.components, set(ranks), {str(host) for host in graph.members.host[rows]} - {""})
     told = [one.inside for one in metrics if one.inside is not None]
     return StructurePart(
-        label=label, ranks=ranks, busy_share=float(busy[rows].mean()), productive_share=float(productive[rows].mean()),
-        metrics=metrics, inside=all(told) if told else None, stopped=not set(stopped(result)).isdisjoint(ranks),
-    )  # fmt: skip
+        label=label,
+        ranks=ranks,
+        busy_share=float(busy[rows].mean()),
+        productive_share=float(productive[rows].mean()),
+        metrics=metrics,
+        inside=all(told) if told else None,
+        stopped=not set(stopped(result)).isdisjoint(ranks),
+    )
 
 
 def _metrics(components: Sequence[Component], ranks: set[int], hosts: set[str]) -> list[Component]:

@@ -23,6 +23,8 @@ def transfer_of(graph: Graph) -> Transfer | None:
     each = taken[mine] / np.maximum(gates.members[mine], 1)
     first = int(mine[0])
     return Transfer(
-        name=graph.trace.names[int(gates.name[first])], size_bytes=int(gates.size[first]),
-        members=int(np.median(gates.members[mine])), median_ns=float(np.median(each)),
-    )  # fmt: skip
+        name=graph.trace.names[int(gates.name[first])],
+        size_bytes=int(gates.size[first]),
+        members=int(np.median(gates.members[mine])),
+        median_ns=float(np.median(each)),
+    )

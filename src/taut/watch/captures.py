@@ -49,7 +49,7 @@ RATE_S, RATE_STEPS = 10.0, 8
 """How often a rank makes a step is told from its steps of so long, and from so many at the least."""
 
 
-class Told(msgspec.Struct, frozen=True):
+class CaptureAnswer(msgspec.Struct, frozen=True):
     """What a rank says of a request."""
 
     step: Annotated[int, Meta(ge=0, lt=1 << 32)]
@@ -120,15 +120,15 @@ class Captures:
             if now > until_s or not _unsettled(capture):
                 self._end(job)  # here and not when it is told: thousands of ranks tell at once
 
-    def told(self, window: Window, member: Member, told: Told) -> None:
+    def note_answer(self, window: Window, member: Member, answer: CaptureAnswer) -> None:
         """A rank says what became of a request."""
         found = self._open.get(window.job)
-        if found is None or found[1].step != told.step or found[1].ranks.get(member.rank) not in WAITING:
+        if found is None or found[1].step != answer.step or found[1].ranks.get(member.rank) not in WAITING:
             return  # nobody asked, or it was waited for long enough
         capture = found[1]
-        capture.ranks[member.rank] = told.state if told.state != "refused" else f"refused: {told.text}"
-        if told.state == "written":
-            capture.wrote = capture.wrote or f"rank {member.rank} wrote {told.text}"
+        capture.ranks[member.rank] = answer.state if answer.state != "refused" else f"refused: {answer.text}"
+        if answer.state == "written":
+            capture.wrote = capture.wrote or f"rank {member.rank} wrote {answer.text}"
 
     def marked(self, finding: LiveFinding) -> LiveFinding:
         """The finding; one that began while a capture slowed the job says so."""

@@ -318,9 +318,12 @@ class Collector:
         """What is seen now, of all jobs."""
         windows = sorted(self.windows.values(), key=lambda one: -one.heard_ns)
         return LiveState(
-            schema=SCHEMA, at_ns=time.time_ns(), since_ns=self.since_ns, jobs=[self._job(one) for one in windows],
+            schema=SCHEMA,
+            at_ns=time.time_ns(),
+            since_ns=self.since_ns,
+            jobs=[self._job(one) for one in windows],
             counts=dict(self.counts),
-        )  # fmt: skip
+        )
 
     def _job(self, window: Window) -> WatchedJob:
         """The job as it is now; as it was before, while a look takes longer than looks do."""

@@ -8,9 +8,9 @@ import socket
 import sys
 from functools import partial
 
+from taut.watch.event_ring import Ring
 from taut.watch.observed import Observer
 from taut.watch.profile_on_request import Profiles
-from taut.watch.ring import Ring
 from taut.watch.sender import Sender
 from taut.watch.wire import LEAST_SECRET, Json
 

@@ -109,10 +109,18 @@ class Kept:
         took, totals = rows["end_ns"] - rows["begin_ns"], window.totals()
         some = [None] * 3 if not len(rows) else [int(one) for one in np.quantile(took, (0.1, 0.5, 0.9))]
         line = StepsLine(
-            kind="steps", at_ns=self._wall_ns(), job=window.job, ranks=len(window.living()), steps=len(rows),
-            last_step=int(rows["number"].max()) if len(rows) else None, p10_ns=some[0], median_ns=some[1], p90_ns=some[2],
-            received=totals.pop("received"), lost={name: count for name, count in totals.items() if count},
-        )  # fmt: skip
+            kind="steps",
+            at_ns=self._wall_ns(),
+            job=window.job,
+            ranks=len(window.living()),
+            steps=len(rows),
+            last_step=int(rows["number"].max()) if len(rows) else None,
+            p10_ns=some[0],
+            median_ns=some[1],
+            p90_ns=some[2],
+            received=totals.pop("received"),
+            lost={name: count for name, count in totals.items() if count},
+        )
         self._add("steps", line.at_ns, line)
 
     def _add(self, what: str, at_ns: int, line: object) -> None:

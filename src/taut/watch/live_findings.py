@@ -63,9 +63,16 @@ class Live:
     """Looks at one job; ``new`` gives the events that came since it was last asked."""
 
     def __init__(
-        self, new: Callable[[int], Seen], job: str = "job", *, gpu_hour: Decimal | None = None, currency: str | None = None,
-        rate: float = RATE, minute_s: float = MINUTE_S, clock: Callable[[], int] = time.time_ns,
-    ) -> None:  # fmt: skip
+        self,
+        new: Callable[[int], Seen],
+        job: str = "job",
+        *,
+        gpu_hour: Decimal | None = None,
+        currency: str | None = None,
+        rate: float = RATE,
+        minute_s: float = MINUTE_S,
+        clock: Callable[[], int] = time.time_ns,
+    ) -> None:
         self.job, self.rate, self.minute_s = job, rate, minute_s
         self._new, self._tell = new, Teller(job, rate, gpu_hour, currency, clock)
         self.series: StepSeries | None = None
@@ -320,12 +327,17 @@ class Live:
         """The open finding of the same mode about some of the same ranks."""
         return next(
             (
-                place for place, known in self.open.items()
-                if known.named is not None and known.named.mode == named.mode and known.named.ranks and not known.named.links
-                and not named.links and set(known.named.ranks) < set(named.ranks)
+                place
+                for place, known in self.open.items()
+                if known.named is not None
+                and known.named.mode == named.mode
+                and known.named.ranks
+                and not known.named.links
+                and not named.links
+                and set(known.named.ranks) < set(named.ranks)
             ),
             None,
-        )  # fmt: skip
+        )
 
     def _known(self, named: Named) -> bool:
         """Whether something open is about the same place in other words, or began when something without a place did."""

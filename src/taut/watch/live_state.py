@@ -35,15 +35,23 @@ def job_state(window: Window, live: Live | None) -> WatchedJob:
     regime, steps = live.regime if live is not None else None, _recent(live, STEP)[:, -1:].ravel()
     lost, ended = sum(one.lost for one in members), sum(one.ended for one in members)
     return WatchedJob(
-        job=window.job, verdict=_verdict(window, live, findings), kind=_class(window, live, findings), findings=findings,
+        job=window.job,
+        verdict=_verdict(window, live, findings),
+        kind=_class(window, live, findings),
+        findings=findings,
         world=window.world if window.world >= 0 else None,
-        heard=len(members) - lost - ended, lost=lost, ended=ended, ranks=_ranks(members, live),
+        heard=len(members) - lost - ended,
+        lost=lost,
+        ended=ended,
+        ranks=_ranks(members, live),
         last_step=live.series.done if live is not None and live.series is not None and live.series.done >= 0 else None,
-        step_ns=_ns(float(np.median(steps))) if len(steps) else None, steps_ns=_step_times(live),
+        step_ns=_ns(float(np.median(steps))) if len(steps) else None,
+        steps_ns=_step_times(live),
         regime=regime.kind if regime is not None else None,
         reserve=regime.reserve if regime is not None and isinstance(regime.reserve, Estimate) else None,
-        received=totals.pop("received"), not_received={name: count for name, count in totals.items() if count},
-    )  # fmt: skip
+        received=totals.pop("received"),
+        not_received={name: count for name, count in totals.items() if count},
+    )
 
 
 def _verdict(window: Window, live: Live | None, findings: list[LiveFinding]) -> str:
@@ -154,13 +162,17 @@ def _ranks(members: list[Member], live: Live | None) -> list[WatchedRank]:
     some = sorted(members, key=lambda one: (-late.get(one.rank, -np.inf), one.rank))[:MOST_RANKS]
     return [
         WatchedRank(
-            rank=one.rank, host=one.hello.host or None, gpu=one.hello.gpu if one.hello.gpu >= 0 else None,
+            rank=one.rank,
+            host=one.hello.host or None,
+            gpu=one.hello.gpu if one.hello.gpu >= 0 else None,
             state="ended" if one.ended else "lost" if one.lost else "heard",
-            late_ns=_ns(late.get(one.rank)), busy_ns=_ns(busy.get(one.rank)), loader_ns=_ns(loader.get(one.rank)),
+            late_ns=_ns(late.get(one.rank)),
+            busy_ns=_ns(busy.get(one.rank)),
+            loader_ns=_ns(loader.get(one.rank)),
             dropped=one.dropped,
         )
         for one in some
-    ]  # fmt: skip
+    ]
 
 
 def _by_rank(live: Live, kind: int) -> dict[int, float]:

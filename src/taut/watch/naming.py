@@ -30,7 +30,7 @@ from taut.watch.seen import HOP, Seen
 from taut.watch.sequential import MATTERS
 from taut.watch.slow_devices import awaits_devices, slow_devices
 from taut.watch.step_series import Turns, step_of
-from taut.watch.window_trace import Told, backend_of, trace_of
+from taut.watch.window_trace import MadeTrace, backend_of, trace_of
 
 NOW = 8
 """A finding is of now if it was seen in one of so many last steps; of a long window in its last tenth."""
@@ -100,7 +100,7 @@ def look(
     return Look(tuple(found), tuple(_unseen(told, seen)), _regime(diagnosis) if whole else None, len(told.trace.ops))
 
 
-def _diagnosed(told: Told, whole: bool, waits: Waits | None) -> Diagnosis:
+def _diagnosed(told: MadeTrace, whole: bool, waits: Waits | None) -> Diagnosis:
     """As ``taut.analyze`` does it, without what it computes beside the findings."""
     graph = link(told.trace)
     graph = replace(graph, members=graph.members.replace(host=np.array(told.hosts)))
@@ -138,9 +138,15 @@ def _named(diagnosis: Diagnosis, finding: Finding) -> Named:
     saved = finding.recoverable_wall_ns if finding.saved_ns is None else finding.saved_ns[first : last + 1].sum()
     past = finding.reference == "past" and first > 1
     return Named(
-        finding.mode, finding.ranks, finding.links, finding.steps[0], float(min(max(saved / spent, 0.0), 1.0)),
-        finding.because, past, first <= 1,
-    )  # fmt: skip
+        finding.mode,
+        finding.ranks,
+        finding.links,
+        finding.steps[0],
+        float(min(max(saved / spent, 0.0), 1.0)),
+        finding.because,
+        past,
+        first <= 1,
+    )
 
 
 def _regime(diagnosis: Diagnosis) -> Regime | None:
@@ -158,7 +164,7 @@ def _has_devices(seen: Seen) -> bool:
     return _tells_devices(seen) or any(seat.gpu >= 0 for seat in seen.seats.values())
 
 
-def _unseen(told: Told | None, seen: Seen) -> list[str]:
+def _unseen(told: MadeTrace | None, seen: Seen) -> list[str]:
     """What this window cannot show."""
     out = []
     ranks, known = len(np.unique(seen.steps.rank)), len(seen.seats)

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from taut.watch.core_waits import QUEUED, CoreWaits
+from taut.watch.event_ring import Ring
 from taut.watch.observed_devices import DeviceTimes
-from taut.watch.ring import Ring
 from taut.watch.wire import GATE, STAGE, STEP, WAIT
 
 FAULTS = 8

@@ -308,7 +308,7 @@ class DeviceTimes:
         self._observer.fault()
 
 
-def around(device: DeviceTimes, call: Callable[P, R]) -> Callable[P, R]:
+def sampling_arrivals(device: DeviceTimes, call: Callable[P, R]) -> Callable[P, R]:
     """The same function, in which the stream waits for others; compilers get it as it was."""
     import torch
 

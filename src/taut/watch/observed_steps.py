@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import TYPE_CHECKING, ParamSpec, TypeVar, cast
 
-from taut.watch.observed_devices import around
+from taut.watch.observed_devices import sampling_arrivals
 from taut.watch.wire import GATE, STAGE
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def watch_steps(observer: Observer) -> None:
     observer.replace(torch, "save", staged(observer, torch.save, "save"))
     observer.replace(torch.autograd, "backward", passed(observer, torch.autograd.backward))
     if hasattr(dist, "_broadcast_coalesced"):  # of DDP's buffers, before a forward pass
-        observer.replace(dist, "_broadcast_coalesced", around(observer.device, dist._broadcast_coalesced))
+        observer.replace(dist, "_broadcast_coalesced", sampling_arrivals(observer.device, dist._broadcast_coalesced))
 
 
 class Steps:

@@ -55,9 +55,14 @@ class Puller:
     """Reads the workers of one job again and again, into a folder that ``taut analyze`` reads."""
 
     def __init__(
-        self, some: Sequence[Worker], folder: Path, *, every_s: float = EVERY_S, answer_s: float = ANSWER_S,
+        self,
+        some: Sequence[Worker],
+        folder: Path,
+        *,
+        every_s: float = EVERY_S,
+        answer_s: float = ANSWER_S,
         clock: Callable[[], float] = time.monotonic,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.workers, self.folder, self.every_s, self.answer_s = list(some), folder, max(every_s, LEAST_S), answer_s
         self.last: Round | None = None
         self._clock = clock
@@ -127,9 +132,11 @@ def profile(some: Sequence[Worker], folder: Path, seconds: float) -> dict[int, s
     for old in folder.glob("rank*.json"):
         old.unlink()
     got = ask_all(
-        dict.fromkeys(some, f"/handler/torch_profile?duration={seconds:g}"), seconds=seconds + PROFILE_S,
-        most_bytes=PROFILE_BYTES, into=lambda worker: folder / f"rank{worker.rank}.json",
-    )  # fmt: skip
+        dict.fromkeys(some, f"/handler/torch_profile?duration={seconds:g}"),
+        seconds=seconds + PROFILE_S,
+        most_bytes=PROFILE_BYTES,
+        into=lambda worker: folder / f"rank{worker.rank}.json",
+    )
     return {worker.rank: answer.failed for worker, answer in got.items() if answer.failed}
 
 

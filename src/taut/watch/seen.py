@@ -131,9 +131,17 @@ class Feed:
         restarted = frozenset(rank for rank, turn in attempt.items() if self._attempt.get(rank, turn) != turn)
         self._attempt = attempt
         return Seen(
-            parts["gates"], parts["stages"], parts["steps"], classes, seats, ended, parts["waits"], restarted, lost,
+            parts["gates"],
+            parts["stages"],
+            parts["steps"],
+            classes,
+            seats,
+            ended,
+            parts["waits"],
+            restarted,
+            lost,
             window.world,
-        )  # fmt: skip
+        )
 
     def _who(self, members: dict[int, Member]) -> dict[int, Seat]:
         """Seats of all ranks: the same dictionary as long as nobody comes or goes, for it is kept with what was seen."""

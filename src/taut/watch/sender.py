@@ -157,8 +157,10 @@ class Sender(threading.Thread):
         observer = self.observer
         counts = observer.ring.dropped, observer.faults, self.sent_events
         return b'{"dropped":%d,"faults":%d,"sent":%d,"monotonic_ns":%d,"time_ns":%d}' % (
-            *counts, time.monotonic_ns(), time.time_ns(),
-        )  # fmt: skip
+            *counts,
+            time.monotonic_ns(),
+            time.time_ns(),
+        )
 
     def _heed(self) -> None:
         """Profile if the collector asks for it and the job allows it; tell what became of it."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from taut.watch.captures import Told
+from taut.watch.captures import CaptureAnswer
 from taut.watch.window import Clock, Hello, Names
 from taut.watch.wire import (
     BYE,
@@ -45,7 +45,7 @@ HELLO_PROOF_BYTES = 32
 _hello = msgspec.json.Decoder(Hello)
 _names = msgspec.json.Decoder(Names)
 _clock = msgspec.json.Decoder(Clock)
-_told = msgspec.json.Decoder(Told)
+_answer = msgspec.json.Decoder(CaptureAnswer)
 
 
 class Session(asyncio.BufferedProtocol):
@@ -174,9 +174,9 @@ class Session(asyncio.BufferedProtocol):
         elif kind == NAMES:
             window.name(member, _names.decode(body))
         elif kind == PROFILED:
-            told = _told.decode(body)
+            answer = _answer.decode(body)
             if self.house.captures is not None:
-                self.house.captures.told(window, member, told)
+                self.house.captures.note_answer(window, member, answer)
         elif kind == BYE:
             self.house.goodbye(self, member)
         else:

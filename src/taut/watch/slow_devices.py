@@ -96,9 +96,10 @@ def _slower(rows: DeviceRows, seen: Seen, meets: dict[int, bool]) -> list[Named]
         return []
     worst = max(found, key=lambda one: one.grew_s)
     together = [
-        one for one in found
+        one
+        for one in found
         if one.own == worst.own and abs(one.since_step - worst.since_step) <= SAME and one.grew_s >= worst.grew_s / 2
-    ]  # fmt: skip
+    ]
     ranks = tuple(sorted(one.rank for one in together))
     who, waits = ("its host", "waits") if len(ranks) == 1 else ("their hosts", "wait")
     why = "no host is late" if worst.own else f"{waits} for {who} to give work"

@@ -71,9 +71,16 @@ class StepSeries:
         self._last = np.full(len(ranks), -1)
         count = len(ranks)
         self.kind = np.concatenate(
-            [np.full(count, LATE), np.full(count, BUSY), np.full(count, LOADER), np.full(count, DEVICE),
-             np.full(len(self.hosts), HOST), np.full(MOST_CLASSES, TRANSFER), [STEP]]
-        )  # fmt: skip
+            [
+                np.full(count, LATE),
+                np.full(count, BUSY),
+                np.full(count, LOADER),
+                np.full(count, DEVICE),
+                np.full(len(self.hosts), HOST),
+                np.full(MOST_CLASSES, TRANSFER),
+                [STEP],
+            ]
+        )
 
     def place(self, series: int) -> tuple[int, int]:
         """(kind, index of rank, host or class) of a series."""

@@ -112,9 +112,10 @@ class LastCalls:
     def silent(self, ranks: list[int], limit_ns: int, now_ns: int) -> set[int]:
         """Ranks of which nothing came for longer than that, and than they paused before."""
         return {
-            rank for rank in ranks
+            rank
+            for rank in ranks
             if now_ns - max(self.event[rank], self.heard[rank]) > max(limit_ns, PAUSES * self.pause.get(rank, 0))
-        }  # fmt: skip
+        }
 
 
 def stopped(last: LastCalls, seen: Seen, meets: dict[int, bool], step_s: float, now_ns: int) -> Stopped | None:

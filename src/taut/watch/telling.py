@@ -36,12 +36,22 @@ class Teller(Struct, frozen=True):
         if since is None:
             unseen.append(f"it may have begun before step {named.since_step}, the first of those that were analysed")
         return LiveFinding(
-            at_ns=self.clock(), id=self._id(named.mode, named.ranks, named.links, named.since_step), job=self.job,
-            mode=named.mode, state="open", ranks=list(ranks), hosts=hosts, links=list(named.links), since_step=since,
-            delay_steps=None if since is None else max(done - since + 1, 0), money_per_hour=money,
-            currency=self.currency if money is not None else None, false_alarms_per_hour=self.rate, cannot_see=unseen,
+            at_ns=self.clock(),
+            id=self._id(named.mode, named.ranks, named.links, named.since_step),
+            job=self.job,
+            mode=named.mode,
+            state="open",
+            ranks=list(ranks),
+            hosts=hosts,
+            links=list(named.links),
+            since_step=since,
+            delay_steps=None if since is None else max(done - since + 1, 0),
+            money_per_hour=money,
+            currency=self.currency if money is not None else None,
+            false_alarms_per_hour=self.rate,
+            cannot_see=unseen,
             text=sentence(named, hosts),
-        )  # fmt: skip
+        )
 
     def hang(self, found: Stopped, seen: Seen, done: int | None, now_ns: int) -> LiveFinding:
         """A job that stands still."""
@@ -50,12 +60,22 @@ class Teller(Struct, frozen=True):
         who = f"rank {listed([str(rank) for rank in ranks])} stopped" if ranks else "nothing is done any more"
         waiting = f"; {len(found.waiting)} ranks wait at {found.at}" if found.waiting else ""
         return LiveFinding(
-            at_ns=self.clock(), id=self._id(HANG, ranks, done), job=self.job, mode=HANG, state="open", ranks=ranks,
-            hosts=hosts_of(seen, ranks), links=[], since_step=done, delay_steps=None, money_per_hour=money,
-            currency=self.currency if money is not None else None, false_alarms_per_hour=0.0,
+            at_ns=self.clock(),
+            id=self._id(HANG, ranks, done),
+            job=self.job,
+            mode=HANG,
+            state="open",
+            ranks=ranks,
+            hosts=hosts_of(seen, ranks),
+            links=[],
+            since_step=done,
+            delay_steps=None,
+            money_per_hour=money,
+            currency=self.currency if money is not None else None,
+            false_alarms_per_hour=0.0,
             cannot_see=[*unseen, *_not_heard(seen)],
             text=f"{who} {(now_ns - found.since_ns) / 1e9:.0f} s ago{waiting}; take the stacks of its processes (py-spy dump)",
-        )  # fmt: skip
+        )
 
     def _money(self, ranks: float) -> str | None:
         """What so many ranks cost an hour."""

@@ -164,7 +164,7 @@ class Member:
         self.received += events
         self._arrived += events
 
-    def told(self, clock: Clock) -> None:
+    def count_missing(self, clock: Clock) -> None:
         """What it says of itself: what it has sent and did not arrive is missing."""
         self.dropped, self.faults = clock.dropped, clock.faults
         if self._sent_before is None:
@@ -260,7 +260,7 @@ class Window:
         if not 0 < clock.monotonic_ns < MOST_NS:
             raise WireError("a time that no clock shows")
         with self._lock:
-            member.told(clock)
+            member.count_missing(clock)
             self.clocks.clocks[member.clock].heard(clock.monotonic_ns, received_ns, greeted_ns)
 
     def fold(self, now_ns: int) -> None:

@@ -34,7 +34,7 @@ SENT = 1
 """Flag of a hop that sends."""
 
 
-class Told(Struct, frozen=True):
+class MadeTrace(Struct, frozen=True):
     """A trace, and what its making left out."""
 
     trace: Trace
@@ -45,7 +45,7 @@ class Told(Struct, frozen=True):
     """Host of each rank by its own name: in the trace ranks of one boot share a host, because they share a clock."""
 
 
-def trace_of(seen: Seen, meets: Mapping[int, bool], name: str = "job") -> Told | None:
+def trace_of(seen: Seen, meets: Mapping[int, bool], name: str = "job") -> MadeTrace | None:
     """The trace of all whole steps of what was seen; None where nobody meets anybody, or nothing recurs."""
     ranks = np.array(sorted(set(seen.steps.rank.tolist())), np.int64)
     if len(ranks) < 2 or not len(seen.gates):
@@ -68,7 +68,7 @@ def trace_of(seen: Seen, meets: Mapping[int, bool], name: str = "job") -> Told |
         return None
     ops, names, inferred = made
     hosts = tuple(seen.seats.get(int(rank), Seat()).host for rank in ranks)
-    return Told(_trace(seen, ops, names, ranks, name), exact, inferred, hosts)
+    return MadeTrace(_trace(seen, ops, names, ranks, name), exact, inferred, hosts)
 
 
 def _reduced(seen: Seen, ranks: Ints, zero: int) -> Events:
@@ -113,15 +113,20 @@ def _trace(seen: Seen, ops: Table, names: list[str], ranks: Ints, name: str) -> 
     hosts = [named.setdefault(seat.boot, seat.host) if seat.boot else seat.host for seat in seats]
     steps = seen.steps
     return Trace(
-        ops=ops.take(np.lexsort((ops.end_ns, ops.start_ns, ops.lane, ops.rank))), names=names, lanes=LANES,
+        ops=ops.take(np.lexsort((ops.end_ns, ops.start_ns, ops.lane, ops.rank))),
+        names=names,
+        lanes=LANES,
         groups=[_group(one, k) for k, one in enumerate(seen.classes)],
         group_ranks={
             _group(one, k): one.ranks or tuple(ranks.tolist()) for k, one in enumerate(seen.classes) if one.verb != HOP
         },
         members=Table(Member, {"rank": ranks, "host": hosts, "gpu": [seat.gpu for seat in seats]}),
         marks=Table(Mark, {"rank": steps.rank, "step": steps.number, "start_ns": steps.begin, "end_ns": steps.end}),
-        name=name, source="watch", world_size=len(ranks), backend=backend_of(seen),
-    )  # fmt: skip
+        name=name,
+        source="watch",
+        world_size=len(ranks),
+        backend=backend_of(seen),
+    )
 
 
 def backend_of(seen: Seen) -> str:

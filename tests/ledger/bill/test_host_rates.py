@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taut.core.prices import HostFacts, Owned, Prices, Rate
-from taut.ledger.bill.host_rates import HOUR_NS, cost_units, rate_at, rates_at, team_of, unused_commitment_units
+from taut.ledger.bill.host_rates import HOUR_NS, cost_units, rates_at, team_of, unused_commitment_units
 from taut.ledger.bill.rows import UNIT
 
 RATES = (
@@ -22,6 +22,12 @@ RATES = (
 )
 OWNED = Owned(purchase_price=Decimal(35040), years=4)
 PRICES = Prices(Decimal("2.50"), "EUR", rates=RATES, owned=OWNED, hosts=HostFacts(model_of={"big": "H200-141"}))
+
+
+def rate_at(prices: Prices, host: str, time_ns: int, kind: str | None = None) -> Decimal | None:
+    """Money for an accelerator hour on one host at one time."""
+    (units,) = rates_at(prices, np.array([host], np.object_), np.array([time_ns]), kind).units.tolist()
+    return None if units < 0 else Decimal(units) / UNIT
 
 
 def test_the_first_rate_that_fits_counts_then_gpu_hour() -> None:

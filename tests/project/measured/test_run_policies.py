@@ -26,7 +26,7 @@ def unstable() -> PoliciesOfRun:
 
 
 def test_policies_buy_back_what_hiccups_cost(unstable: PoliciesOfRun) -> None:
-    one, several = unstable.given(["local-steps=1", "local-steps=8"])
+    one, several = unstable.named(["local-steps=1", "local-steps=8"])
     assert one.saved_share.value == 0.0
     assert one.regime.without == one.regime.with_ == "unstable"
     assert several.saved_share.lo is not None
@@ -38,11 +38,11 @@ def test_policies_buy_back_what_hiccups_cost(unstable: PoliciesOfRun) -> None:
 
 
 def test_meeting_in_every_step_leaves_the_regime_as_it_is(unstable: PoliciesOfRun) -> None:
-    assert unstable.given(["local-steps=1"])[0].reserve.with_ == unstable.without.reserve
+    assert unstable.named(["local-steps=1"])[0].reserve.with_ == unstable.without.reserve
 
 
 def test_slack_leaves_more_reserve(unstable: PoliciesOfRun) -> None:
-    reserves = [one.reserve.with_ for one in unstable.given(["semi-synchronous=1", "semi-synchronous=4"])]
+    reserves = [one.reserve.with_ for one in unstable.named(["semi-synchronous=1", "semi-synchronous=4"])]
     assert reserves[0] is not None
     assert reserves[1] is not None
     assert unstable.without.reserve
@@ -60,7 +60,7 @@ def test_the_frontier_saves_more_for_more_staleness(unstable: PoliciesOfRun) -> 
 
 def test_what_convergence_costs_is_unknown_or_given() -> None:
     graph = link(barriers(hiccups(16, 40), transfer=10 * MS))
-    unknown, given = (of_run(graph, more_steps=more).given(["local-steps=4"])[0] for more in (None, 0.5))
+    unknown, given = (of_run(graph, more_steps=more).named(["local-steps=4"])[0] for more in (None, 0.5))
     assert (unknown.more_steps_share, unknown.net_saved_share) == (None, None)
     assert given.net_saved_share is not None
     assert given.net_saved_share.value == pytest.approx(1 - (1 - given.saved_share.value) * 1.5)
@@ -76,7 +76,7 @@ def test_questions_that_share_what_they_rest_on_are_answered_as_if_asked_alone(r
     names = ["local-steps=2", "local-steps=3", "semi-synchronous=1", "backup-workers=1", "overlap=0.5", "deal-by-speed"]
     shared = shared_of(graph)
     for changes in ([], [Change(np.arange(0, len(graph), 3), "work", "scale", 0.5)]):
-        assert of_run(graph, changes, shared=shared).given(names) == of_run(graph, changes).given(names)
+        assert of_run(graph, changes, shared=shared).named(names) == of_run(graph, changes).named(names)
 
 
 def test_other_changes_come_first() -> None:
@@ -86,7 +86,7 @@ def test_other_changes_come_first() -> None:
     graph = link(barriers(work))
     slow = np.flatnonzero(graph.work_ns == 20 * MS)
     kept, mended = (
-        of_run(graph, changes).given(["local-steps=4"])[0].saved_share.value
+        of_run(graph, changes).named(["local-steps=4"])[0].saved_share.value
         for changes in ([], [Change(slow, "work", "set", 10 * MS)])
     )
     assert kept == pytest.approx(1 - 80 / 90)
@@ -98,7 +98,7 @@ def test_a_job_that_cannot_be_relaxed_is_told_so() -> None:
     with pytest.raises(UsageError, match=r"FSDP.*taut project SCENARIO"):
         sharded.advised(8)
     with pytest.raises(UsageError, match=r"--policy overlap=0.9: no data-parallel"):
-        sharded.given(["overlap"])
+        sharded.named(["overlap"])
 
 
 def test_candidates_stay_within_the_budget() -> None:

@@ -75,7 +75,7 @@ def on_grid(s: Scenario, p: Plan, grid: Grid, seed: int = 0) -> Any:
     every = s.job.steps_between_syncs
     sync = Sync(effects.gate(s), every, p.sync_ns * every, p.optimiser_ns)
     zero = np.zeros(grid.replicas)
-    ends = (grid.simulate(zero, k, seed, grid.strays(k)).ends for k in range(STEPS))
+    ends = (grid.simulate(zero, k, seed, grid.delays(k)).ends for k in range(STEPS))
     return np.stack([begin[:, 0] for _, begin in follow_gates(ends, sync)])
 
 

@@ -18,7 +18,7 @@ from taut.project.training import policy_effects as effects
 from taut.project.training.checkpoints import best_s, expected_s, mtbf_s
 from taut.project.training.forecast import at, forecast
 from taut.project.training.gates import Gate, barrier, fastest, first_of, free, hierarchical, ring, stale
-from taut.project.training.grid import Grid, Strays, Sync, steps
+from taut.project.training.grid import Delays, Grid, Sync, steps
 from taut.project.training.policies import POLICIES
 from taut.project.training.scenario import Fabric, Job, Noise, Policies, Scenario, Tier, parse
 from taut.project.training.step_plan import plan
@@ -189,7 +189,7 @@ def test_a_late_op_begun_again_takes_the_sooner_of_two(late: float) -> None:
 def test_copies_are_counted() -> None:
     """Of exponential work that is late at 1, the copy and the rest of it race: half of the rest, and e⁻¹ of the ops."""
     grid = one_op(EXPONENTIAL, 20_000, late=1.0)
-    made = grid.simulate(np.zeros(20_000), 0, 3, Strays(np.ones((20_000, 1))))
+    made = grid.simulate(np.zeros(20_000), 0, 3, Delays(np.ones((20_000, 1))))
     assert made.copied.mean() == pytest.approx(exp(-1) / 2, abs=4 * made.copied.std() / sqrt(20_000))
 
 
@@ -204,7 +204,7 @@ def test_work_dealt_by_speed_takes_the_harmonic_mean(gpt: Scenario) -> None:
     job = replace(gpt.job, dp=64, tp=1, pp=1, sharding="zero3", global_batch=64, micro_batch=1)
     s = replace(gpt, job=job, noise=noise)
     grids = [forecast(one, count=2).record for one in (s, POLICIES["deal-by-speed"].apply(s, None))]
-    plain, dealt = (record.kept[0].strays.slow for record in grids)
+    plain, dealt = (record.kept[0].delays.slow for record in grids)
     assert plain.max() == 2
     assert dealt == pytest.approx(1 / (1 / plain).mean())
 

@@ -85,11 +85,16 @@ class Allocated(Struct, frozen=True):
         some = self.charges.slice(int(self.charge[part.start]), len(first))
         keys = self.keys.take(pa.array(self.key[part])).combine_chunks()
         ratio = decimals_of(shares.of(np.full(len(first), ONE, dtype=object)), np.zeros(len(charge), dtype=np.bool_))
-        return pa.table({
-            **_split(some, shares, charge), **{f"x_taut_{name}": keys[name] for name in keys.column_names}, RATIO: ratio,
-            "AllocatedMethodId": pa.array(np.full(len(charge), METHOD), pa.string(), mask=~allocated),
-            "AllocatedResourceId": keys["job"], PAID_NS: pa.array(self.rank_ns[part], mask=~allocated),
-        })  # fmt: skip
+        return pa.table(
+            {
+                **_split(some, shares, charge),
+                **{f"x_taut_{name}": keys[name] for name in keys.column_names},
+                RATIO: ratio,
+                "AllocatedMethodId": pa.array(np.full(len(charge), METHOD), pa.string(), mask=~allocated),
+                "AllocatedResourceId": keys["job"],
+                PAID_NS: pa.array(self.rank_ns[part], mask=~allocated),
+            }
+        )
 
 
 def allocated_parts(held: Table, booked: Table, charges: pa.Table, unit: int = UNIT) -> Allocated:

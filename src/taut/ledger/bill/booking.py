@@ -85,17 +85,25 @@ def book(
     uncharged = mark_open(lost, rows, still_open)
     effective, billed, removed, removed_billed = _totals(rows, checked.effective, checked.billed)
     return Booking(
-        booked=concat(Booked, [booked, rounded]), charges=int(rows.in_period.sum()), uncharged=uncharged,
+        booked=concat(Booked, [booked, rounded]),
+        charges=int(rows.in_period.sum()),
+        uncharged=uncharged,
         period=whole if whole != (0, 0) else None,
-        open=still_open, currency=chosen or None, unit=rows.unit, effective=effective + int(rounded.effective.sum()),
-        billed=billed + int(rounded.billed.sum()), removed=removed, removed_billed=removed_billed,
-        invoices=invoices(rows, booked, rounded_billed, checked.billed), unmatched=unmatched(rows, checked.known_hosts),
+        open=still_open,
+        currency=chosen or None,
+        unit=rows.unit,
+        effective=effective + int(rounded.effective.sum()),
+        billed=billed + int(rounded.billed.sum()),
+        removed=removed,
+        removed_billed=removed_billed,
+        invoices=invoices(rows, booked, rounded_billed, checked.billed),
+        unmatched=unmatched(rows, checked.known_hosts),
         defects=[
             *of_currencies(charges, wanted),
             *(one.defect(rows, chosen or None) for one in (*checked.found, *missing.find(uncharged))),
         ],
         notes=[*rows.notes, *_notes(rows, checked.capacity, checked.empty)],
-    )  # fmt: skip
+    )
 
 
 def _has_money(prices: Prices) -> bool:
@@ -131,7 +139,7 @@ def _check(held: Table, charges: Charges, prices: Prices | None, period: Period 
     whole = period or month or (0, 0)
     holdings = Holdings(held, code, whole)
     found, by_ns = time_zone.find(rows, holdings)
-    if by_ns and rows.moved(by_ns) and whole == (month or whole):  # the month is a local one as well
+    if by_ns and rows.shift(by_ns) and whole == (month or whole):  # the month is a local one as well
         whole = whole[0] + by_ns, whole[1] + by_ns
         holdings = Holdings(held, code, whole)
     rows.cut(whole)
@@ -165,16 +173,37 @@ def book_at_prices(held: Table, prices: Prices | None, period: Period | None = N
     money = money[order]
     money[steady] = _at_rate(rank_ns[order][steady], rate[order][steady], code[order][steady])
     display = np.array([*names, ""], dtype=object)
-    booked = Table(Booked, {
-        "held": order, "item": np.full(len(order), "accelerator time", dtype=object), "host": display[code[order]],
-        "start_ns": start[order], "end_ns": end[order], "rank_ns": rank_ns[order], "effective": money, "billed": money,
-    }, len(order))  # fmt: skip
+    booked = Table(
+        Booked,
+        {
+            "held": order,
+            "item": np.full(len(order), "accelerator time", dtype=object),
+            "host": display[code[order]],
+            "start_ns": start[order],
+            "end_ns": end[order],
+            "rank_ns": rank_ns[order],
+            "effective": money,
+            "billed": money,
+        },
+        len(order),
+    )
     back = np.argsort(order, kind="stable")
     return Booking(
-        booked=booked.take(back), uncharged=Table(Uncharged, {}, 0), period=period, open=False,
-        currency=prices.currency if prices else None, unit=UNIT, effective=None,
-        billed=None, removed=0, removed_billed=0, invoices=[], unmatched=[], defects=[], notes=[],
-    )  # fmt: skip
+        booked=booked.take(back),
+        uncharged=Table(Uncharged, {}, 0),
+        period=period,
+        open=False,
+        currency=prices.currency if prices else None,
+        unit=UNIT,
+        effective=None,
+        billed=None,
+        removed=0,
+        removed_billed=0,
+        invoices=[],
+        unmatched=[],
+        defects=[],
+        notes=[],
+    )
 
 
 def _inside(held: Table, period: Period | None) -> tuple[Ints, Ints, Ints]:

@@ -48,9 +48,11 @@ def of_fabric(runs: Sequence[Hourly], prices: Prices) -> list[Recovery]:
 def _fabric(one: Hourly, prices: Prices) -> Fix | Cost | None:
     """As given for a job, else all ports of the network at their price."""
     network = prices.network
-    whole = None if network is None or network.ports is None or network.port_price is None else Cost(
-        Decimal(str(network.ports)) * network.port_price
-    )  # fmt: skip
+    whole = (
+        None
+        if network is None or network.ports is None or network.port_price is None
+        else Cost(Decimal(str(network.ports)) * network.port_price)
+    )
     return fix_of("fabric", (one.run.job, one.run.name, TRANSFER), prices) or whole
 
 
@@ -60,8 +62,10 @@ def of_spare(entries: Table, held: Table, prices: Prices, period: Period | None,
     code, words = word_ids(time.cause)
     failed = time.take(np.array([*(word.startswith(FAILED) for word in words), False])[code])
     whole = _hours(time)
-    most, least = (_hours(failed.take(np.isin(failed.fate.astype(np.str_), fates))) / max(whole, Decimal("1e-12"))
-                   for fates in ((*UNTIL_IT_GOES_ON, *DONE_AGAIN), UNTIL_IT_GOES_ON))  # fmt: skip
+    most, least = (
+        _hours(failed.take(np.isin(failed.fate.astype(np.str_), fates))) / max(whole, Decimal("1e-12"))
+        for fates in ((*UNTIL_IT_GOES_ON, *DONE_AGAIN), UNTIL_IT_GOES_ON)
+    )
     if float(most) < LEAST:
         return []
     saved = Estimate(value=float(most), lo=float(least), hi=float(most))

@@ -33,13 +33,25 @@ def cash_entries(prices: Prices, attempts: Table, held: Table, period: Period | 
     def texts(values: list[str]) -> Texts:
         return np.array(values, dtype=object)
 
-    return concat(Entry, [Table(Entry, {
-        "item": texts([item for item, *_ in rows]), "cause": texts([cause for _, cause, *_ in rows]),
-        "origin": texts([origin for _, _, origin, *_ in rows]), "job": texts([job for *_, job, _, _ in rows]),
-        "team": texts([teams.get(job, "") for *_, job, _, _ in rows]), "day": np.array([day for *_, day, _ in rows]),
-        "money": np.array([int((money * unit).to_integral_value()) for *_, money in rows], dtype=np.int64),
-        "priced": np.ones(len(rows), dtype=np.int8),
-    }, len(rows))])  # fmt: skip
+    return concat(
+        Entry,
+        [
+            Table(
+                Entry,
+                {
+                    "item": texts([item for item, *_ in rows]),
+                    "cause": texts([cause for _, cause, *_ in rows]),
+                    "origin": texts([origin for _, _, origin, *_ in rows]),
+                    "job": texts([job for *_, job, _, _ in rows]),
+                    "team": texts([teams.get(job, "") for *_, job, _, _ in rows]),
+                    "day": np.array([day for *_, day, _ in rows]),
+                    "money": np.array([int((money * unit).to_integral_value()) for *_, money in rows], dtype=np.int64),
+                    "priced": np.ones(len(rows), dtype=np.int8),
+                },
+                len(rows),
+            )
+        ],
+    )
 
 
 Row = tuple[str, str, str, str, int, Decimal]
@@ -115,10 +127,16 @@ def commitment_entries(prices: Prices, held: Table, period: Period, unit: int) -
         return Table(Entry, {}, 0)
     served = rates_at(prices, held.host, held.start_ns).rate
     units = unused_commitment_units(prices, lambda row: total(held.rank_ns[served == row]), *period)
-    return Table(Entry, {
-        "item": np.array(["unused commitment"], dtype=object), "money": np.array([units // (UNIT // unit)]),
-        "origin": np.array([f"{prices.origin}: committed rates"], dtype=object), "priced": np.ones(1, dtype=np.int8),
-    }, 1)  # fmt: skip
+    return Table(
+        Entry,
+        {
+            "item": np.array(["unused commitment"], dtype=object),
+            "money": np.array([units // (UNIT // unit)]),
+            "origin": np.array([f"{prices.origin}: committed rates"], dtype=object),
+            "priced": np.ones(1, dtype=np.int8),
+        },
+        1,
+    )
 
 
 def _spans(attempts: Table) -> dict[str, tuple[int, int, int]]:

@@ -87,8 +87,12 @@ def named_accelerators(v: Charged, host: Ints) -> Mask:
 def accelerator_counts(v: Charged) -> Ints:
     """Accelerators of one unit of each charge's SKU, as its details or words tell; 0 where they do not."""
     found = np.zeros(v.table.num_rows, dtype=np.int64)
-    for column, read in (("SkuPriceDetails", _detailed), ("SkuMeter", _counted), ("ResourceType", _counted),
-                         ("ChargeDescription", _counted)):  # fmt: skip
+    for column, read in (
+        ("SkuPriceDetails", _detailed),
+        ("SkuMeter", _counted),
+        ("ResourceType", _counted),
+        ("ChargeDescription", _counted),
+    ):
         texts, code = v.words(column)
         told = np.array([read(text) for text in texts], dtype=np.int64)
         found = np.where(found > 0, found, told[code])

@@ -112,7 +112,7 @@ class ChargeRows:
         """Which charges are one of some items."""
         return np.isin(self.item, [CODE[item] for item in items])
 
-    def moved(self, by_ns: int) -> bool:
+    def shift(self, by_ns: int) -> bool:
         """Put all charges at another time; whether billing periods move with them. The clock of a bill is one clock.
 
         They do if more charges for less than a day lie outside else: most who write local times mean a local month. If they do

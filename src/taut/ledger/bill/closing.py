@@ -40,11 +40,16 @@ def invoices(rows: ChargeRows, booked: Table, rounded: Ints, charged: Ints) -> l
     taken = sums(invoice[rows.in_period], (charged - rows.billed)[rows.in_period], len(names))
     seen = np.bincount(invoice[rows.in_period], minlength=len(names)) > 0
     return [
-        Invoice(id=names[i], billed=amount(int(billed[i]), rows.unit), allocated=amount(int(held[i]), rows.unit),
-                residual=amount(int(billed[i] - held[i]), rows.unit), explained=amount(int(taken[i]), rows.unit),
-                closes=bool(billed[i] == held[i]))
+        Invoice(
+            id=names[i],
+            billed=amount(int(billed[i]), rows.unit),
+            allocated=amount(int(held[i]), rows.unit),
+            residual=amount(int(billed[i] - held[i]), rows.unit),
+            explained=amount(int(taken[i]), rows.unit),
+            closes=bool(billed[i] == held[i]),
+        )
         for i in np.flatnonzero(seen).tolist()
-    ]  # fmt: skip
+    ]
 
 
 def unmatched(rows: ChargeRows, known_hosts: int) -> list[Unmatched]:
@@ -60,11 +65,13 @@ def unmatched(rows: ChargeRows, known_hosts: int) -> list[Unmatched]:
     first[group[::-1]] = some[::-1]
     return [
         Unmatched(
-            resource=texts[resource[first[i]]] or names[name[first[i]]], money=amount(int(money[i]), rows.unit),
-            rows=int(often[i]), remedy=_remedy(texts[resource[first[i]]], known_hosts),
+            resource=texts[resource[first[i]]] or names[name[first[i]]],
+            money=amount(int(money[i]), rows.unit),
+            rows=int(often[i]),
+            remedy=_remedy(texts[resource[first[i]]], known_hosts),
         )
         for i in np.lexsort((first, -np.abs(money))).tolist()
-    ]  # fmt: skip
+    ]
 
 
 def _remedy(resource: str | None, known_hosts: int) -> str:

@@ -42,9 +42,10 @@ def cost_over_time(held: Table, booked: Table, points: int = POINTS, unit: int =
     names, kind = (*KINDS, OTHER), _kinds(held.fate, timed)
     cost = _so_far(_when_idle(timed, kind), len(names), first, moments) / unit
     return CostOverTime(
-        time_ns=[first + int(moment) for moment in moments], undated=undated,
+        time_ns=[first + int(moment) for moment in moments],
+        undated=undated,
         money={name: cost[:, code].tolist() for code, name in enumerate(names) if (kind == code).any()},
-    )  # fmt: skip
+    )
 
 
 def idle_between(booked: Table, start_ns: int, end_ns: int) -> int:
@@ -93,9 +94,11 @@ def _when_idle(booked: Table, kind: Ints) -> _Spread:
     money = money.copy()
     money[of[used]] = whole[of[used]]
     return _Spread(
-        np.concatenate([kind, kind[of[used]]]), np.concatenate([booked.start_ns, booked.start_ns[used]]),
-        np.concatenate([booked.end_ns, booked.end_ns[used]]), np.concatenate([money, -booked.effective[used]]),
-    )  # fmt: skip
+        np.concatenate([kind, kind[of[used]]]),
+        np.concatenate([booked.start_ns, booked.start_ns[used]]),
+        np.concatenate([booked.end_ns, booked.end_ns[used]]),
+        np.concatenate([money, -booked.effective[used]]),
+    )
 
 
 def _fits(rows: _Spread, used: Ints, of: Ints, whole: Floats) -> Mask:

@@ -72,9 +72,11 @@ def _with_idle(charges: Ints, parts: Parts, alone: Ints, idle: Ints, idle_ns: In
     charge = np.concatenate((parts.charge, alone))
     order = np.argsort(charge, kind="stable")
     return Parts(
-        charges[charge[order]], np.concatenate((parts.holding, np.full(len(alone), NONE)))[order],
-        np.concatenate((parts.weight, idle))[order], np.concatenate((parts.rank_ns, idle_ns))[order],
-    )  # fmt: skip
+        charges[charge[order]],
+        np.concatenate((parts.holding, np.full(len(alone), NONE)))[order],
+        np.concatenate((parts.weight, idle))[order],
+        np.concatenate((parts.rank_ns, idle_ns))[order],
+    )
 
 
 def counted_once(spans: Spans) -> Spans:

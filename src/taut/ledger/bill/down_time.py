@@ -65,9 +65,11 @@ def _parts(line: BillLine, down: Decimal, part: float) -> list[BillLine]:
     billed = None if line.billed is None else round(Decimal(line.billed) * Decimal(part), 9)
     first = replace(line, category=DOWN, kind="direct", fate="down", money=str(down), rank_ns=time, billed=_text(billed))
     rest = replace(
-        line, money=str(Decimal(line.money or 0) - down), rank_ns=None if time is None else (line.rank_ns or 0) - time,
+        line,
+        money=str(Decimal(line.money or 0) - down),
+        rank_ns=None if time is None else (line.rank_ns or 0) - time,
         billed=None if billed is None else str(Decimal(line.billed or 0) - billed),
-    )  # fmt: skip
+    )
     return [first, rest]
 
 
@@ -78,11 +80,12 @@ def _text(value: Decimal | None) -> str | None:
 def _shares(one: BillShare, down: Decimal, part: float, line: BillLine) -> list[BillShare]:
     money, time = Decimal(one.money or 0), None if line.rank_ns is None else round(part * line.rank_ns)
     share = None if one.share is None or not money else float(down / money) * one.share
-    first = BillShare(
-        name=DOWN, money=str(down), share=share, rank_ns=time, joules=None, kg_co2e=None, lost=str(down)
-    )  # fmt: skip
+    first = BillShare(name=DOWN, money=str(down), share=share, rank_ns=time, joules=None, kg_co2e=None, lost=str(down))
     rest = replace(
-        one, money=str(money - down), share=None if one.share is None or share is None else one.share - share,
-        rank_ns=None if one.rank_ns is None or time is None else one.rank_ns - time, lost=str(money - down),
-    )  # fmt: skip
+        one,
+        money=str(money - down),
+        share=None if one.share is None or share is None else one.share - share,
+        rank_ns=None if one.rank_ns is None or time is None else one.rank_ns - time,
+        lost=str(money - down),
+    )
     return [first, rest]

@@ -46,10 +46,13 @@ def site(prices: Prices, start_ns: Ints, end_ns: Ints, joules: Floats) -> Site:
         return joules * _mean(edges, steps, start_ns, end_ns)
 
     return Site(
-        units=_units(times(price)), kg=times(carbon) / JOULES_PER_KWH,
-        cooling_joules=times(over), cooling_units=_units(times(over * price)), cooling_kg=times(over * carbon) / JOULES_PER_KWH,
+        units=_units(times(price)),
+        kg=times(carbon) / JOULES_PER_KWH,
+        cooling_joules=times(over),
+        cooling_units=_units(times(over * price)),
+        cooling_kg=times(over * carbon) / JOULES_PER_KWH,
         notes=tuple(_missing(prices, start_ns, end_ns, joules)),
-    )  # fmt: skip
+    )
 
 
 def _curves(prices: Prices) -> list[tuple[Hourly | None, float]]:

@@ -49,9 +49,14 @@ class Measurements(Struct, frozen=True):
 
 
 def energy_of(
-    held: Table, prices: Prices, measured: Measurements, period_s: float, steps: float, unit: int = UNIT,
+    held: Table,
+    prices: Prices,
+    measured: Measurements,
+    period_s: float,
+    steps: float,
+    unit: int = UNIT,
     moved: MovedBytes | None = None,
-) -> Energy:  # fmt: skip
+) -> Energy:
     """Energy of all held time; ``period_s`` is how long the network was on, ``steps`` the work that carbon is shared over.
 
     ``moved`` are bytes that jobs moved, where moving them has a price in energy.
@@ -59,7 +64,7 @@ def energy_of(
     meters = measured.meters
     there = held if measured.places is None else held.replace(host=measured.places)
     borrowed = lent(held, measured.lenders, prices)
-    found = held_energy(there, prices, meters, _told(held), borrowed)
+    found = held_energy(there, prices, meters, _measured_joules(held), borrowed)
     network = network_energy(prices, period_s, None if moved is None else moved.count)
     parts, notes = [], _told_of_bytes(moved)
     if meters and found.total is None and len(held):
@@ -120,12 +125,13 @@ def beside(told: BillEnergy, runs: Sequence[tuple[LedgerEnergy, float]]) -> Bill
     return replace(told, sources=[*more, *told.sources], joules=between(value, ends))
 
 
-def _told(held: Table) -> Mapping[str, Floats]:
+def _measured_joules(held: Table) -> Mapping[str, Floats]:
     """What runs measured of their own cells: source → joules of each row."""
     return {
         source: np.where(held.joules_by == source, held.joules, np.nan)
-        for source in SOURCES if len(held) and (held.joules_by == source).any()
-    }  # fmt: skip
+        for source in SOURCES
+        if len(held) and (held.joules_by == source).any()
+    }
 
 
 def _how(found: Joules) -> Texts:
@@ -153,8 +159,10 @@ def _of(held: Table, joules: Floats, how: Texts, origin: Texts, prices: Prices, 
     place = site(prices, rows.start_ns, rows.end_ns, drawn)
     apart = prices.electricity_apart is True
     shared = {name: rows.columns[name] for name in SHARED} | {
-        "day": days_of(rows.start_ns, rows.end_ns), "source": how[known], "origin": origin[known],
-    }  # fmt: skip
+        "day": days_of(rows.start_ns, rows.end_ns),
+        "source": how[known],
+        "origin": origin[known],
+    }
     current = _entries("electricity", shared, drawn, place.kg, place.units, apart, unit)
     cooled = np.isfinite(place.cooling_joules) & (place.cooling_joules > 0)
     cooling = _cooling(shared, place, cooled, prices, apart, unit)
@@ -163,26 +171,41 @@ def _of(held: Table, joules: Floats, how: Texts, origin: Texts, prices: Prices, 
 
 def _cooling(shared: Mapping[str, Texts], place: Site, rows: Mask, prices: Prices, apart: bool, unit: int) -> Table:
     some = {name: column[rows] for name, column in shared.items()} | {
-        "source": _words("modelled", int(rows.sum())), "origin": _words(f"{prices.origin}: cooling", int(rows.sum())),
-    }  # fmt: skip
+        "source": _words("modelled", int(rows.sum())),
+        "origin": _words(f"{prices.origin}: cooling", int(rows.sum())),
+    }
     return _entries("cooling", some, place.cooling_joules[rows], place.cooling_kg[rows], place.cooling_units[rows], apart, unit)
 
 
 def _entries(item: str, shared: Mapping[str, Texts], joules: Floats, kg: Floats, units: Ints, apart: bool, unit: int) -> Table:
     priced = (units >= 0) & apart
     money = np.where(priced, units // (UNIT // unit), 0)
-    return Table(Entry, {
-        **shared, "item": _words(item, len(joules)), "joules": joules, "kg_co2e": kg, "money": money,
-        "priced": priced.astype(np.int8),
-    }, len(joules))  # fmt: skip
+    return Table(
+        Entry,
+        {
+            **shared,
+            "item": _words(item, len(joules)),
+            "joules": joules,
+            "kg_co2e": kg,
+            "money": money,
+            "priced": priced.astype(np.int8),
+        },
+        len(joules),
+    )
 
 
 def _network(joules: float, prices: Prices) -> Table:
-    return Table(Entry, {
-        "item": _words("network energy", 1), "source": _words("modelled", 1), "origin": _words(f"{prices.origin}: network", 1),
-        "joules": np.array([joules]),
-        "kg_co2e": np.array([np.nan if prices.kg_co2e_per_kwh is None else joules / 3.6e6 * prices.kg_co2e_per_kwh]),
-    }, 1)  # fmt: skip
+    return Table(
+        Entry,
+        {
+            "item": _words("network energy", 1),
+            "source": _words("modelled", 1),
+            "origin": _words(f"{prices.origin}: network", 1),
+            "joules": np.array([joules]),
+            "kg_co2e": np.array([np.nan if prices.kg_co2e_per_kwh is None else joules / 3.6e6 * prices.kg_co2e_per_kwh]),
+        },
+        1,
+    )
 
 
 def _with_sci(told: BillEnergy, entries: Table, held: Table, prices: Prices, steps: float) -> BillEnergy:

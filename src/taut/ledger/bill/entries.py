@@ -66,11 +66,17 @@ def _of_time(held: Table, booked: Table) -> Table:
     columns = {name: held.columns[name] for name in ("fate", "cause", "source", "origin", "job", "team", "host", "rank")}
     return Table(
         Entry,
-        columns | {
-            "item": np.full(len(held), TIME, dtype=object), "day": days_of(held.start_ns, held.end_ns), "rank_ns": held.rank_ns,
-            "money": money, "priced": priced, "billed": billed,
-        }, len(held),
-    )  # fmt: skip
+        columns
+        | {
+            "item": np.full(len(held), TIME, dtype=object),
+            "day": days_of(held.start_ns, held.end_ns),
+            "rank_ns": held.rank_ns,
+            "money": money,
+            "priced": priced,
+            "billed": billed,
+        },
+        len(held),
+    )
 
 
 def _of_charges(booked: Table, told: str, teams: Texts | None) -> Table:
@@ -80,13 +86,19 @@ def _of_charges(booked: Table, told: str, teams: Texts | None) -> Table:
     rows = Table(
         Entry,
         {
-            "item": booked.item, "team": team, "host": booked.host, "day": days_of(booked.start_ns, booked.end_ns),
+            "item": booked.item,
+            "team": team,
+            "host": booked.host,
+            "day": days_of(booked.start_ns, booked.end_ns),
             "source": np.where(booked.charge >= 0, "measured", "given").astype(object),
             "origin": np.full(len(booked), told, dtype=object),
             "rank_ns": np.where(booked.item == IDLE, booked.rank_ns, NULL),
-            "money": booked.effective, "billed": booked.billed, "priced": np.ones(len(booked), dtype=np.int8),
-        }, len(booked),
-    )  # fmt: skip
+            "money": booked.effective,
+            "billed": booked.billed,
+            "priced": np.ones(len(booked), dtype=np.int8),
+        },
+        len(booked),
+    )
     return in_days(rows, booked.start_ns, booked.end_ns)
 
 
@@ -104,12 +116,18 @@ def _of_uncharged(held: Table, uncharged: Table) -> Table:
     }
     rows = Table(
         Entry,
-        whose | {
-            "item": np.where(used, TIME, IDLE).astype(object), "host": some.host, "day": days_of(some.start_ns, some.end_ns),
+        whose
+        | {
+            "item": np.where(used, TIME, IDLE).astype(object),
+            "host": some.host,
+            "day": days_of(some.start_ns, some.end_ns),
             "origin": np.array([UNCHARGED[why] for why in some.why.tolist()], dtype=object),
-            "rank_ns": np.where(used, NULL, some.rank_ns), "money": some.effective, "priced": np.ones(len(some), dtype=np.int8),
-        }, len(some),
-    )  # fmt: skip
+            "rank_ns": np.where(used, NULL, some.rank_ns),
+            "money": some.effective,
+            "priced": np.ones(len(some), dtype=np.int8),
+        },
+        len(some),
+    )
     return in_days(rows, some.start_ns, some.end_ns)
 
 

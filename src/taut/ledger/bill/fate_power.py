@@ -12,10 +12,17 @@ from taut.core.tables import Table
 from taut.ledger.charge import CATEGORIES
 
 POWER = {one.fate: one.power for one in CATEGORIES} | {
-    "kept": "load", "discarded at most": "load", "unfinished": "load", "recompute": "load",
-    "checkpoint save": "stall", "restore": "idle", "hold/init": "idle", "detect+recover": "idle", "down": "idle",
+    "kept": "load",
+    "discarded at most": "load",
+    "unfinished": "load",
+    "recompute": "load",
+    "checkpoint save": "stall",
+    "restore": "idle",
+    "hold/init": "idle",
+    "detect+recover": "idle",
+    "down": "idle",
     "spare": "idle",
-}  # fmt: skip
+}
 """Class of power by fate, those of job logs too."""
 
 

@@ -53,7 +53,7 @@ def join(attempts: Table, runs: Sequence[Traced]) -> Joined:
             rest = _without(rest, rows, run)
             cells.append(rows)
         else:
-            said.append(f"{run.told}: when, its logs do not tell; the job's time is divided in its proportions")
+            said.append(f"{run.coverage}: when, its logs do not tell; the job's time is divided in its proportions")
         found = concat(Held, [found.take(~mine), _divided(rest, rows, run), spares])
         notes += said
     return Joined(concat(Held, [found, *cells]), jobs, notes)
@@ -82,9 +82,10 @@ def _met(attempts: Table, rows: Table, run: Traced) -> str | None:
         return run.job if (then & own).any() or (attempts.start_ns[own] < 0).all() else None
     there = then & np.isin(attempts.host, list(hosts))
     around = {
-        job for job in set(attempts.job[there].tolist())
+        job
+        for job in set(attempts.job[there].tolist())
         if _covers(attempts.take(there & (attempts.job == job)), begin[0], end[-1], hosts)
-    }  # fmt: skip
+    }
     return around.pop() if len(around) == 1 else None
 
 
@@ -200,9 +201,11 @@ def _divided(held: Table, rows: Table, run: Traced) -> Table:
     row, part = np.nonzero(upto > before)
     parts = _part(some.take(row), before[row, part], upto[row, part])
     parts = parts.replace(
-        fate=shares.fate[part], cause=shares.cause[part], source=np.full(len(row), "modelled", dtype=object),
-        origin=np.full(len(row), run.told, dtype=object),
-    )  # fmt: skip
+        fate=shares.fate[part],
+        cause=shares.cause[part],
+        source=np.full(len(row), "modelled", dtype=object),
+        origin=np.full(len(row), run.coverage, dtype=object),
+    )
     return concat(Held, [held.take(~kept), parts])
 
 

@@ -18,7 +18,7 @@ from taut.core.prices import Prices, Rate
 from taut.core.tables import NULL
 from taut.ledger.bill.rows import UNIT
 
-__all__ = ["Prices", "Rated", "cost_units", "rate_at", "rate_units", "rates_at", "team_of", "unused_commitment_units"]
+__all__ = ["Prices", "Rated", "cost_units", "rate_units", "rates_at", "team_of", "unused_commitment_units"]
 
 HOUR_NS = 3_600_000_000_000
 
@@ -36,13 +36,6 @@ class Rated:
 def rate_units(value: Decimal | None) -> int:
     """Money in billionths, rounded half to even; -1 for none."""
     return NULL if value is None else int((value * UNIT).to_integral_value())
-
-
-def rate_at(prices: Prices, host: str, time_ns: int, kind: str | None = None) -> Decimal | None:
-    """Money for an accelerator hour on one host at one time; ``kind`` asks for a list, committed, spot or owned rate alone."""
-    found = rates_at(prices, np.array([host], np.object_), np.array([time_ns]), kind)
-    row = int(found.rate[0])
-    return _price(prices, prices.rates[row]) if row >= 0 else _base(prices, kind)
 
 
 def rates_at(prices: Prices, host: Texts, time_ns: Ints, kind: str | None = None) -> Rated:

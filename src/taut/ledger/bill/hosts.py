@@ -14,10 +14,28 @@ from taut.read.focus.focus_charged import Charged
 
 NONE = -1
 """Code of a host that is not known."""
-TAGS = frozenset([
-    "name", "host", "hostname", "node", "nodename", "nodeid", "instance", "instancename", "vmname", "servername", "server",
-    "machine", "machinename", "slurmnode", "slurmnodename", "slurmhost", "computername", "kubernetesiohostname",
-])  # fmt: skip
+TAGS = frozenset(
+    [
+        "name",
+        "host",
+        "hostname",
+        "node",
+        "nodename",
+        "nodeid",
+        "instance",
+        "instancename",
+        "vmname",
+        "servername",
+        "server",
+        "machine",
+        "machinename",
+        "slurmnode",
+        "slurmnodename",
+        "slurmhost",
+        "computername",
+        "kubernetesiohostname",
+    ]
+)
 """Tags that name a host, spelled without case, signs and the prefixes of exporters."""
 TAG_PREFIX = re.compile(r"^(?:user|aws|system|resourcetags?|tags?|labels?)[:/]", re.IGNORECASE)
 _ADDRESS = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}")
@@ -86,9 +104,13 @@ def meet(v: Charged, hosts: Hosts) -> Met:
     ids, names, tags = ("ResourceId", "ResourceName", "Tags")
     found = np.full(v.table.num_rows, NONE, dtype=np.int64)
     for column, ask in (
-        (ids, hosts.mapped), (names, hosts.mapped), (ids, hosts.equal), (names, hosts.equal),
-        (tags, lambda text: by_tag(text, hosts)), (names, hosts.inside),
-    ):  # fmt: skip
+        (ids, hosts.mapped),
+        (names, hosts.mapped),
+        (ids, hosts.equal),
+        (names, hosts.equal),
+        (tags, lambda text: by_tag(text, hosts)),
+        (names, hosts.inside),
+    ):
         texts, code = v.words(column)
         told = np.array([ask(text) for text in texts], dtype=np.int64)
         found = np.where(found == NONE, told[code], found)

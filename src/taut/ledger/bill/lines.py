@@ -73,12 +73,22 @@ def lines(coded: Coded, unit: int = UNIT, billed: bool = False) -> list[BillLine
     out = []
     for i, at in enumerate(row.tolist()):
         about = CATEGORIES[int(coded.category[at])]
-        out.append(BillLine(
-            category=about.name, kind=about.kind, item=coded.word("item", int(codes["item"][at])) or "",
-            fate=coded.word("fate", int(codes["fate"][at])), cause=coded.word("cause", int(codes["cause"][at])),
-            rank_ns=sums.rank_ns[i], money=amount(sums.money[i], unit), billed=amount(sums.billed[i], unit) if billed else None,
-            joules=sums.joules[i], kg_co2e=sums.kg_co2e[i], source=SOURCES[coded.entries.source[at]], origin=origins[i],
-        ))  # fmt: skip
+        out.append(
+            BillLine(
+                category=about.name,
+                kind=about.kind,
+                item=coded.word("item", int(codes["item"][at])) or "",
+                fate=coded.word("fate", int(codes["fate"][at])),
+                cause=coded.word("cause", int(codes["cause"][at])),
+                rank_ns=sums.rank_ns[i],
+                money=amount(sums.money[i], unit),
+                billed=amount(sums.billed[i], unit) if billed else None,
+                joules=sums.joules[i],
+                kg_co2e=sums.kg_co2e[i],
+                source=SOURCES[coded.entries.source[at]],
+                origin=origins[i],
+            )
+        )
     place = {one.name: i for i, one in enumerate(CATEGORIES)}
     size = [(sums.money[i] or 0, sums.rank_ns[i] or 0, sums.joules[i] or 0.0) for i in range(count)]
     order = sorted(range(count), key=lambda i: (place[out[i].category], *(-one for one in size[i])))
@@ -146,10 +156,14 @@ def _named(coded: Coded, by: str) -> tuple[Ints, Mapping[int, str]]:
 def _share(name: str | None, i: int, sums: Sums, lost: int | None, whole: int | None, unit: int) -> BillShare:
     money = sums.money[i]
     return BillShare(
-        name=name, money=amount(money, unit), share=None if money is None or not whole else money / whole,
-        rank_ns=sums.rank_ns[i], joules=sums.joules[i], kg_co2e=sums.kg_co2e[i],
+        name=name,
+        money=amount(money, unit),
+        share=None if money is None or not whole else money / whole,
+        rank_ns=sums.rank_ns[i],
+        joules=sums.joules[i],
+        kg_co2e=sums.kg_co2e[i],
         lost=None if money is None else amount(lost, unit),
-    )  # fmt: skip
+    )
 
 
 def total_money(entries: Table) -> int | None:
@@ -164,9 +178,12 @@ def summed(entries: Table, group: Ints, count: int) -> Sums:
     money, billed = (exact_sums(group, np.where(priced, one, 0), count) for one in (entries.money, entries.billed))
     rank_ns = exact_sums(group, np.where(timed, entries.rank_ns, 0), count)
     return Sums(
-        money=_where(money, some), billed=_where(billed, some), rank_ns=_where(rank_ns, when),
-        joules=_floats(entries.joules, group, count), kg_co2e=_floats(entries.kg_co2e, group, count),
-    )  # fmt: skip
+        money=_where(money, some),
+        billed=_where(billed, some),
+        rank_ns=_where(rank_ns, when),
+        joules=_floats(entries.joules, group, count),
+        kg_co2e=_floats(entries.kg_co2e, group, count),
+    )
 
 
 def _where(values: list[int], known: Mask) -> list[int | None]:

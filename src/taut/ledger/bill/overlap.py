@@ -114,9 +114,10 @@ def uncovered(hosts: Ints, cover: Spans, start: int, end: int) -> Spans:
     # One interval of no length opens each host's period, so that what lies before its first cover is a gap like others.
     edge = np.full(len(hosts), start)
     rows = Spans(
-        np.concatenate((hosts, inside.host)), np.concatenate((edge - 1, np.maximum(inside.start, start))),
+        np.concatenate((hosts, inside.host)),
+        np.concatenate((edge - 1, np.maximum(inside.start, start))),
         np.concatenate((edge, np.minimum(inside.end, end))),
-    )  # fmt: skip
+    )
     rows = rows.take(np.lexsort((rows.start, rows.host)))
     stop = np.full(len(rows), end)
     follows = np.flatnonzero(rows.host[:-1] == rows.host[1:])

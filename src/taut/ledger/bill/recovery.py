@@ -42,8 +42,9 @@ def _of(run: Hourly, finding: Finding, prices: Prices) -> Recovery | None:
     if share <= 0:
         return None
     kind = "policy" if finding.policy is not None else "repair"
-    return recovered(finding.id, _remedy(finding), _interval(finding, share), run.per_hour, _fix(finding, prices),
-                     f'[[fix]] kind = "{kind}"')  # fmt: skip
+    return recovered(
+        finding.id, _remedy(finding), _interval(finding, share), run.per_hour, _fix(finding, prices), f'[[fix]] kind = "{kind}"'
+    )
 
 
 class Cost(Struct, frozen=True):
@@ -61,10 +62,17 @@ def recovered(
     day, month = (None if hour is None else _scaled(hour, times) for times in (HOURS_A_DAY, HOURS_A_DAY * DAYS_A_MONTH))
     payback = None if day is None or cost is None else _payback(day, cost)
     return Recovery(
-        cause=cause, remedy=remedy, saved_share=saved, per_hour=hour, per_day=day, per_month=month, payback_days=payback,
-        cost=None if cost is None else amount(cost.price), cost_per_month=None if cost is None else amount(cost.per_month),
+        cause=cause,
+        remedy=remedy,
+        saved_share=saved,
+        per_hour=hour,
+        per_day=day,
+        per_month=month,
+        payback_days=payback,
+        cost=None if cost is None else amount(cost.price),
+        cost_per_month=None if cost is None else amount(cost.per_month),
         no_payback=None if payback is not None else _why(month, cost, ask),
-    )  # fmt: skip
+    )
 
 
 def _why(month: Estimate | None, cost: Fix | Cost | None, ask: str) -> str:

@@ -72,7 +72,7 @@ class Traced:
         return dict(zip(self.members.rank.tolist(), self.members.host.tolist(), strict=True))
 
     @property
-    def told(self) -> str:
+    def coverage(self) -> str:
         """How much of the job was traced, in words."""
         of = f" of {self.executed:,}" if self.executed and self.executed > len(self.steps) else ""
         return f"run {self.name}: {len(self.steps):,}{of} steps"
@@ -108,7 +108,7 @@ def traced_time(run: Traced) -> Table:
         "rank": rows.rank, "accelerators": np.ones(count, dtype=np.int32), "start_ns": start, "end_ns": end,
         "rank_ns": rows.length, "fate": np.array(FATES, dtype=object)[rows.fate], "cause": words[rows.cause],
         "source": np.where(rows.modelled, "modelled", "measured").astype(object),
-        "origin": np.where(rows.modelled, f"{run.told}, what its repair recovers", run.told).astype(object),
+        "origin": np.where(rows.modelled, f"{run.coverage}, what its repair recovers", run.coverage).astype(object),
         **({"joules": rows.joules, "joules_by": np.full(count, run.joules_by, dtype=object)} if run.joules_by else {}),
     }  # fmt: skip
     return cut_at_days(Table(Held, columns, count))
@@ -123,9 +123,14 @@ def _summed(run: Traced, cause: Ints) -> _Rows:
     ids, count = numbered(cells.rank, step, cells.fate, cause)
     first = rows_of_ids(ids, count)
     return _Rows(
-        cells.rank[first].astype(np.int64), step[first], cells.fate[first].astype(np.int64), cause[first],
-        sums(ids, cells.rank_ns, count), weighed(ids, cells.joules, count), np.zeros(count, dtype=np.bool_),
-    )  # fmt: skip
+        cells.rank[first].astype(np.int64),
+        step[first],
+        cells.fate[first].astype(np.int64),
+        cause[first],
+        sums(ids, cells.rank_ns, count),
+        weighed(ids, cells.joules, count),
+        np.zeros(count, dtype=np.bool_),
+    )
 
 
 def _transfers(run: Traced, rows: _Rows, words: Texts) -> _Rows:
@@ -157,9 +162,14 @@ def _split(rows: _Rows, some: Ints, share: float, cause: int) -> _Rows:
     count = len(some)
     rank, step, fate = (np.concatenate([column, column[some]]) for column in (rows.rank, rows.step, rows.fate))
     both = _Rows(
-        rank, step, fate, np.concatenate([rows.cause, np.full(count, cause)]), np.concatenate([length, part]),
-        np.concatenate([joules, used]), np.concatenate([rows.modelled, np.ones(count, dtype=np.bool_)]),
-    )  # fmt: skip
+        rank,
+        step,
+        fate,
+        np.concatenate([rows.cause, np.full(count, cause)]),
+        np.concatenate([length, part]),
+        np.concatenate([joules, used]),
+        np.concatenate([rows.modelled, np.ones(count, dtype=np.bool_)]),
+    )
     order = np.lexsort((both.cause, both.fate, both.step, both.rank))
     return both.take(order[both.length[order] > 0])
 

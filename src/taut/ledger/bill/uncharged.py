@@ -141,11 +141,19 @@ def _priced(gaps: Gaps, holdings: Holdings, capacity: Ints, rate: Floats) -> Tab
     share = np.where(why == "host", total / np.maximum(whole, 1), 1.0)
     money = np.rint(rate * share * (spans.length / HOUR_NS)).astype(np.int64)
     held = np.concatenate((holdings.index[holding], np.full(len(alone), -1)))[back]
-    return Table(Uncharged, {
-        "held": held, "host": np.array(spans.host[span], dtype=object),
-        "start_ns": np.concatenate((low, spans.start[alone]))[back], "end_ns": np.concatenate((high, spans.end[alone]))[back],
-        "rank_ns": weight, "effective": ManyShares(weight, first).of_units(money[found]), "why": why[span],
-    }, len(span))  # fmt: skip
+    return Table(
+        Uncharged,
+        {
+            "held": held,
+            "host": np.array(spans.host[span], dtype=object),
+            "start_ns": np.concatenate((low, spans.start[alone]))[back],
+            "end_ns": np.concatenate((high, spans.end[alone]))[back],
+            "rank_ns": weight,
+            "effective": ManyShares(weight, first).of_units(money[found]),
+            "why": why[span],
+        },
+        len(span),
+    )
 
 
 def _met(one: Spans, other: Spans) -> Spans:

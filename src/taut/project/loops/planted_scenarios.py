@@ -8,9 +8,12 @@ from __future__ import annotations
 from taut.project.loops.scenario import Autoscaler, Client, Demand, Loops, Pool, Scenario, Stall, Trainer
 
 CALM = Scenario(
-    "calm", Loops(horizon_s=600), Demand(per_s=2, deadline_s=30), Pool(service_s=1, replicas=6, cancels=True),
+    "calm",
+    Loops(horizon_s=600),
+    Demand(per_s=2, deadline_s=30),
+    Pool(service_s=1, replicas=6, cancels=True),
     (Client("sdk", 30, 2, 0.5),),
-)  # fmt: skip
+)
 """Twice the capacity that is asked for, and nobody in anybody's way."""
 
 PLANTED: dict[str, Scenario] = {

@@ -99,9 +99,9 @@ class Pool:
                 continue
             self.busy += 1
             attempt.began_s = self.env.now
-            self.env.timeout(self.spec.service_s * next(self._service), attempt).callbacks.append(self._served)
+            self.env.timeout(self.spec.service_s * next(self._service), attempt).callbacks.append(self._end_attempt)
 
-    def _served(self, event: simpy.Event) -> None:
+    def _end_attempt(self, event: simpy.Event) -> None:
         attempt = event.value
         if attempt is None or attempt.began_s < 0:  # its caller hung up
             return

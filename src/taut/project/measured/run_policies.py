@@ -17,14 +17,14 @@ from msgspec.structs import replace
 from taut.core.array_types import Floats, Ints
 from taut.core.errors import UsageError
 from taut.diagnose.detectors import Evidence, diagnose
-from taut.diagnose.job_regime import FACTORS, PAYS, mended, regime_of, told
+from taut.diagnose.job_regime import FACTORS, PAYS, mended, regime_of, regime_of_walls
 from taut.graph import Graph
 from taut.project.training.policies import POLICIES
 from taut.replay.after_meetings import Bound, bound_to_meetings
 from taut.replay.blame import blame
 from taut.replay.bounded_policies import own_times
 from taut.replay.data_parallel import data_parallel
-from taut.replay.policies import Measured, Outcome, local, measured, with_work
+from taut.replay.exact_policies import Measured, Outcome, local, measured, with_work
 from taut.replay.policy_names import KNOWN, Asked, asked, outcome, refusal
 from taut.replay.timeline import Batch, Change, batch, changed, replay
 from taut.result.types import Estimate, MeasuredPolicy, Regime, Regimes, Reserves
@@ -71,7 +71,7 @@ class Shared:
     def _regime(self, one: Asked) -> Regime:
         job, steps, pays = self.mended, int(one.value or 1), self.pays
         if one.name == "semi-synchronous":
-            return told(*_walls(job, *self.own, steps), pays)
+            return regime_of_walls(*_walls(job, *self.own, steps), pays)
         left = local(job, steps)
         reference = np.where((left.work_ns == 0) & (job.graph.work_ns > 0), 0, self.usual.graph.work_ns)
         return regime_of(batch(left), (reference, left.work_ns, left.gap_ns), pays, _blocks(job, steps))
@@ -91,7 +91,7 @@ class PoliciesOfRun(Struct, frozen=True):
         """The regime without a policy."""
         return self.shared.without
 
-    def given(self, texts: Sequence[str]) -> list[MeasuredPolicy]:
+    def named(self, texts: Sequence[str]) -> list[MeasuredPolicy]:
         """The policies that were named, one by one."""
         chosen = [asked(text, self.job.met.units) for text in texts]
         return [self._entry(one, outcome(self.job, one)) for one in chosen]
@@ -152,9 +152,13 @@ def shared_of(graph: Graph, known: Mended | None = None, pays: float = PAYS) -> 
     observed = measured(graph, met=met, bound=bound)
     at_work, at_reference = (with_work(observed, bound, some, gap) for some in (work, usual))
     return Shared(
-        graph=graph, bound=bound, observed=observed, mended=at_work, usual=at_reference,
+        graph=graph,
+        bound=bound,
+        observed=observed,
+        mended=at_work,
+        usual=at_reference,
         without=regime_of(prepared, (usual, work, gap), pays),
-    )  # fmt: skip
+    )
 
 
 def of_run(

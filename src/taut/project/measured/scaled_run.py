@@ -171,8 +171,10 @@ class Measured:
 def learn(graph: Graph, findings: Sequence[Finding] | None = None, *, apart: int | None = None) -> Measured:
     """What a graph says about more ranks; ``apart`` names the groups that grow (see ``meetings.py``)."""
     if len(graph.steps) < LEAST_STEPS or len(graph.ranks) < 2:
-        raise UsageError(f"{len(graph.steps)} steps of {len(graph.ranks)} ranks tell no jitter; give a run of at least "
-                         f"{LEAST_STEPS} steps and 2 ranks")  # fmt: skip
+        raise UsageError(
+            f"{len(graph.steps)} steps of {len(graph.ranks)} ranks tell no jitter; give a run of at least "
+            f"{LEAST_STEPS} steps and 2 ranks"
+        )
     observed, prepared = replay(graph), batch(graph)
     blamed = blame(graph, observed, replay(graph, gaps=False))
     if findings is None:

@@ -142,7 +142,7 @@ class Forecast:
         mean = float(self.step_ns.mean())
         error = model_error(class_of(s))
         steps, means = factors(self.step_ns / mean, error), factors(self._means(), error)
-        given = self._given()
+        given = self._kept_draws()
         delivered = factors(np.outer(self._means(), self._per_kept()).ravel(), error, 1 / np.maximum(given.useful, 1e-9))
         flops = model_shape.flops_per_step(s.model, s.job.global_batch, s.job) / (mean * self.ranks)
         units = s.job.global_batch * s.model.sequence / UNIT_TOKENS * effects.batch_share(s)
@@ -214,7 +214,7 @@ class Forecast:
         """Time for what is kept of another history of failures, over that of their mean."""
         return np.ones(1) if self.histories is None else self.kept / np.maximum(self.histories.each_kept, 1e-9)
 
-    def _given(self) -> KeptDraws:
+    def _kept_draws(self) -> KeptDraws:
         """What is kept with each draw of uncertain keys, over that of the scenario as it stands."""
         seed = self.record.seed if self.record else SEED
         return kept_ratios(self.scenario.failure, nodes_of(self.scenario), float(self.step_ns.mean()) * 1e-9, seed)

@@ -60,9 +60,15 @@ class Shape:
 
 
 def graph(
-    s: Scenario, grid: Grid, steps: int, seed: int = 0, *, by: Literal["chunk", "layer"] = "chunk", p: Plan | None = None,
+    s: Scenario,
+    grid: Grid,
+    steps: int,
+    seed: int = 0,
+    *,
+    by: Literal["chunk", "layer"] = "chunk",
+    p: Plan | None = None,
     one: Floats | None = None,
-) -> Graph:  # fmt: skip
+) -> Graph:
     """The job of a scenario, with the work and the draws of a grid of it (``forecast.with_noise``).
 
     By chunk, an op is a whole chunk, with the very number the grid draws for its group of ranks. By layer, work stops at
@@ -235,18 +241,45 @@ def _assembled(s: Scenario, p: Plan, shape: Shape, grid: Grid, rows: Rows, work_
         "part": np.where(rows.op >= 0, grid.program.micro[rows.op], NULL),
     }  # fmt: skip
     trace = Trace(
-        ops=Table(Op, {}, 0), names=names, lanes=LANES, groups=list(groups), members=members, name=s.name,
-        world_size=s.job.world, backend="modelled", group_ranks=groups, partial=_left_out(s, p), timer_ns=0,
-    )  # fmt: skip
+        ops=Table(Op, {}, 0),
+        names=names,
+        lanes=LANES,
+        groups=list(groups),
+        members=members,
+        name=s.name,
+        world_size=s.job.world,
+        backend="modelled",
+        group_ranks=groups,
+        partial=_left_out(s, p),
+        timer_ns=0,
+    )
     made = Graph(
-        trace=trace, ops=Table(Op, columns), work_ns=work_ns, gap_ns=zero, pred_ptr=ptr, pred=pred,
-        lag_ns=np.zeros(len(pred), dtype=np.int64), join=gate.astype(np.int32), wait=wait.astype(np.int32), wait_lag_ns=zero,
-        slots=gates, events=_events(gate, wait, gates), gate=gate.astype(np.int32), explained=np.diff(ptr) > 0,
-        window=rows.step.astype(np.int32), steps=np.arange(steps), segment=np.zeros(steps, dtype=np.int32),
-        origin_ns=np.zeros(1, dtype=np.int64), members=members, clock=Table(Clock, {"rank": members.rank}),
-        clock_residual_ns=0, dropped_edges=0, partial=trace.partial,
-        counts={"gates": gates, "unmatched": 0, "misaligned": 0, "circular gates": 0}, roles=rows.stage.astype(np.int32),
-    )  # fmt: skip
+        trace=trace,
+        ops=Table(Op, columns),
+        work_ns=work_ns,
+        gap_ns=zero,
+        pred_ptr=ptr,
+        pred=pred,
+        lag_ns=np.zeros(len(pred), dtype=np.int64),
+        join=gate.astype(np.int32),
+        wait=wait.astype(np.int32),
+        wait_lag_ns=zero,
+        slots=gates,
+        events=_events(gate, wait, gates),
+        gate=gate.astype(np.int32),
+        explained=np.diff(ptr) > 0,
+        window=rows.step.astype(np.int32),
+        steps=np.arange(steps),
+        segment=np.zeros(steps, dtype=np.int32),
+        origin_ns=np.zeros(1, dtype=np.int64),
+        members=members,
+        clock=Table(Clock, {"rank": members.rank}),
+        clock_residual_ns=0,
+        dropped_edges=0,
+        partial=trace.partial,
+        counts={"gates": gates, "unmatched": 0, "misaligned": 0, "circular gates": 0},
+        roles=rows.stage.astype(np.int32),
+    )
     played = replay(made)
     return replace(made, ops=made.ops.replace(start_ns=played.arrival_ns, end_ns=played.end_ns))
 
@@ -371,10 +404,16 @@ def _groups(shape: Shape, rows: Rows) -> tuple[dict[str, list[int]], Ints]:
 
 def _members(s: Scenario, shape: Shape) -> Table:
     rank = np.arange(s.job.world)
-    return Table(Member, {
-        "rank": rank, "stage": rank // (shape.dp * shape.inner), "dp_rank": rank // shape.inner % shape.dp,
-        "host": [f"node {r // s.fabric.node}" for r in rank.tolist()], "device": [s.device.name] * len(rank),
-    })  # fmt: skip
+    return Table(
+        Member,
+        {
+            "rank": rank,
+            "stage": rank // (shape.dp * shape.inner),
+            "dp_rank": rank // shape.inner % shape.dp,
+            "host": [f"node {r // s.fabric.node}" for r in rank.tolist()],
+            "device": [s.device.name] * len(rank),
+        },
+    )
 
 
 def _peers(shape: Shape, grid: Grid, rows: Rows, rank: Ints) -> Ints:

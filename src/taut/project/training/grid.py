@@ -193,7 +193,7 @@ Paused = tuple[Floats, Floats]
 NOBODY = np.zeros((0, 0))
 
 
-class Strays(NamedTuple):
+class Delays(NamedTuple):
     """What makes a step of groups longer beside their draws; arrays of replicas × stages."""
 
     slow: Floats
@@ -210,7 +210,7 @@ class SimulatedStep:
     """What was drawn: work without transfers, up to where a copy was quicker."""
     copied: Floats
     """What copies of late ops took, on other devices."""
-    strays: Strays
+    delays: Delays
 
 
 @dataclass(frozen=True)
@@ -246,18 +246,18 @@ class Grid:
 
     def step(self, begin: Floats, step: int, seed: int, pool: ThreadPoolExecutor | None = None, parts: int = 1) -> Floats:
         """When every stage of every replica ends its ops in one step: replicas × stages."""
-        return self.simulate(begin, step, seed, self.strays(step), pool, parts).ends
+        return self.simulate(begin, step, seed, self.delays(step), pool, parts).ends
 
-    def strays(self, step: int) -> Strays:
+    def delays(self, step: int) -> Delays:
         """What makes a step of groups longer beside their draws; steps are asked for in order."""
-        return Strays(self.slowness([step])[0], None if self.pauses is None else self.pauses(step))
+        return Delays(self.slowness([step])[0], None if self.pauses is None else self.pauses(step))
 
     def simulate(
         self,
         begin: Floats,
         step: int,
         seed: int,
-        strays: Strays,
+        delays: Delays,
         pool: ThreadPoolExecutor | None = None,
         parts: int = 1,
         some: tuple[int, int] | None = None,
@@ -265,7 +265,7 @@ class Grid:
         """One step with what it was made of; of all replicas, or of some."""
         p = self.program
         ends, work, copied = np.zeros((3, self.replicas, p.stages))
-        added, where = strays.pauses or (NOBODY, NOBODY)
+        added, where = delays.pauses or (NOBODY, NOBODY)
         args = (
             p.before,
             p.needs,
@@ -277,7 +277,7 @@ class Grid:
             self.tables,
             self.even,
             np.where(p.takes, self.hop_ns, 0.0),
-            strays.slow,
+            delays.slow,
             p.turn,
             added,
             (where * p.ops_of_stage).astype(np.int64) if len(where) else NOBODY.astype(np.int64),
@@ -293,7 +293,7 @@ class Grid:
             return int(simulate_step(*args, cuts[k], cuts[k + 1], step, seed, ends, work, copied))
 
         list((pool.map if pool else map)(part, range(parts)))
-        return SimulatedStep(ends, work, copied, strays)
+        return SimulatedStep(ends, work, copied, delays)
 
 
 @dataclass(frozen=True)
@@ -333,7 +333,7 @@ def steps(
 
     def ends() -> Iterator[Floats]:
         for k in range(count):
-            made = grid.simulate(zero, k, seed, grid.strays(k), pool if threads else None, 4 * cores)
+            made = grid.simulate(zero, k, seed, grid.delays(k), pool if threads else None, 4 * cores)
             if seen is not None:
                 seen(made)
             yield made.ends

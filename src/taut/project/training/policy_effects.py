@@ -23,9 +23,13 @@ def gate(s: Scenario) -> Gate:
     """Where replicas meet."""
     p, distinct = s.policy, s.job.dp // s.policy.clones
     found = {
-        "barrier": lambda: barrier, "fastest": lambda: fastest(distinct - p.backup_replicas), "ring": lambda: ring(p.slack),
-        "stale": lambda: stale(p.slack), "hierarchical": lambda: hierarchical(p.group_replicas, p.slack), "none": lambda: free,
-    }[p.gate]()  # fmt: skip
+        "barrier": lambda: barrier,
+        "fastest": lambda: fastest(distinct - p.backup_replicas),
+        "ring": lambda: ring(p.slack),
+        "stale": lambda: stale(p.slack),
+        "hierarchical": lambda: hierarchical(p.group_replicas, p.slack),
+        "none": lambda: free,
+    }[p.gate]()
     return found if p.clones == 1 else first_of(p.clones, found)
 
 

@@ -24,7 +24,7 @@ from taut.project.pauses import Pauses, Reach, events, forced, rare, reach, usua
 from taut.project.training import policy_effects as effects
 from taut.project.training.failures import expected_kept, nodes_of
 from taut.project.training.forecast import Forecast, step_terms
-from taut.project.training.grid import Grid, Paused, Strays, Sync, step_lengths
+from taut.project.training.grid import Delays, Grid, Paused, Sync, step_lengths
 from taut.project.training.pipeline import program
 from taut.project.training.scenario import Noise, Scenario
 from taut.project.training.step_plan import Plan, plan
@@ -266,7 +266,7 @@ class Sample:
         zero, out = np.zeros(many), np.zeros(many)
         for step in range(every):
             pauses = None if paused is None else (paused[0][step], paused[1][step])
-            out += grid.simulate(zero, step, self.seed, Strays(slow(step), pauses)).ends.max(axis=1)
+            out += grid.simulate(zero, step, self.seed, Delays(slow(step), pauses)).ends.max(axis=1)
         return out / every
 
 

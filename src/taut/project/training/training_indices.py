@@ -18,7 +18,7 @@ from taut.core.interval import DRAWS, FALSE_ALARMS, LEVEL, NORMAL_WIDTH, Z, draw
 from taut.project.noise import Slowness
 from taut.project.pauses import Pauses
 from taut.project.training.failures import JobHistories
-from taut.project.training.grid import Grid, SimulatedStep, Strays, Sync, follow_gates, steps
+from taut.project.training.grid import Delays, Grid, SimulatedStep, Sync, follow_gates, steps
 from taut.project.training.job_history import DISCARDED, HOLD, PRODUCTIVE, RECOVER, RESTORE, SAVE, SLOW
 from taut.project.workload import Estimate
 from taut.result import types
@@ -114,7 +114,7 @@ class StepRecord:
             self.grid.hop_ns,
             self.grid.replicas,
         )
-        ends = quiet.simulate(np.zeros(self.grid.replicas), 0, 0, Strays(level)).ends
+        ends = quiet.simulate(np.zeros(self.grid.replicas), 0, 0, Delays(level)).ends
         return float(ends.max()) + self.sync.sync_ns / self.sync.every + self.sync.after_ns
 
 
@@ -256,15 +256,15 @@ def straggler_cascade_rate(record: StepRecord) -> Estimate | None:
 def _shift(record: StepRecord, k: int, met: Sequence[Floats] | None, replica: int, stage: int) -> Floats:
     """How much earlier each replica would go on after step k with one group at its reference in it."""
     made = record.kept[k]
-    slow, own = made.strays.slow.copy(), made.work[replica, stage]
-    pauses = made.strays.pauses
+    slow, own = made.delays.slow.copy(), made.work[replica, stage]
+    pauses = made.delays.pauses
     if pauses is not None:
         added = pauses[0].copy()
         own, added[replica, stage] = own - added[replica, stage], 0.0
         pauses = added, pauses[1]
     slow[replica, stage] *= record.reference_ns[replica, stage] / max(own, 1e-9)
     zero = np.zeros(record.grid.replicas)
-    again = record.grid.simulate(zero, k, record.seed, Strays(slow, pauses), some=(replica, replica + 1)).ends[replica]
+    again = record.grid.simulate(zero, k, record.seed, Delays(slow, pauses), some=(replica, replica + 1)).ends[replica]
     if met is None:
         shift = zero
         shift[replica] = made.ends[replica].max() - again.max()

@@ -22,10 +22,20 @@ from taut.read.jobs.job_words import cut
 from taut.read.json_fields import under
 
 CHANGES = ("create", "update", "patch", "delete", "deletecollection")
-ALIVE = frozenset({
-    "leases", "events", "endpoints", "endpointslices", "tokenreviews", "subjectaccessreviews", "selfsubjectaccessreviews",
-    "selfsubjectrulesreviews", "localsubjectaccessreviews", "certificatesigningrequests",
-})  # fmt: skip
+ALIVE = frozenset(
+    {
+        "leases",
+        "events",
+        "endpoints",
+        "endpointslices",
+        "tokenreviews",
+        "subjectaccessreviews",
+        "selfsubjectaccessreviews",
+        "selfsubjectrulesreviews",
+        "localsubjectaccessreviews",
+        "certificatesigningrequests",
+    }
+)
 """Resources that are written all the time and decide nothing."""
 ASIDE = frozenset({"status", "token", "exec", "log", "portforward", "proxy", "attach", "finalizers"})
 """Subresources that decide nothing."""

@@ -271,7 +271,14 @@ class _Pools:
         return claim.rpartition("-")[0] or "?"
 
     def _add(self, at: int, pool: str, way: int, why: str) -> None:
-        self.rows.append({
-            "time_ns": at, "layer": "autoscaler", "controller": KARPENTER, "target": f"nodes/{pool}"[:200], "knob": "nodes",
-            "direction": way, "trigger": why[:200],
-        })  # fmt: skip
+        self.rows.append(
+            {
+                "time_ns": at,
+                "layer": "autoscaler",
+                "controller": KARPENTER,
+                "target": f"nodes/{pool}"[:200],
+                "knob": "nodes",
+                "direction": way,
+                "trigger": why[:200],
+            }
+        )

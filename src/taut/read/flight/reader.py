@@ -319,14 +319,18 @@ def _told_apart(dumps: list[Dump]) -> list[Dump]:
         members = dump.group_ranks.get(name, ())
         return f"{name} of {', '.join(map(str, members))}"[:NAME_LENGTH] if name in shared and members else name
 
-    return [
-        msgspec.structs.replace(
-            dump,
-            groups=[own(dump, name) for name in dump.groups],
-            group_ranks={own(dump, name): members for name, members in dump.group_ranks.items()},
-        )
-        for dump in dumps
-    ] if shared else dumps  # fmt: skip
+    return (
+        [
+            msgspec.structs.replace(
+                dump,
+                groups=[own(dump, name) for name in dump.groups],
+                group_ranks={own(dump, name): members for name, members in dump.group_ranks.items()},
+            )
+            for dump in dumps
+        ]
+        if shared
+        else dumps
+    )
 
 
 def _progress(dump: Dump) -> tuple[int, ...]:

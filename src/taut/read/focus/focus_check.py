@@ -94,10 +94,16 @@ def _rows(charged: Charged) -> list[Broken]:
 def _disputed(charged: Charged) -> list[Broken]:
     """What focus-validator 1.0.0 finds in any file that follows the specification of 1.0."""
     found = [
-        Broken(f"{asked}_Required", f"focus-validator 1.0.0 asks for {asked}; the specification calls it {name}", name, 0,
-               validator=f"{asked}_Required")
-        for asked, name in ASKED_FOR.items() if asked not in charged.names
-    ]  # fmt: skip
+        Broken(
+            f"{asked}_Required",
+            f"focus-validator 1.0.0 asks for {asked}; the specification calls it {name}",
+            name,
+            0,
+            validator=f"{asked}_Required",
+        )
+        for asked, name in ASKED_FOR.items()
+        if asked not in charged.names
+    ]
     if "ChargeType" not in charged.names:
         what = "focus-validator 1.0.0 checks SkuPriceId by ChargeType, which 1.0 calls ChargeCategory"
         found.append(Broken("SkuPriceId_Nullable", what, "SkuPriceId", 0, validator="SkuPriceId_Nullable"))

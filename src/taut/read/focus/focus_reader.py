@@ -112,9 +112,7 @@ def read_focus(paths: Paths) -> Charges:
     table = pa.concat_tables(tables, promote_options="permissive").unify_dictionaries()
     version = max(file.version for file in files)
     absent = (one.name for one in COLUMNS if one.since <= version <= one.until and one.name not in names)
-    return Charges(
-        table, version, tuple(files), tuple(absent), merged(broken), merged(disputed), _said(notes, files)
-    )  # fmt: skip
+    return Charges(table, version, tuple(files), tuple(absent), merged(broken), merged(disputed), _all_notes(notes, files))
 
 
 def _expanded(asked: Sequence[str]) -> list[str]:
@@ -131,7 +129,7 @@ def sniff(head: bytes) -> bool:
     return is_focus(header_cells(line)) or is_focus(_cells(line, ";"))
 
 
-def _said(notes: _Notes, files: Sequence[ChargeFile]) -> tuple[str, ...]:
+def _all_notes(notes: _Notes, files: Sequence[ChargeFile]) -> tuple[str, ...]:
     said = list(notes.said)
     if len({file.version for file in files}) > 1:
         each = ", ".join(f"{file.name} {file.version}" for file in files[:4])
@@ -196,14 +194,17 @@ def _from_csv(member: Member, names: list[str], delimiter: str, notes: _Notes) -
     file = _Growing(member.label, wanted, notes)
     if end >= 0 and _has_rows(member):
         unique = [name if name in types else f"\0{i}" for i, name in enumerate(names)]
-        with readable(member.label, "CSV"), arrow.open_csv(
-            pa.PythonFile(member.stream, mode="r"),
-            read_options=arrow.ReadOptions(column_names=unique, block_size=BLOCK_BYTES, use_threads=False),
-            parse_options=arrow.ParseOptions(delimiter=delimiter, newlines_in_values=True),
-            convert_options=arrow.ConvertOptions(
-                include_columns=list(types), column_types=types, null_values=NULLS, strings_can_be_null=True
-            ),
-        ) as reader:  # fmt: skip
+        with (
+            readable(member.label, "CSV"),
+            arrow.open_csv(
+                pa.PythonFile(member.stream, mode="r"),
+                read_options=arrow.ReadOptions(column_names=unique, block_size=BLOCK_BYTES, use_threads=False),
+                parse_options=arrow.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+                convert_options=arrow.ConvertOptions(
+                    include_columns=list(types), column_types=types, null_values=NULLS, strings_can_be_null=True
+                ),
+            ) as reader,
+        ):
             for batch in reader:
                 file.add(batch)
     return file.done(names)

@@ -91,9 +91,12 @@ def _together(column: str, other: str, null: str, there: str, since: str = "1.0"
 
 def _formatted(column: str) -> Rule:
     return Rule(
-        f"{column}-C-002-M", column, f"{column} is not written as YYYY-MM-DDTHH:mm:ssZ (UTC)",
-        lambda v: v.odd.get(column, np.zeros(v.table.num_rows, dtype=np.bool_)), validator=f"{column}_IsDateTime",
-    )  # fmt: skip
+        f"{column}-C-002-M",
+        column,
+        f"{column} is not written as YYYY-MM-DDTHH:mm:ssZ (UTC)",
+        lambda v: v.odd.get(column, np.zeros(v.table.num_rows, dtype=np.bool_)),
+        validator=f"{column}_IsDateTime",
+    )
 
 
 def _product(cost: str, price: str) -> Rule:
@@ -157,9 +160,16 @@ def _unshared(v: Charged) -> Mask:
     ratio = _ratios(v)
     own = [name for name in v.table.column_names if is_custom(name) and "origin" in name.lower()]
     keys = own[:1] or [
-        "ResourceId", "SkuPriceId", "ChargeCategory", "ChargeClass", "CommitmentDiscountId", "CommitmentDiscountStatus",
-        "InvoiceId", "SubAccountId", "AllocatedMethodId",
-    ]  # fmt: skip
+        "ResourceId",
+        "SkuPriceId",
+        "ChargeCategory",
+        "ChargeClass",
+        "CommitmentDiscountId",
+        "CommitmentDiscountStatus",
+        "InvoiceId",
+        "SubAccountId",
+        "AllocatedMethodId",
+    ]
     rows = [v.words(key)[1] for key in keys]
     if not own:
         rows += [np.unique(v.time(key), return_inverse=True)[1] for key in ("ChargePeriodStart", "ChargePeriodEnd")]

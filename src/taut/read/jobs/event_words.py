@@ -22,12 +22,31 @@ LOOPS = ("backoff", "crashloopbackoff", "failed")
 """Reasons of a container that is started again in its pod, which stays where it is."""
 RELEASES = frozenset(ENDS) - {*LOOPS, "oomkilling", "oomkilled", "systemoom", "failedpoststarthook", "terminated"}
 """Reasons with which pods give their nodes back."""
-BLOCKS = frozenset({
-    "failedscheduling", "failedmount", "failedattachvolume", "failedcreatepodsandbox", "failedcreatepodcontainer",
-    "failedcreate", "failedbinding", "errimagepull", "imagepullbackoff", "errimageneverpull", "inspectfailed",
-    "invalidimagename", "createcontainerconfigerror", "createcontainererror", "networknotready", "unexpectedadmissionerror",
-    "nottriggerscaleup", "outofnvidia.com/gpu", "outofcpu", "outofmemory", "provisioningfailed",
-})  # fmt: skip
+BLOCKS = frozenset(
+    {
+        "failedscheduling",
+        "failedmount",
+        "failedattachvolume",
+        "failedcreatepodsandbox",
+        "failedcreatepodcontainer",
+        "failedcreate",
+        "failedbinding",
+        "errimagepull",
+        "imagepullbackoff",
+        "errimageneverpull",
+        "inspectfailed",
+        "invalidimagename",
+        "createcontainerconfigerror",
+        "createcontainererror",
+        "networknotready",
+        "unexpectedadmissionerror",
+        "nottriggerscaleup",
+        "outofnvidia.com/gpu",
+        "outofcpu",
+        "outofmemory",
+        "provisioningfailed",
+    }
+)
 """Reasons for which a pod does not get to run."""
 UNBOUND = ("failedscheduling", "nottriggerscaleup", "failedbinding", "provisioningfailed")
 """Those of a pod that is on no node yet."""

@@ -229,10 +229,10 @@ def _dated(row: Row, frame: Jobs) -> Row:
     # The year that stands for an unknown one is a leap year: in others, days from March on are one less.
     march = int((datetime(NO_YEAR, 3, 1, tzinfo=UTC) - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds()) * 10**9
 
-    def moved(at: int) -> int:
+    def in_year(at: int) -> int:
         return at if at < 0 else at + (since - (0 if leap or at < march else 1)) * 86_400 * 10**9
 
-    return {**row, **{key: moved(row[key]) for key in TIMES}}
+    return {**row, **{key: in_year(row[key]) for key in TIMES}}
 
 
 def _home(frame: Jobs, job: str, rows: list[Row]) -> str | None:

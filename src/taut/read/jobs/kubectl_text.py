@@ -236,7 +236,7 @@ def _described(lines: list[str], label: str) -> JobLog | ControlLog:
     if not any(pod.containers for pod in pods):
         raise InputRefused(label, "kubectl describe of something that is no pod", "use kubectl describe pod, or get events")
     dated = all(now is not None for now in nows)
-    events = [event for pod, now in zip(pods, nows, strict=True) for event in _told(pod, now or NOW)]
+    events = [event for pod, now in zip(pods, nows, strict=True) for event in _pod_events(pod, now or NOW)]
     if not events:
         raise InputRefused(label, "a described pod that never started, without events", "describe it within the hour")
     log = log_of(events, label, () if dated else [f"{label}: {AGES}"], dated=dated)
@@ -315,7 +315,7 @@ def _date(text: str) -> datetime | None:
         return None
 
 
-def _told(pod: _Pod, now: datetime) -> Iterator[Event]:
+def _pod_events(pod: _Pod, now: datetime) -> Iterator[Event]:
     """The events of a pod, and those that its containers' states stand for."""
     about = pod.about()
     if pod.start is not None and pod.node and not any(event["reason"] == "Scheduled" for event in pod.events):

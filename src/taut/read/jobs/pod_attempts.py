@@ -239,7 +239,7 @@ class _Job:
             key = event.pod, event.word
             times_before = self.blocked.get(key, (0, at, ""))[0]
             if event.occurred >= times_before:
-                self.blocked[key] = event.occurred, at, _told(event)
+                self.blocked[key] = event.occurred, at, _reason_and_message(event)
 
     def _end(self, at: int, outcome: str, event: _Told) -> None:
         reason, message = event.word, event.text[:400]
@@ -250,7 +250,7 @@ class _Job:
         deleted = _DELETED.search(message)
         pod = f"{event.namespace}/{deleted[1]}/" if deleted else event.pod
         if not deleted or self.start_ns < 0 or any(one.startswith(pod) for one in self.pods):
-            self._conclude(at, _outcome(words.FAILED if restarted else outcome, message), _told(event))
+            self._conclude(at, _outcome(words.FAILED if restarted else outcome, message), _reason_and_message(event))
         if reason in LOOPS:
             self.reports[event.reason] = max(self.reports.get(event.reason, 0), event.occurred)
             self.until_ns = at if pod in self.bound and self.start_ns < 0 else self.until_ns
@@ -354,6 +354,6 @@ def _outcome(outcome: str, message: str) -> str:
     return words.OUT_OF_MEMORY if "OOM" in message else outcome
 
 
-def _told(event: _Told) -> str:
+def _reason_and_message(event: _Told) -> str:
     """A reason and its message."""
     return cut(f"{event.reason}: {event.text}" if event.text else event.reason)

@@ -113,9 +113,10 @@ def _with_header(text: str, label: str) -> str:
     guessed = guess_columns([row for row in rows if "." not in row[0]])
     if guessed is None:
         raise InputRefused(
-            label, "rows of sacct without a header (-n), of which the values do not tell Start and End",
+            label,
+            "rows of sacct without a header (-n), of which the values do not tell Start and End",
             "say what was asked for with -o: --columns JobID,State,Start,End",
-        )  # fmt: skip
+        )
     return mark.join(guessed) + "\n" + text
 
 

@@ -229,8 +229,13 @@ def load(data: bytes, label: str) -> JobLog:
         attempt["end_ns"] = lines.last
     attempts, bare = table_of(jobs.attempts, label)
     return JobLog(
-        label, attempts, zoneless=bare, yearless=lines.yearless, controller=SLURM, control=decisions.log(label),
-    )  # fmt: skip
+        label,
+        attempts,
+        zoneless=bare,
+        yearless=lines.yearless,
+        controller=SLURM,
+        control=decisions.log(label),
+    )
 
 
 def _apply(jobs: _Jobs, job: str, at: str, text: str) -> None:

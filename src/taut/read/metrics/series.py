@@ -31,15 +31,40 @@ WHERE: Mapping[str, tuple[str, ...]] = {
     "component": ("component", "device", "link", "interface"),
 }  # fmt: skip
 """Columns and labels that say where a sample was taken; the first that is there counts."""
-SOURCES = frozenset({
-    "__name__", "job", "instance", "prometheus", "prometheus_replica", "replica", "endpoint", "service", "cluster",
-    "image", "name", "metrics_path",
-})  # fmt: skip
+SOURCES = frozenset(
+    {
+        "__name__",
+        "job",
+        "instance",
+        "prometheus",
+        "prometheus_replica",
+        "replica",
+        "endpoint",
+        "service",
+        "cluster",
+        "image",
+        "name",
+        "metrics_path",
+    }
+)
 """Labels that say who recorded a sample, not where it was taken."""
-USERS = frozenset({
-    "pod", "namespace", "container", "exported_pod", "exported_namespace", "exported_container", "uid", "uuid",
-    "modelname", "pci_bus_id", "dcgm_fi_driver_version", "driver_version", "hpc_job",
-})  # fmt: skip
+USERS = frozenset(
+    {
+        "pod",
+        "namespace",
+        "container",
+        "exported_pod",
+        "exported_namespace",
+        "exported_container",
+        "uid",
+        "uuid",
+        "modelname",
+        "pci_bus_id",
+        "dcgm_fi_driver_version",
+        "driver_version",
+        "hpc_job",
+    }
+)
 """Labels that say what else is known of an accelerator, or who uses it."""
 BUCKET = "le"
 """Label of a histogram's buckets: distributions are no samples of a component."""

@@ -61,13 +61,13 @@ class Nccl:
 
     def described(self, names: list[str], thread: Ints, at: Ints) -> list[Collective]:
         """For each kernel what is known of it; thread and time of its launch, -1 where there was none."""
-        by_call, by_note = (self._around(rows, thread, at) for rows in (self._api, self._torch))
+        by_call, by_note = (self._enclosing(rows, thread, at) for rows in (self._api, self._torch))
         return [
             self._one(communication(name) or _UNKNOWN, call, note)
             for name, call, note in zip(names, by_call, by_note, strict=True)
         ]
 
-    def _around(self, rows: Ints, thread: Ints, at: Ints) -> list[int]:
+    def _enclosing(self, rows: Ints, thread: Ints, at: Ints) -> list[int]:
         r = self._notes
         found: list[int] = np.append(rows, NULL)[containing(r.thread[rows], r.start[rows], r.end[rows], thread, at)].tolist()
         return found

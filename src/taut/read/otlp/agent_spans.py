@@ -23,10 +23,25 @@ BOM = b"\xef\xbb\xbf"
 KINDS = {"SERVER": SERVER, "CLIENT": CLIENT, "PRODUCER": PRODUCER, "CONSUMER": CONSUMER}
 NOBODY = "application"
 """The service of spans that name none."""
-WANTED = frozenset({
-    "llm", "input", "tool", "openinference", "gen_ai", "embedding", "reranker", "error", "exception", "http", "url", "db",
-    "server", "net", "peer",
-})  # fmt: skip
+WANTED = frozenset(
+    {
+        "llm",
+        "input",
+        "tool",
+        "openinference",
+        "gen_ai",
+        "embedding",
+        "reranker",
+        "error",
+        "exception",
+        "http",
+        "url",
+        "db",
+        "server",
+        "net",
+        "peer",
+    }
+)
 """First words of attributes that are looked at."""
 DEPTH = 6
 _NULL = msgspec.Raw(b"null")
@@ -171,7 +186,7 @@ def _add(out: Spans, row: _Row, services: dict[Service, int]) -> None:
     at = len(out.span)
     trace, span, parent = _ids(row)
     kind = KINDS.get(_text(row.kind).rpartition(".")[2].rpartition("_")[2].upper(), 0) if row.kind is not None else 0
-    said = _said(row)
+    said = _kind_of_work(row)
     failed = _failed(row)
     known = _facts(row, said.upper())
     if known.calls_model and not kind:
@@ -200,7 +215,7 @@ def _ids(row: _Row) -> tuple[str, str, str]:
     )
 
 
-def _said(row: _Row) -> str:
+def _kind_of_work(row: _Row) -> str:
     """What kind of work a span says it is."""
     return _text(row.type) or _text(row.run_type) or ("" if _text(row.span_kind).upper() in KINDS else _text(row.span_kind))
 

@@ -94,7 +94,7 @@ class DeviceOps:
         size = np.array([m.size for m in meanings], dtype=np.int64)[code]
         # Kernels that only compute have their threads for a shape; copies have their bytes.
         computes = np.array([m.kind == Kind.COMPUTE for m in meanings], dtype=np.bool_)[code]
-        for key, parse in (("memcpy_details", _moved), ("kernel_details", _threads)):
+        for key, parse in (("memcpy_details", _copied_bytes), ("kernel_details", _threads)):
             found = np.array([*map(parse, plane.texts), NULL], dtype=np.int64)[line.texts[key]]
             size = np.where((size < 0) & (computes == (parse is _threads)), found, size)
         return _Work(lane, line.start, line.end, code, size, launch, meanings)
@@ -185,7 +185,7 @@ def _pairs(one: Ints, other: Ints) -> Iterator[tuple[int, int]]:
     return zip(one.tolist(), other.tolist(), strict=True)
 
 
-def _moved(text: str) -> int:
+def _copied_bytes(text: str) -> int:
     """Bytes in the details of a copy (``size:4096 dest:0 async:1``); -1 where they are not recorded."""
     found = _SIZE.search(text[:400])
     return int(found[1]) or NULL if found else NULL

@@ -71,9 +71,14 @@ class Sheet(Struct):
         self._add(rows, style, ("x", "y", "angle"), ("fill",))
 
     def texts(
-        self, rows: Sequence[Row], align: str = "left", weight: str = "normal", size: float = SIZE, halo: bool = False,
+        self,
+        rows: Sequence[Row],
+        align: str = "left",
+        weight: str = "normal",
+        size: float = SIZE,
+        halo: bool = False,
         angle: float = 0,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Words: x, y of their middle line, text, fill. With ``halo`` what lies behind them is wiped."""
         style = {"type": "text", "align": align, "baseline": "middle", "fontSize": size, "fontWeight": weight, "angle": angle}
         if halo:
@@ -122,9 +127,13 @@ def drawn(chart: LayerChart, width: float, height: float, around: tuple[float, f
     }  # fmt: skip
     top, right, bottom, left = around
     shown = chart.properties(width=width - left - right, height=height - top - bottom, autosize="none").configure(
-        aria=False, font=FONT, view={"stroke": None}, background=PAPER, axis=axis,
+        aria=False,
+        font=FONT,
+        view={"stroke": None},
+        background=PAPER,
+        axis=axis,
         padding={"top": top, "right": right, "bottom": bottom, "left": left},
-    )  # fmt: skip
+    )
     found: str = _converter().vegalite_to_svg(shown.to_dict(validate=False), allowed_base_urls=[])
     return ROLES.sub(r"\1", found)
 

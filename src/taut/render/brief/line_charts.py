@@ -66,10 +66,19 @@ class _Plane:
         """The axis on the left; its words stand above it, where they need not be turned."""
         scale = self.alt.Scale(domain=[0, self.high], nice=False)
         axis = self.alt.Axis(
-            title=shortened(title, self.width), titleAngle=0, titleAlign="left", titleAnchor="end", titleX=-LEFT + 4,
-            titleY=-12, format=_form(self.high, shares), tickCount=5, domain=False, ticks=False, labelFlush=False,
+            title=shortened(title, self.width),
+            titleAngle=0,
+            titleAlign="left",
+            titleAnchor="end",
+            titleX=-LEFT + 4,
+            titleY=-12,
+            format=_form(self.high, shares),
+            tickCount=5,
+            domain=False,
+            ticks=False,
+            labelFlush=False,
             labelPadding=8,
-        )  # fmt: skip
+        )
         return self.alt.Y("y:Q", scale=scale, axis=axis, **more)
 
     @property

@@ -153,8 +153,9 @@ def _scale(sheet: Sheet, place: _Field, chart: Heat, found: _Map, span: tuple[fl
     begin = place.left + wide(ends[0]) + 6
     shades: list[Row] = [
         {"x": begin + 6 * i, "x2": begin + 6 * i + 6, "y": y - 6, "y2": y + 6, "fill": fill, "stroke": fill, "weight": 0}
-        for i in range(20) if (fill := _shade(low + (high - low) * i / 19, low, high)[0])
-    ]  # fmt: skip
+        for i in range(20)
+        if (fill := _shade(low + (high - low) * i / 19, low, high)[0])
+    ]
     sheet.boxes(shades)
     sheet.texts([{"x": place.left, "y": y, "text": ends[0], "fill": INK}])
     sheet.texts(

@@ -173,10 +173,10 @@ def _ways(chart: Network, boxes: Sequence[Box]) -> list[list[Point]]:
     for edge in chart.edges:
         first, then = boxes[edge.first], boxes[edge.then]
         if first.row > then.row:
-            found.append(_around(first, then, boxes, up % LANES, 1))
+            found.append(_detour(first, then, boxes, up % LANES, 1))
             up += 1
         elif then.row > first.row + 1 and _hidden(first, then, boxes):
-            found.append(_around(first, then, boxes, leap % LANES, -1))
+            found.append(_detour(first, then, boxes, leap % LANES, -1))
             leap += 1
         else:
             found.append(_near(first, then, beside[edge.first, edge.then]))
@@ -202,7 +202,7 @@ def _hidden(first: Box, then: Box, boxes: Sequence[Box]) -> bool:
     return any(first.row < box.row < then.row and box.left < high + 8 and box.right > low - 8 for box in boxes)
 
 
-def _around(first: Box, then: Box, boxes: Sequence[Box], lane: int, side: int) -> list[Point]:
+def _detour(first: Box, then: Box, boxes: Sequence[Box], lane: int, side: int) -> list[Point]:
     """Along the right (1) or the left (−1) side of all between, with round corners."""
     rows = sorted((first.row, then.row))
     edges = [box.right if side > 0 else -box.left for box in boxes if rows[0] <= box.row <= rows[1]]

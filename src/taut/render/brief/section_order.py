@@ -73,7 +73,11 @@ def document_of(briefing: Briefing) -> Document:
     made = [*(one for one in made if not _is_empty(one)), *_not_told([one for one in made if _is_empty(one)])]
     kinds = ", ".join(f"{one.kind} {short_name(one)}" if one.kind != "bill" else short_name(one) for one in briefing.inputs[:4])
     more = f" and {len(briefing.inputs) - 4} more" if len(briefing.inputs) > 4 else ""
-    return explained(Document(
-        title=f"Architecture Risk Briefing: {briefing.title}", subtitle=f"From {kinds}{more}", sections=made,
-        footer=f"Made by taut {briefing.version}; every figure has the command that shows it again.",
-    ))  # fmt: skip
+    return explained(
+        Document(
+            title=f"Architecture Risk Briefing: {briefing.title}",
+            subtitle=f"From {kinds}{more}",
+            sections=made,
+            footer=f"Made by taut {briefing.version}; every figure has the command that shows it again.",
+        )
+    )

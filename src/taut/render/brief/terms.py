@@ -100,9 +100,10 @@ def _block(block: Block, known: set[str]) -> Iterator[Block]:
 def _found(text: str) -> list[str]:
     """The words of art in a text."""
     return [
-        term for term, pattern, _ in MEANINGS
+        term
+        for term, pattern, _ in MEANINGS
         if re.search(rf"(?<![\w-])(?:{pattern})(?![\w-])", text, 0 if term.isupper() else re.IGNORECASE)
-    ]  # fmt: skip
+    ]
 
 
 def _texts(value: Json) -> Iterator[str]:

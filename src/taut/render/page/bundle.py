@@ -72,9 +72,15 @@ def file(title: str, packed: Mapping[str, bytes], plain: Overview | None = None)
     scripts = [_closed(text) for text in (vega().decode(), *map(_text, FILE_SCRIPTS))]
     icon = "data:image/svg+xml," + quote(_text("icon.svg").strip())
     return _template().render(
-        title=safe(title), policy=_policy(style, scripts), home="#/", plain=plain, icon=_markup(icon), style=_markup(style),
-        blocks=[_block(name, data) for name, data in packed.items()], scripts=[_markup(text) for text in scripts],
-    )  # fmt: skip
+        title=safe(title),
+        policy=_policy(style, scripts),
+        home="#/",
+        plain=plain,
+        icon=_markup(icon),
+        style=_markup(style),
+        blocks=[_block(name, data) for name, data in packed.items()],
+        scripts=[_markup(text) for text in scripts],
+    )
 
 
 @cache

@@ -65,16 +65,30 @@ def of_currencies(charges: Charges, chosen: Mask) -> list[Defect]:
     if nothing.any():
         money = _sum(v.table["EffectiveCost"], v.table["BilledCost"], nothing)
         because = "neither currency nor category nor period is named: a total, or what is left of a row; not in the bill"
-        found.append(Defect(kind=NO_CHARGE, rows=int(nothing.sum()), places=list(v.places(nothing)), money=f"{money:f}",
-                            currency=None, because=because))  # fmt: skip
+        found.append(
+            Defect(
+                kind=NO_CHARGE,
+                rows=int(nothing.sum()),
+                places=list(v.places(nothing)),
+                money=f"{money:f}",
+                currency=None,
+                because=because,
+            )
+        )
     for one in np.unique(code[~chosen & ~nothing]).tolist():
         some = ~chosen & ~nothing & (code == one)
         money = _sum(v.table["EffectiveCost"], v.table["BilledCost"], some)
         because = f"{int(some.sum()):,} charges over {money:f} {texts[one]} were left out: no currency is added to another"
-        found.append(Defect(
-            kind=CURRENCY, rows=int(some.sum()), places=list(v.places(some)), money=f"{money:f}", currency=texts[one],
-            because=because,
-        ))  # fmt: skip
+        found.append(
+            Defect(
+                kind=CURRENCY,
+                rows=int(some.sum()),
+                places=list(v.places(some)),
+                money=f"{money:f}",
+                currency=texts[one],
+                because=because,
+            )
+        )
     return found
 
 

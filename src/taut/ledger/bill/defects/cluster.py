@@ -9,7 +9,7 @@ import numpy as np
 from taut.core.array_types import Ints, Mask
 from taut.core.ids import numbered
 from taut.ledger.bill.charge_rows import ChargeRows
-from taut.ledger.bill.defects.found import Found, by_code, said, whole
+from taut.ledger.bill.defects.found import Found, by_code, reported_only, whole
 from taut.ledger.bill.hosts import NONE, host_tags, stem, tags_of
 from taut.ledger.bill.money_units import amount
 
@@ -43,7 +43,7 @@ def _none(rows: ChargeRows, some: Ints) -> Found:
         f"none of {rows.resource_count(some):,} resources with accelerators meets a host of the logs: "
         f"{amount(money, rows.unit)} stay unmatched"
     )
-    return said(KIND, some, because, money)
+    return reported_only(KIND, some, because, money)
 
 
 def _beyond(rows: ChargeRows, what: str, code: Ints, names: np.ndarray[tuple[int], np.dtype[np.object_]]) -> list[Found]:

@@ -6,7 +6,7 @@ import numpy as np
 
 from taut.core.array_types import Floats, Ints, Mask
 from taut.ledger.bill.charge_rows import NO_TIME, ChargeRows
-from taut.ledger.bill.defects.found import Found, said
+from taut.ledger.bill.defects.found import Found, reported_only
 from taut.ledger.bill.money_units import amount
 
 KIND = "commitment exceeded"
@@ -57,4 +57,4 @@ def _found(rows: ChargeRows, name: str, some: Ints, quantity: Floats, limit: flo
     because = f"{name[:80]}: {spent:,.2f} were used and {limit:,.2f} bought; {amount(money, rows.unit)} lie beyond"
     last = some[np.argsort(rows.spans.start[some], kind="stable")]
     beyond = np.cumsum(quantity[last]) > limit
-    return said(KIND, last[beyond], because, money)
+    return reported_only(KIND, last[beyond], because, money)

@@ -22,7 +22,7 @@ HOSTS = 3
 def find(rows: ChargeRows, capacity: Capacity) -> tuple[list[Found], Capacity]:
     """One defect per SKU; and what hosts have, now that the bill is not believed."""
     some = np.flatnonzero(rows.accelerator() & (rows.effective >= 0))
-    said, by_hours = _said(rows, some)
+    said, by_hours = _charged_accelerators(rows, some)
     has = true_count(rows, capacity, some)
     host = rows.host[some]
     off = (said > 0) & (has[host] > 0) & (said != has[host])
@@ -51,14 +51,14 @@ def true_count(rows: ChargeRows, capacity: Capacity, some: Ints) -> Ints:
 
 def _mixed(rows: ChargeRows, some: Ints, told: Ints) -> Mask:
     """Hosts whose charges name different counts: most of them are right."""
-    said, by_hours = _said(rows, some)
+    said, by_hours = _charged_accelerators(rows, some)
     known = (said > 0) & ~by_hours
     wrong = np.zeros(len(told), dtype=np.bool_)
     wrong[rows.host[some][known & (said != told[rows.host[some]])]] = True
     return wrong
 
 
-def _said(rows: ChargeRows, some: Ints) -> tuple[Ints, Mask]:
+def _charged_accelerators(rows: ChargeRows, some: Ints) -> tuple[Ints, Mask]:
     """Accelerators that each charge is for, 0 if unknown: by its words, or where hours are those of each by these."""
     span, sku = rows.spans.take(some), sku_codes(rows)[some]
     ns = np.where(np.isnan(rows.hours[some]), 0, rows.hours[some]) * HOUR_NS

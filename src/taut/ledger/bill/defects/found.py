@@ -44,9 +44,13 @@ class Found(Struct, frozen=True):
     def defect(self, rows: ChargeRows, currency: str | None) -> Defect:
         """As it is printed."""
         return Defect(
-            kind=self.kind, rows=len(self.rows), places=rows.places(self.rows), currency=currency,
-            money=None if self.unknown else amount(self.worth(), rows.unit), because=self.because + self._of_what(),
-        )  # fmt: skip
+            kind=self.kind,
+            rows=len(self.rows),
+            places=rows.places(self.rows),
+            currency=currency,
+            money=None if self.unknown else amount(self.worth(), rows.unit),
+            because=self.because + self._of_what(),
+        )
 
 
 def whole(kind: str, rows: ChargeRows, some: Ints, because: str) -> Found:
@@ -58,7 +62,7 @@ def take_out(rows: ChargeRows, found: list[Found]) -> list[Found]:
     """Take what defects take out of the charges. A bill of which no charge meets a host has no use to be held against: there
     they are only named."""
     if not (rows.host != NONE).any():
-        return [said(one.kind, one.rows, one.because, one.worth()) for one in found]
+        return [reported_only(one.kind, one.rows, one.because, one.worth()) for one in found]
     for one in found:
         rows.effective[one.rows] -= one.effective
         rows.billed[one.rows] -= one.billed
@@ -67,7 +71,7 @@ def take_out(rows: ChargeRows, found: list[Found]) -> list[Found]:
     return found
 
 
-def said(kind: str, some: Ints, because: str, money: int) -> Found:
+def reported_only(kind: str, some: Ints, because: str, money: int) -> Found:
     """A defect that takes nothing out."""
     nothing = np.zeros(len(some), dtype=np.int64)
     return Found(kind, some, because, nothing, nothing, money)
@@ -87,8 +91,11 @@ def listed(found: list[Found]) -> list[Found]:
     order = sorted(found, key=lambda one: -abs(one.worth()))
     rest = order[MOST - 1 :]
     together = replace(
-        rest[0], rows=np.concatenate([one.rows for one in rest]), effective=np.concatenate([one.effective for one in rest]),
-        billed=np.concatenate([one.billed for one in rest]), money=sum(one.worth() for one in rest),
+        rest[0],
+        rows=np.concatenate([one.rows for one in rest]),
+        effective=np.concatenate([one.effective for one in rest]),
+        billed=np.concatenate([one.billed for one in rest]),
+        money=sum(one.worth() for one in rest),
         because=f"{len(rest):,} more of this kind",
-    )  # fmt: skip
+    )
     return [*order[: MOST - 1], together]

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import numpy as np
 
 from taut.core.tables import Table
-from taut.ledger.bill.defects.found import Found, by_code, listed, said
+from taut.ledger.bill.defects.found import Found, by_code, listed, reported_only
 from taut.ledger.bill.holdings import host_codes
 
 MISSING = "missing period"
@@ -27,7 +27,7 @@ def find(uncharged: Table) -> list[Found]:
         hours = float(absent.rank_ns.sum(dtype=np.float64)) / HOUR_NS
         called = ", ".join(names[:3]) + (f" and {len(names) - 3:,} more" if len(names) > 3 else "")
         because = f"{called}: held for {hours:,.1f} accelerator hours, in no charge; give their bill, or their names in it"
-        found.append(said(HOST, _NOTHING, because, -int(absent.effective.sum())))
+        found.append(reported_only(HOST, _NOTHING, because, -int(absent.effective.sum())))
     return [*listed([one for one in found if one.kind == MISSING]), *(one for one in found if one.kind == HOST)]
 
 
@@ -35,7 +35,7 @@ def _gap(mine: Table, host: str) -> Found:
     start, end = int(mine.start_ns.min()), int(mine.end_ns.max())
     hours = float(mine.rank_ns[mine.held >= 0].sum(dtype=np.float64)) / HOUR_NS
     because = f"{host} was held for {hours:,.1f} accelerator hours between {_time(start)} and {_time(end)} without a charge"
-    return said(MISSING, _NOTHING, because, -int(mine.effective.sum()))
+    return reported_only(MISSING, _NOTHING, because, -int(mine.effective.sum()))
 
 
 def _time(ns: int) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 
 from taut.core.array_types import Mask
 from taut.ledger.bill.charge_rows import ChargeRows
-from taut.ledger.bill.defects.found import Found, said, whole
+from taut.ledger.bill.defects.found import Found, reported_only, whole
 
 KIND = "negative charge"
 CREDIT = "credit above 0"
@@ -25,7 +25,7 @@ def find(rows: ChargeRows) -> list[Found]:
     more = np.flatnonzero(given & ((rows.effective > 0) | (rows.billed > 0)))
     worth = int(rows.effective[more].sum()) or int(rows.billed[more].sum())
     if len(more):
-        found.append(said(CREDIT, more, "credits that are added to the bill instead of taken off it", worth))
+        found.append(reported_only(CREDIT, more, "credits that are added to the bill instead of taken off it", worth))
     return found
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from taut.core.array_types import Mask
 from taut.ledger.bill.charge_rows import NO_TIME, ChargeRows
-from taut.ledger.bill.defects.found import Found, said, whole
+from taut.ledger.bill.defects.found import Found, reported_only, whole
 from taut.ledger.bill.hosts import NONE
 
 KIND = "period of no length"
@@ -22,4 +22,4 @@ def find(rows: ChargeRows) -> list[Found]:
     turned = np.flatnonzero(used & rows.backwards)
     found = [whole(KIND, rows, empty, "accelerators are charged for a period of no length")] if len(empty) else []
     because = "the period ends before it begins: taken the other way round, which costs neither more nor less"
-    return [*found, *([said(BACKWARDS, turned, because, 0)] if len(turned) else [])]
+    return [*found, *([reported_only(BACKWARDS, turned, because, 0)] if len(turned) else [])]

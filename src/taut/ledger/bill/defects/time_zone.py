@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from taut.ledger.bill.charge_rows import DAY_NS, ChargeRows
-from taut.ledger.bill.defects.found import Found, said
+from taut.ledger.bill.defects.found import Found, reported_only
 from taut.ledger.bill.divided_charges import HOUR_NS
 from taut.ledger.bill.holdings import Holdings
 from taut.ledger.bill.overlap import Spans, covered_ns, merged
@@ -34,7 +34,7 @@ def find(rows: ChargeRows, holdings: Holdings) -> tuple[list[Found], int]:
         f"charges fit what was held only {abs(hours)} h {'earlier' if hours < 0 else 'later'}: their times are local, not UTC; "
         "they were booked so, and cost neither more nor less"
     )
-    return [said(KIND, moved, because, 0)], hours * HOUR_NS
+    return [reported_only(KIND, moved, because, 0)], hours * HOUR_NS
 
 
 def shift_hours(charges: Spans, busy: Spans) -> int:

@@ -6,7 +6,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from taut.ledger.bill.charge_rows import ChargeRows
-from taut.ledger.bill.defects.found import Found, said
+from taut.ledger.bill.defects.found import Found, reported_only
 
 KIND = "cost not known"
 
@@ -17,4 +17,4 @@ def find(rows: ChargeRows) -> list[Found]:
     if not len(some):
         return []
     because = "neither EffectiveCost nor BilledCost tells what they cost, so the bill cannot close: they count as nothing"
-    return [replace(said(KIND, some, because, 0), unknown=True)]
+    return [replace(reported_only(KIND, some, because, 0), unknown=True)]

@@ -252,11 +252,14 @@ def _restarts(found: Restarts) -> Iterator[Block]:
     ]  # fmt: skip
     rows: list[list[Cell | str]] = [
         [
-            f"{one.before} → {one.after}", f"{one.step:,}", f"{one.rerun_steps:,}", Cell(duration(one.before_ns), "old"),
+            f"{one.before} → {one.after}",
+            f"{one.step:,}",
+            f"{one.rerun_steps:,}",
+            Cell(duration(one.before_ns), "old"),
             Cell(duration(one.after_ns), "new"),
         ]
         for one in found.at
-    ]  # fmt: skip
+    ]
     says = {
         "reset": "A restart brings the step time back down: something builds up while the job runs.",
         "amplify": "Restarts make steps slower or less even.",

@@ -23,7 +23,7 @@ from taut.render.brief.document import (
     Section,
     Terms,
     Text,
-)  # fmt: skip
+)
 from taut.render.brief.input_names import short_name
 from taut.render.brief.sections.gathered import gathered
 from taut.render.brief.sections.indices import meaning_of, name_of, written

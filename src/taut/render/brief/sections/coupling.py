@@ -133,7 +133,7 @@ def _travels(found: Response | None, run: BriefedRun) -> list[Block]:
     ranks = run.result.job.ranks
     beside = found.median_rank if isinstance(found.median_rank, Response) else None
     both = [one for one in (found, beside) if one is not None]
-    blocks: list[Block] = [Text(" ".join(_told(one, names, ranks) for one in both))]
+    blocks: list[Block] = [Text(" ".join(_reach(one, names, ranks) for one in both))]
     responses = [one for one in both if len(one.left_by_step) > 1]
     if not responses:
         return blocks
@@ -142,7 +142,7 @@ def _travels(found: Response | None, run: BriefedRun) -> list[Block]:
         for one in responses
     ]
     chart = Lines(lines, x_axis="steps later", y_axis="share of the delay that is left", shares=True)
-    alt = " ".join(_told(one, names, ranks) for one in responses)
+    alt = " ".join(_reach(one, names, ranks) for one in responses)
     return [*blocks, Picture(f"What is left of a delay of {duration(found.delay_ns)}", alt, chart)]
 
 
@@ -150,7 +150,7 @@ def _named(rank: int, names: dict[int, str]) -> str:
     return names.get(rank, f"rank {rank}")
 
 
-def _told(found: Response, names: dict[int, str], ranks: int) -> str:
+def _reach(found: Response, names: dict[int, str], ranks: int) -> str:
     """How far a delay travels, in a sentence."""
     who = safe(_named(found.rank, names))
     if not found.reached_ranks:

@@ -71,7 +71,7 @@ def _shares(found: Course, run: BriefedRun, begins: list[tuple[float, str]]) -> 
     axis = unit if offset is None else f"traced {unit}; add {offset:,} for the {unit} of the job's log"
     series = [(kind, COLOURS.get(kind, "other"), values) for kind, values in found.shares.items()]
     chart = Areas(found.step, series, x_axis=axis, y_axis="share of the rank time", shares=True, steps=True, marks=begins)
-    told = _told(found, run.result.job, offset)
+    told = _largest_loss(found, run.result.job, offset)
     return [Text(told), Picture(f"Where the time of each {unit} went", told, chart)]
 
 
@@ -82,7 +82,7 @@ LOSSES = {
 """Kinds of time that are lost, and how a sentence names them."""
 
 
-def _told(found: Course, job: Job, offset: int | None = None) -> str:
+def _largest_loss(found: Course, job: Job, offset: int | None = None) -> str:
     """How much the largest loss takes, from step to step."""
     lost = [kind for kind in LOSSES if any(found.shares.get(kind, ()))]
     first = max(lost, key=lambda kind: sum(found.shares[kind]), default=None)
@@ -249,11 +249,15 @@ def _listed(rows: Sequence[AttemptRow], counting: str) -> Grid:
     ]
     shown: list[list[Cell | str]] = [
         [
-            safe(row.job), f"{row.attempt}", safe(row.outcome or "not told"), duration(row.ran_ns), _steps(row),
+            safe(row.job),
+            f"{row.attempt}",
+            safe(row.outcome or "not told"),
+            duration(row.ran_ns),
+            _steps(row),
             safe(row.reason or UNKNOWN),
         ]
         for row in rows[-ATTEMPTS:]
-    ]  # fmt: skip
+    ]
     last = f"The last {ATTEMPTS} of {len(rows):,}. " if len(rows) > ATTEMPTS else ""
     return Grid("Attempts", columns, shown, f"{last}{counting}".rstrip())
 
@@ -268,12 +272,14 @@ def _worst(jobs: Sequence[RestartedJob]) -> Grid:
     ]
     rows: list[list[Cell | str]] = [
         [
-            safe(job.name or job.job), f"{job.attempts:,}", duration(job.held_rank_ns),
+            safe(job.name or job.job),
+            f"{job.attempts:,}",
+            duration(job.held_rank_ns),
             f"{'at most ' if job.at_most and job.discarded_rank_ns else ''}{duration(job.discarded_rank_ns)}",
             duration(job.down_ns),
         ]
         for job in jobs[:ATTEMPTS]
-    ]  # fmt: skip
+    ]
     note = "Held and discarded are accelerator time: hours times accelerators."
     return Grid("Jobs that lost most to restarts", columns, rows, note)
 

@@ -155,7 +155,7 @@ def _map(name: str, much: str, cells: Sequence[_Lost], own: tuple[float, int], s
 def _of_scenario(scenario: BriefedScenario) -> Iterator[Block]:
     found = scenario.result
     if isinstance(found.envelope, Surroundings):
-        yield from _around(found, found.envelope)
+        yield from _at_these_ranks(found, found.envelope)
         return
     words, terms = words_of(found.workload), found.forecasts[-1].terms
     if isinstance(terms, dict) and found.workload != "loops":
@@ -167,7 +167,7 @@ def _of_scenario(scenario: BriefedScenario) -> Iterator[Block]:
         yield Picture(f"{found.scenario}: {words.where}", alt, Bars(bars, words.where))
 
 
-def _around(found: ProjectResult, around: Surroundings) -> Iterator[Block]:
+def _at_these_ranks(found: ProjectResult, around: Surroundings) -> Iterator[Block]:
     own = [one for one in around.losses if one.ranks == found.ranks and one.mechanism != ALL]
     whole = next((one for one in around.losses if one.ranks == found.ranks and one.mechanism == ALL), None)
     if whole is not None and own:

@@ -20,7 +20,7 @@ from taut.result.types import (
     ProjectResult,
     Surroundings,
     Traffic,
-)  # fmt: skip
+)
 
 OF_RUNS = (
     ("Exposed transfer", "communication that nothing else hides: the accelerator waits for bytes"),

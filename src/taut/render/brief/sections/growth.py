@@ -20,7 +20,7 @@ from taut.render.brief.document import (
     Section,
     Terms,
     Text,
-)  # fmt: skip
+)
 from taut.render.brief.forecast_tables import Of, cost_of, delivered, forecast_table, kept, level, limit_level, short, step_ms
 from taut.render.brief.sections.gathered import gathered
 from taut.render.brief.sections.published import published
@@ -121,11 +121,14 @@ def projected(grown: ProjectResult, own: int, limit: Threshold | None, priced: b
     if measured and isinstance(grown.assumed, list):
         yield Text("What the projection of the run rests on:")
         yield Bullets(
-            [*map(_said, grown.assumed), *([PAUSES] if any("hiccups as in the run" in one for one in grown.assumed) else [])]
+            [
+                *map(_in_plainer_words, grown.assumed),
+                *([PAUSES] if any("hiccups as in the run" in one for one in grown.assumed) else []),
+            ]
         )
 
 
-def _said(line: str) -> str:
+def _in_plainer_words(line: str) -> str:
     """An assumption in plainer words, where there are some."""
     for begin, plainer in PLAIN.items():
         if line.startswith(begin):
@@ -381,8 +384,9 @@ def _grown(name: str, own: int, finding: Finding) -> Iterator[Block]:
     columns = [Column("Ranks", True), Column("Costs", True), Column("Rests on")]
     mine = finding.loss_share
     cells = [
-        [f"{one.ranks:,}", share(mine), "the run as it was"] if one.ranks == own and mine is not None
+        [f"{one.ranks:,}", share(mine), "the run as it was"]
+        if one.ranks == own and mine is not None
         else [f"{one.ranks:,}", share(one.loss_share), "drawn"]
         for one in rows
-    ]  # fmt: skip
+    ]
     yield Grid(title, columns, cells, f"{BAND} {GROWN_LEVEL} of 100. The first row: this run alone, 95 of 100.")

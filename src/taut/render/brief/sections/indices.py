@@ -127,9 +127,14 @@ class _Older(NamedTuple):
 
 
 def _grid(
-    title: str, new: Mapping[str, Estimate | None], older: _Older | None = None, *, needs: Mapping[str, str] | None = None,
-    piece: str = "step", measured: bool = False,
-) -> Grid:  # fmt: skip
+    title: str,
+    new: Mapping[str, Estimate | None],
+    older: _Older | None = None,
+    *,
+    needs: Mapping[str, str] | None = None,
+    piece: str = "step",
+    measured: bool = False,
+) -> Grid:
     """A row for each index; where there are older values, those struck through."""
     columns = [Column("Index"), Column("What it means")]
     columns += [Column("Value", True)] if older is None else [Column(older.title, True), Column(older.new_title, True)]
@@ -144,7 +149,7 @@ def _grid(
 
 def _row(
     key: str, new: Estimate | None, old: Mapping[str, Estimate | None] | None, needs: str | None, piece: str
-) -> list[Cell | str]:  # fmt: skip
+) -> list[Cell | str]:
     now = written(key, new) if new is not None else _absent(needs)
     row: list[Cell | str] = [meaning_of(key, piece)]
     if old is None:
@@ -258,7 +263,7 @@ def _beside_notes(scenario: BriefedScenario, policy: PolicyComparison | None, de
 
 def _beside_row(
     key: str, scenario: BriefedScenario, policy: PolicyComparison | None, piece: str, declared: bool
-) -> list[Cell | str]:  # fmt: skip
+) -> list[Cell | str]:
     value = scenario.result.indices[key]
     row: list[Cell | str] = [Cell(name_of(key), "strong"), meaning_of(key, piece)]
     row += [_declared(key, scenario)] if declared else []

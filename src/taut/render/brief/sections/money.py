@@ -281,11 +281,15 @@ def _recoverable(result: BillResult, findings: dict[str, Finding]) -> list[Block
     ]
     rows: list[list[Cell | str]] = [
         [
-            _cause(one.cause, result), safe(what_to_do(findings.get(one.cause), one.remedy)), share(one.saved_share),
-            worth(one.per_month, None), _once(one), plain(one.payback_days),
+            _cause(one.cause, result),
+            safe(what_to_do(findings.get(one.cause), one.remedy)),
+            share(one.saved_share),
+            worth(one.per_month, None),
+            _once(one),
+            plain(one.payback_days),
         ]
         for one in order[:RECOVERIES]
-    ]  # fmt: skip
+    ]
     note = (
         "Shares of the time on the clock; a month of 30 days in which the job goes on like this. What it costs once is given "
         "with the prices. Several rows together do not simply add up. At most: a bound; it may bring nothing."
@@ -340,11 +344,13 @@ def _unbilled(run: BriefedRun) -> list[Block]:
     priced = attempts.currency is not None
     rows: list[list[Cell | str]] = [
         [
-            _fate(entry.fate), duration(entry.rank_ns), percent(entry.rank_ns / whole),
+            _fate(entry.fate),
+            duration(entry.rank_ns),
+            percent(entry.rank_ns / whole),
             *([amount(entry.money, attempts.currency)] if priced else []),
         ]
         for entry in used
-    ]  # fmt: skip
+    ]
     unit = safe(attempts.unit or "accelerator")
     columns = [Column("Spent on"), *(_AMOUNTS if priced else _AMOUNTS[:-1])]
     return [Grid(f"Where the time of {unit}s went, by attempt", columns, rows)]

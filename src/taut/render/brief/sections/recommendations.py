@@ -77,8 +77,9 @@ def _whole_evidence(briefing: Briefing) -> list[Block]:
     nobody = any(one.loss_share is not None for run in briefing.runs for one in run.result.findings)
     rows: list[list[Cell | str]] = [
         [Cell(safe(_cause(one)), "strong"), safe(full_evidence(one, named.get(one.id), run.log_offset))]
-        for run in briefing.runs for one in run.result.findings[:MOST]
-    ]  # fmt: skip
+        for run in briefing.runs
+        for one in run.result.findings[:MOST]
+    ]
     columns = [Column("Finding"), Column("The evidence")]
     return [Grid("The evidence in full", columns, rows, f"{EVIDENCE}{CARRIED if nobody else ''}")] if rows else []
 
@@ -125,20 +126,29 @@ def _recovered(one: Recovery, bill: BriefedBill, finding: Finding | None) -> _Ad
     cause = bill.result.causes.get(one.cause, one.cause)
     return _Advice(
         cause=safe(_cause(finding)) if finding is not None else safe(cause),
-        do=safe(what_to_do(finding, one.remedy)), effect=share(one.saved_share), size=float(one.saved_share.value),
-        monthly=one.per_month, currency=bill.result.currency, sure=_sure(finding),
+        do=safe(what_to_do(finding, one.remedy)),
+        effect=share(one.saved_share),
+        size=float(one.saved_share.value),
+        monthly=one.per_month,
+        currency=bill.result.currency,
+        sure=_sure(finding),
         kind=kind_of(finding),
-    )  # fmt: skip
+    )
 
 
 def _found(finding: Finding, result: AnalysisResult) -> _Advice:
     effect, size = _effect(finding, result)
     money = finding.money
     return _Advice(
-        cause=safe(_cause(finding)), do=safe(what_to_do(finding)), effect=effect, size=size,
+        cause=safe(_cause(finding)),
+        do=safe(what_to_do(finding)),
+        effect=effect,
+        size=size,
         monthly=None if money is None else Estimate(value=DAYS * float(money.per_day)),
-        currency=None if money is None else money.currency, sure=_sure(finding), kind=kind_of(finding),
-    )  # fmt: skip
+        currency=None if money is None else money.currency,
+        sure=_sure(finding),
+        kind=kind_of(finding),
+    )
 
 
 def _effect(finding: Finding, result: AnalysisResult) -> tuple[str, float]:
@@ -179,14 +189,22 @@ def _restarts(found: AttemptsResult) -> Iterator[_Advice]:
         yield _Advice(
             cause=f"restarts: work since the last checkpoint is thrown away{_ends(found)}",
             do="save checkpoints more often, and mend what ends attempts",
-            effect=f"{bound}{percent(lost / held)} of the held time", size=lost / held, monthly=None, currency=None,
+            effect=f"{bound}{percent(lost / held)} of the held time",
+            size=lost / held,
+            monthly=None,
+            currency=None,
             sure=UNKNOWN,
-        )  # fmt: skip
+        )
     for job in (found.stuck or [])[:3]:
         yield _Advice(
-            cause=safe(f"{job.job} does not get to run: {job.reason}"), do=safe(job.remedy or GENERIC), effect="it runs",
-            size=0.0, monthly=None, currency=None, sure=UNKNOWN,
-        )  # fmt: skip
+            cause=safe(f"{job.job} does not get to run: {job.reason}"),
+            do=safe(job.remedy or GENERIC),
+            effect="it runs",
+            size=0.0,
+            monthly=None,
+            currency=None,
+            sure=UNKNOWN,
+        )
 
 
 def _ends(found: AttemptsResult) -> str:
@@ -205,9 +223,12 @@ def _relations(some: list[RelationResult]) -> Iterator[_Advice]:
         yield _Advice(
             cause=safe(f"{one.kind}: {' and '.join(one.controllers)}" + (f" on {one.target}" if one.target else "")),
             do=safe(advice.says if advice is not None and advice.says else SEPARATE),
-            effect=f"{_removes(one)}{lost}", size=0.0, monthly=None, currency=None,
+            effect=f"{_removes(one)}{lost}",
+            size=0.0,
+            monthly=None,
+            currency=None,
             sure=UNKNOWN if one.q is None else sure(max(1 - one.q, 0.0)),
-        )  # fmt: skip
+        )
 
 
 def _removes(one: RelationResult) -> str:
@@ -229,18 +250,26 @@ def _scenario(scenario: BriefedScenario, cost: BriefCosts | None) -> Iterator[_A
     for one in sorted(tried, key=_gain, reverse=True)[:3]:
         cheaper = -(one.cost_per_unit_change or 0.0)
         yield _Advice(
-            cause=safe(f"{scenario.source.name} at {one.ranks:,} ranks{_largest(result)}"), do=_gain_do(one, result),
-            effect=_gain_words(one), size=_gain(one), sure="modelled",
+            cause=safe(f"{scenario.source.name} at {one.ranks:,} ranks{_largest(result)}"),
+            do=_gain_do(one, result),
+            effect=_gain_words(one),
+            size=_gain(one),
+            sure="modelled",
             monthly=None if cost is None or cheaper <= 0 else Estimate(value=cheaper * cost.per_month),
-            currency=None if cost is None else cost.currency, kind="policy",
-        )  # fmt: skip
+            currency=None if cost is None else cost.currency,
+            kind="policy",
+        )
     for advice in result.advice if isinstance(result.advice, list) else []:
         if advice.separation is not None:
             yield _Advice(
                 cause=safe(f"{advice.kind} in {scenario.source.name}" + (f" on {advice.target}" if advice.target else "")),
-                do=safe(advice.says or advice.separation), effect=f"removes it in {advice.runs:,} simulated runs", size=0.0,
-                monthly=None, currency=None, sure=f"modelled; {advice.shows} of {advice.runs} runs show it",
-            )  # fmt: skip
+                do=safe(advice.says or advice.separation),
+                effect=f"removes it in {advice.runs:,} simulated runs",
+                size=0.0,
+                monthly=None,
+                currency=None,
+                sure=f"modelled; {advice.shows} of {advice.runs} runs show it",
+            )
 
 
 def _largest(result: ProjectResult) -> str:
@@ -281,12 +310,14 @@ def _grid(found: list[_Advice], repair: bool) -> Grid:
     only = _currency(found)
     rows: list[list[Cell | str]] = [
         [
-            Cell(one.cause, "strong"), one.do, one.effect,
+            Cell(one.cause, "strong"),
+            one.do,
+            one.effect,
             "not priced" if one.monthly is None else Cell(worth(one.monthly, None if only else one.currency), "strong"),
             one.sure,
         ]
         for one in found[:MOST]
-    ]  # fmt: skip
+    ]
     more = f" {len(found) - MOST} more are in the results." if len(found) > MOST else ""
     note = f"Effects are shares of the time, of a job that goes on like this; several together do not simply add up.{more}"
     order = "a repair first, then the most money" if repair else "the most money first"

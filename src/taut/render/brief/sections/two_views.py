@@ -312,12 +312,13 @@ def _classes(view: OperatorView) -> Grid:
     ]  # fmt: skip
     rows: list[list[Cell | str]] = [
         [
-            f"{_name(node)}{' (gate)' if node.gate else ''}", percent(node.rank_share),
+            f"{_name(node)}{' (gate)' if node.gate else ''}",
+            percent(node.rank_share),
             _waits(node),
             percent(node.critical_share),
         ]
         for node in order[:ROWS]
-    ]  # fmt: skip
+    ]
     rest = len(order) - ROWS
     more = "" if rest <= 0 else "1 more is in the picture. " if rest == 1 else f"{rest} more are in the picture. "
     if view.left_out and not view.nodes[-1].name.endswith(("other classes", "other class")):
@@ -350,10 +351,15 @@ def _drawn_edge(edge: OperatorEdge, often: float) -> Edge:
 def _placed(node: OperatorNode, y: float, largest: float) -> Node:
     taken = node.rank_share + node.wait_share
     return Node(
-        label=safe(middle(node.name, LABEL)), shape="gate" if node.gate else "work", colour=_colour(node),
-        x=0.82 if node.gate else COLUMN_OF[node.kind], y=y, size=taken / largest,
-        strong=(node.critical_share or 0) >= STRONG, detail=_detail(node),
-    )  # fmt: skip
+        label=safe(middle(node.name, LABEL)),
+        shape="gate" if node.gate else "work",
+        colour=_colour(node),
+        x=0.82 if node.gate else COLUMN_OF[node.kind],
+        y=y,
+        size=taken / largest,
+        strong=(node.critical_share or 0) >= STRONG,
+        detail=_detail(node),
+    )
 
 
 def _colour(node: OperatorNode) -> Colour:

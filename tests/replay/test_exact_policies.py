@@ -18,7 +18,7 @@ from taut.graph import link
 from taut.lab.modelled import modelled
 from taut.replay.after_meetings import bound_to_meetings
 from taut.replay.data_parallel import data_parallel
-from taut.replay.policies import Measured, local_steps, measured, semi_synchronous
+from taut.replay.exact_policies import Measured, local_steps, measured, semi_synchronous
 from taut.replay.timeline import Change, replay
 
 GAUSSIAN = {8: 1.4236, 64: 2.3437}
@@ -107,7 +107,7 @@ def test_edges_after_meetings_leave_the_replay_as_it_was(trace: Any) -> None:
     graph = link(trace)
     bound = bound_to_meetings(graph, graph.gate >= 0)
     was = bound.was
-    before, after = replay(graph), replay(bound.given(graph.work_ns, graph.gap_ns))
+    before, after = replay(graph), replay(bound.with_times(graph.work_ns, graph.gap_ns))
     assert sorted(was.tolist()) == list(range(len(graph)))
     assert after.arrival_ns.tolist() == before.arrival_ns[was].tolist()
     assert after.end_ns.tolist() == before.end_ns[was].tolist()
@@ -124,7 +124,7 @@ def test_who_came_last_attends_the_meeting_all_the_same() -> None:
         }
 
     graph = link(job(scripts, 4))
-    bound = bound_to_meetings(graph, graph.gate >= 0).given(graph.work_ns, graph.gap_ns)
+    bound = bound_to_meetings(graph, graph.gate >= 0).with_times(graph.work_ns, graph.gap_ns)
     meets, first = bound.ops.verb == Verb.ALL_REDUCE, bound.window == 0
     later = replay(bound, [Change(meets & first, "work", "add", 5 * MS)])
     moved = (later.arrival_ns - replay(bound).arrival_ns)[first & (bound.ops.name == bound.names.index("opt"))]

@@ -116,9 +116,12 @@ def _share(without: Floats, with_: Floats, steps: int, blocks: float) -> Estimat
 
 
 def measured(
-    graph: Graph, work_ns: Ints | None = None, gap_ns: Ints | None = None, met: DataParallel | None = None,
+    graph: Graph,
+    work_ns: Ints | None = None,
+    gap_ns: Ints | None = None,
+    met: DataParallel | None = None,
     bound: Bound | None = None,
-) -> Measured:  # fmt: skip
+) -> Measured:
     """A job ready for policies, with other work and gaps where given (findings mended, say).
 
     ``bound`` is the graph bound to its meetings, where that is known: for all work and gaps it is the same.
@@ -126,7 +129,7 @@ def measured(
     work, gap = (old if new is None else new for old, new in ((graph.work_ns, work_ns), (graph.gap_ns, gap_ns)))
     met = data_parallel(graph) if met is None else met
     bound = bound_to_meetings(graph, met.ops) if bound is None else bound
-    return _measured(chained(bound.given(work, gap)), structs.replace(met, ops=met.ops[bound.was]))
+    return _measured(chained(bound.with_times(work, gap)), structs.replace(met, ops=met.ops[bound.was]))
 
 
 def _measured(joined: Graph, met: DataParallel) -> Measured:
@@ -156,15 +159,20 @@ def outlined(graph: Graph, met: DataParallel) -> Measured:
     if graph.trace.relative and len(graph.steps):  # as ``chained`` joins them
         run = np.cumsum(np.diff(graph.steps, prepend=graph.steps[:1]) != 1) - 1
     return Measured(
-        graph=graph, met=met, window_ns=np.zeros(len(run), dtype=np.int64),
+        graph=graph,
+        met=met,
+        window_ns=np.zeros(len(run), dtype=np.int64),
         place=np.arange(len(run)) - np.searchsorted(run, run),
-        run_steps=np.bincount(run)[run] if len(run) else none, at=none, target=none, between=none,
-    )  # fmt: skip
+        run_steps=np.bincount(run)[run] if len(run) else none,
+        at=none,
+        target=none,
+        between=none,
+    )
 
 
 def with_work(job: Measured, bound: Bound, work_ns: Ints, gap_ns: Ints) -> Measured:
     """The job that was measured on ``bound``, with other work and gaps, in the order of the ops that it was made of."""
-    given = bound.given(work_ns, gap_ns)
+    given = bound.with_times(work_ns, gap_ns)
     joined = chained(given)
     if joined is given:
         return structs.replace(job, graph=joined, window_ns=windows(joined))

@@ -1,4 +1,4 @@
-"""How far every rank strays from its peers in every step, and what the strays cost the whole job.
+"""How far every rank strays from its peers in every step (its residuals), and what these cost the whole job.
 
 A rank's own ops (what meets nobody) are compared with what they usually take on that rank and with what its role peers take
 in the same step: a rank that is always slower does not stray, nor does one in a step in which everybody is slower. What
@@ -26,14 +26,14 @@ from taut.replay.timeline import changed, rank_waits
 from taut.replay.wait_kernels import from_medians
 
 
-class Strays(Struct, frozen=True):
-    """Strays of a run with its findings mended."""
+class Residuals(Struct, frozen=True):
+    """Residuals of a run with its findings mended."""
 
-    stray_ns: Floats
+    residual_ns: Floats
     """Ranks × windows: how much longer the busiest lane of a rank took than its rank and its step explain, ns."""
     cost_ns: Floats
-    """Per window: what the wall clock would gain without strays, beyond what ranks stray on average: that they would be late by
-    if nobody waited for anybody; ns."""
+    """Per window: what the wall clock would gain without residuals, beyond what ranks stray on average: that they would be late
+    by if nobody waited for anybody; ns."""
     mean_ns: Floats
     """Per window: what ranks stray on average, ns."""
     transfer_ns: Floats
@@ -41,11 +41,11 @@ class Strays(Struct, frozen=True):
     wall_ns: Floats
     """Per window, findings mended, ns."""
     work_ns: Ints
-    """Per op: its work without strays, ns."""
+    """Per op: its work without residuals, ns."""
     gap_ns: Ints
-    """Per op: the gap before it without strays, ns."""
+    """Per op: the gap before it without residuals, ns."""
     slack_ns: Floats
-    """Per rank: what it waits in a window without strays, and may stray by before anybody waits for it, ns."""
+    """Per rank: what it waits in a window without residuals, and may stray by before anybody waits for it, ns."""
 
 
 def own_ops(graph: Graph) -> Mask:
@@ -59,18 +59,18 @@ def usual_of_rank(graph: Graph, values: Ints) -> Floats:
     return medians_of(values, graph.ops.rank, graph.ops.name, graph.ops.size, graph.place)
 
 
-def strays(evidence: Evidence, findings: Sequence[Finding]) -> Strays:
-    """Strays with these findings mended."""
+def residuals(evidence: Evidence, findings: Sequence[Finding]) -> Residuals:
+    """Residuals with these findings mended."""
     g, own, classes = evidence.graph, own_ops(evidence.graph), evidence.slowdowns.classes
     work, gap, _, _ = changed(g, [change for finding in findings for change in finding.changes])
     of_rank = group_sort(*classes)
     of_step = group_sort(*coded(g.window, g.roles, g.ops.name, g.ops.size, g.place))
-    stray = _stray(work, own, of_rank, of_step)
+    stray = _op_residuals(work, own, of_rank, of_step)
     # Where there are no gaps, none strays.
     apart_gap = from_medians(from_medians(gap, *of_rank), *of_step) if gap.any() else None
     del of_rank, of_step
     before = [None] * 3 if apart_gap is None else [gap - apart_gap, apart_gap, None]
-    # Columns: as it was, without strays, without longer transfers too.
+    # Columns: as it was, without residuals, without longer transfers too.
     parts = (lambda: work - stray, lambda: np.where(own, stray, 0.0), lambda: np.where(own, 0.0, stray))
     prepared = grid(evidence.batch, before, (part() for part in parts))
     del before
@@ -81,8 +81,8 @@ def strays(evidence: Evidence, findings: Sequence[Finding]) -> Strays:
     even_gap = gap if apart_gap is None else np.maximum(np.rint(gap - apart_gap), 0).astype(np.int64)
     by_rank = _by_rank(g, stray if apart_gap is None else stray + apart_gap)
     mean = np.clip(by_rank.mean(axis=0), 0.0, np.maximum(was - without, 0.0))
-    return Strays(
-        stray_ns=by_rank,
+    return Residuals(
+        residual_ns=by_rank,
         cost_ns=was - without - mean,
         mean_ns=mean,
         transfer_ns=without - quick,
@@ -93,7 +93,7 @@ def strays(evidence: Evidence, findings: Sequence[Finding]) -> Strays:
     )
 
 
-def _stray(work: Ints, own: Mask, of_rank: tuple[Codes, Ints], of_step: tuple[Codes, Ints]) -> Floats:
+def _op_residuals(work: Ints, own: Mask, of_rank: tuple[Codes, Ints], of_step: tuple[Codes, Ints]) -> Floats:
     """Per op: of own ops how much longer they took than their rank and their step explain, of others than their rank does.
 
     What a step explains is what the role peers share in it; ops are given in the groups of both.

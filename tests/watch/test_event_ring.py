@@ -7,7 +7,7 @@ import threading
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taut.watch.ring import Ring
+from taut.watch.event_ring import Ring
 from taut.watch.wire import EVENT, STEP
 
 TURNS = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 9)), max_size=30)
