@@ -17,7 +17,10 @@ from click.testing import CliRunner, Result
 import taut.run
 from device_traces import Rank, host_ahead
 from op_tables import op_table
+from results import FINDING, RESULT, filled
 from taut.cli import SNIPPET, main
+from taut.cli.analysis_hints import hints
+from taut.result.types import AnalysisResult
 from taut.stored import open_run
 
 KEYS = {
@@ -157,6 +160,24 @@ def test_the_last_line_of_stderr_names_a_next_command_that_works(table: Path, tm
     last = taut_("analyze", table, "-o", run).stderr.splitlines()[-1]
     assert last.startswith(f"next: taut whatif {run} --")
     assert taut_(*last.removeprefix("next: taut ").split()).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("keys", "next_"),
+    [
+        ({}, "next: taut whatif run --fix rank=2"),
+        ({"mode": "work imbalance", "ranks": []}, "next: taut whatif run --fix stage=1"),
+        (
+            {"mode": "fabric contention", "ranks": [], "stages": []},
+            "next: taut export run --to perfetto, to look at it op by op",
+        ),
+        ({"recoverable_wall_ns": 2_000_000}, "next: taut export run --to perfetto, to look at it op by op"),
+    ],
+)
+def test_a_fix_is_named_next_only_if_it_mends_the_finding_and_is_worth_it(keys: dict[str, Any], next_: str) -> None:
+    """A class that is slow everywhere is as slow at its reference; 2 of 90 ms are below 3 %."""
+    result = filled(AnalysisResult, RESULT | {"findings": [FINDING | keys], "blame": []})
+    assert hints(result, Path("run"))[-1] == next_
 
 
 def test_the_demo_ends_in_money_that_closes(demo: tuple[Result, Path]) -> None:

@@ -85,6 +85,10 @@ def test_waits_in_the_folder_are_those_that_the_ledger_books(tmp_path: Path) -> 
         assert sum(column(folder, "waits", f"{part}_ns")) == getattr(told, f"{part}_rank_ns")
 
 
+def test_steps_tell_the_phase_of_each(folder: Path) -> None:
+    assert column(folder, "steps", "phase") == [window.phase for window in taut.open_run(folder).result.windows]
+
+
 def without_column(folder: Path, table: str, name: str) -> Path:
     """The folder as it would be had the column not been written."""
     path = folder / f"{table}.parquet"

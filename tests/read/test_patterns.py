@@ -181,11 +181,25 @@ BEGINNINGS = {
         "Name:  a\nNamespace:  b\nContainers:\n  c:\n    State:  Waiting\nEvents:\n  Normal  Started  5m  kubelet  ",
     ),
     "job table": ('{"attempts": [{"start": ', "job,attempt,start,end\n"),
+    "trainer state": (
+        '{"global_step": 1, "log_history": [{"step": 1, "loss": ',
+        '{"global_step": 1, "log_history": [], "a": "',
+    ),
     "training log": ("torch.distributed.run ", "iteration 1 loss 2\niteration 2 loss 2\n", "torch.distributed.run\n[rank0]: "),
     "action lines": (f"{DATE} scheduler scale x=1->2\n", f"{DATE} scheduler scale x="),
     "op table": ("rank,step,class,start_ns,duration_ns\n",),
     "step times": ("worker,step,step_time_ms\n",),
 }
+OF_NO_PATTERN = {
+    "nsys": "a database, which SQLite reads",
+    "otf2": "an archive of several binary files",
+}
+"""Formats behind whose beginnings no text is read, and why."""
+
+
+def test_every_format_has_beginnings_or_a_reason_for_none() -> None:
+    told = sorted([*BEGINNINGS, *OF_NO_PATTERN])
+    assert told == sorted(one.name for one in load.FORMATS), "put a new format into BEGINNINGS, or say in OF_NO_PATTERN why not"
 
 
 @pytest.mark.parametrize("one", [one for one in load.FORMATS if one.begins], ids=lambda one: one.name)

@@ -15,6 +15,7 @@ import pytest
 
 import taut
 from build import barriers
+from taut.diagnose import instability, nondeterminism
 from taut.diagnose.detectors import DETECTORS
 from taut.ledger.charge import FATES
 from taut.result import types
@@ -122,5 +123,5 @@ def test_every_fate_says_what_a_job_is_bound_by_or_nothing_of_it() -> None:
 def test_the_contract_names_every_mode(root: Path) -> None:
     text = (root / "docs" / "contract.md").read_text(encoding="utf-8")
     line = next(line for line in text.splitlines() if line.startswith("- `mode` is one of"))
-    modes = {mode for detector in DETECTORS for mode in detector.MODES} | {"non-determinism"}
+    modes = {mode for detector in DETECTORS for mode in detector.MODES} | {instability.MODE, nondeterminism.MODE}
     assert set(re.findall(r"`([^`]+)`", line.partition(". ")[0])) - {"mode"} == modes

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
+from taut.core.finding_place import fixes_of
 from taut.core.reporting import LISTED_SHARE
 from taut.result.types import AnalysisResult
 
@@ -94,8 +95,8 @@ def _worth_asking(result: AnalysisResult) -> str | None:
     for first in result.findings:
         if first.policy is not None:
             return "--advice"
-        named = (("link", first.links), ("rank", first.ranks), ("stage", first.stages), ("class", first.classes))
-        places = next(([f"{key}={place}" for place in some] for key, some in named if some), [])
+        # A class that is slow on all ranks has no peers to be like: setting it to its reference saves nothing.
+        places = fixes_of(first) or [f"stage={stage}" for stage in first.stages]
         if places and first.recoverable_wall_ns >= least:
             return " ".join(f"--fix {shlex.quote(place)}" for place in places)
     stages = result.whatif.by.get("stage", {}) if result.whatif else {}

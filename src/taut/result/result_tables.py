@@ -81,6 +81,7 @@ def _steps(result: AnalysisResult, ideal_ns: Ints) -> pa.Table:
             "top_cause": pa.array([w.top_cause for w in rows], pa.int64()),
             "effective_throughput_ratio": pa.array([w.effective_throughput_ratio for w in rows], pa.float64()),
             "turnover": pa.array([w.turnover for w in rows], pa.float64()),
+            "phase": pa.array([w.phase for w in rows], pa.string()),
         }
     )
     return told.append_column(pa.field("ideal_ns", pa.int64(), metadata={"doc": IDEAL}), pa.array(ideal_ns, pa.int64()))

@@ -1173,9 +1173,10 @@ class RankRow(Part, frozen=True, kw_only=True):
     copy_share: float
     """Copies that nothing hides."""
     wait_share: float
-    """Waiting at gates that nothing hides."""
+    """Waiting at gates that nothing hides, for a fault, for jitter or by the schedule; waits for gaps of others, and those that
+    nothing explains, are in ``gap_share``."""
     gap_share: float
-    """Host, input, launch and whatever else is left."""
+    """Host, input, launch, waits for such gaps of others, and whatever else is left, such as what nothing explains."""
     late_ns: float | None
     """By how much it comes behind the median arrival at the gate where it is latest, in the median step, ns; null without
     gates."""

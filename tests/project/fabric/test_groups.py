@@ -15,7 +15,7 @@ import pytest
 
 from taut.core.errors import InputRefused
 from taut.project.fabric import groups as room
-from taut.project.fabric.collective_time import time_ns
+from taut.project.fabric.collective_time import ALGORITHMS, rounds, time_ns
 from taut.project.fabric.groups import Net, net_of
 from taut.project.training.scenario import Fabric, Job, Protocol, Tier, parse
 
@@ -148,11 +148,22 @@ def test_hierarchical_goes_inside_across_inside() -> None:
 
 @pytest.mark.parametrize("size", [1e3, 1e6, 1e9])
 def test_best_is_the_quickest_for_the_size(size: float) -> None:
-    names = ("ring", "tree", "halving-doubling", "hierarchical")
-    each = {name: net(node(), leaf(algorithm=name), tp=1, dp=256).ns("all-reduce", "dp", size) for name in names}
-    best = net(node(), leaf(algorithm="best"), tp=1, dp=256).ns("all-reduce", "dp", size)
-    assert best == min(each.values())
+    each = {name: net(node(), leaf(algorithm=name), tp=1, dp=256).ns("all-reduce", "dp", size) for name in ALGORITHMS}
+    net_of_best = net(node(), leaf(algorithm="best"), tp=1, dp=256)
+    # Of a hierarchy too, the quickest goes across.
+    across = net_of_best.ns("all-reduce", "dp/across", size / 8)
+    hierarchical = sum((net_of_best.ns(half, "dp/inside", size) for half in ("reduce-scatter", "all-gather")), across)
+    best = net_of_best.ns("all-reduce", "dp", size)
+    assert best == min(*each.values(), hierarchical)
     assert each["ring"] > best or size == 1e9
+
+
+@pytest.mark.parametrize("algorithm", [*ALGORITHMS, "hierarchical"])
+def test_bytes_are_those_of_the_algorithm(algorithm: str) -> None:
+    n, size = net(node(), leaf(algorithm=algorithm), tp=8, dp=64), 1e9
+    counted = "ring" if algorithm in ("hierarchical", "tree") else algorithm
+    sent = rounds("all-reduce", counted, 64, size)[1]
+    assert n.bytes_per_tier("all-reduce", "dp", size).tolist() == pytest.approx([0.0, 8 * 64 * sent])
 
 
 def test_an_all_to_all_pays_for_every_neighbour_beyond_the_node() -> None:
@@ -191,7 +202,7 @@ def test_what_goes_on_at_the_same_time_shares() -> None:
     assert n.shared([]) == {}
 
 
-@pytest.mark.parametrize("kind", ["ring", "halving-doubling", "tree", "all-to-all", "send"])
+@pytest.mark.parametrize("kind", [*ALGORITHMS, "all-to-all", "send"])
 def test_the_groups_of_some_ranks_stand_for_all(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     axis = {"all-to-all": "ep", "send": "pp"}.get(kind, "dp")
     job = {"tp": 4, "dp": 256, "pp": 4, "ep": 8}

@@ -63,7 +63,9 @@ ITEMS: dict[str, str | None] = {
 def category_of(item: str, fate: str | None) -> Category:
     """The category of a line. A fate that no category lists is a mistake of the programmer: KeyError."""
     named = ITEMS[item]
-    found = next(one for one in CATEGORIES if (one.name == named if named else fate in one.fates))
+    found = next((one for one in CATEGORIES if (one.name == named if named else fate in one.fates)), None)
+    if found is None:
+        raise KeyError(f"fate {fate!r} of {item}: add it to the fates of one of CATEGORIES in ledger/bill/categories.py")
     if item in ("electricity", "cooling") and found.kind != "useful":
         return next(one for one in CATEGORIES if one.name == "energy wasted")
     return found

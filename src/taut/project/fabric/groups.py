@@ -184,7 +184,8 @@ class Net:
             )
         kind = "ring" if algorithm in ("hierarchical", "in-switch") else algorithm
         # A tree moves what a ring does: a member sends all it has once, most of them to their neighbours.
-        sent = rounds(verb, "in-switch" if algorithm == "in-switch" else "ring", self.members(axis), size)[1]
+        counted = "ring" if algorithm in ("hierarchical", "tree") else algorithm
+        sent = rounds(verb, counted, self.members(axis), size)[1]
         senders = self.groups(axis).size
         if verb == "send" and self.job.virtual_pp == 1:
             senders -= len(self.groups(axis))

@@ -19,6 +19,7 @@ TESTS = {
     "tail latency inflation": "hedge or cap the slowest calls, or fan out less",
     "energy feedback loop": "cap power below where it throttles, and stagger steps",
     "hang": "restart without {place}, and look at what the flight recorder holds",
+    "structural instability": "let ranks meet less often: taut whatif RUN --advice says what that would save",
     "non-determinism": "pin what may differ between runs: kernels, order of reductions, input order",
 }
 """Mode → what to do where the finding itself says nothing better."""
