@@ -10,7 +10,7 @@ import hashlib
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import chain
@@ -24,9 +24,10 @@ from taut.core import memory
 from taut.core.array_types import Ints
 from taut.core.coded_columns import unique, worded
 from taut.core.errors import NotATrace, UsageError
-from taut.core.executors import On
+from taut.core.executors import On, cores
 from taut.core.folder import FORMAT, save_folder
 from taut.core.json_text import json_text
+from taut.core.row_shares import is_shared, side_by_side
 from taut.core.scratch import columns_on_disk, is_on_disk
 from taut.core.tables import Action, Attempt, Call, Member, Metric, Op, Table, Trace
 from taut.diagnose import hang
@@ -166,6 +167,11 @@ def within_memory(paths: Paths, memory_bytes: int | None = None) -> Iterator[Non
         yield
 
 
+def all_cores(on: On) -> AbstractContextManager[None]:
+    """Have all cores of this machine work on what meets here, if work is to be spread at all."""
+    return nullcontext() if on is None or is_shared() else side_by_side(cores())
+
+
 def analyze(
     paths: Paths, *, prices: Prices | None = None, topology: str | Path | None = None,
     progress: Callable[[str], None] | None = None, pays: float = PAYS, envelope: bool = False,
@@ -186,7 +192,7 @@ def analyze(
     past = None if baseline is None else open_run(baseline)
     placed = None if topology is None else _topology(topology)
     keeping = nullcontext() if reading is None else KeptReading(Path(reading), columns, resume)
-    with keeping as kept, within_memory(paths, memory_bytes):
+    with keeping as kept, within_memory(paths, memory_bytes), all_cores(on):
         told = partial(read, metrics_at=metrics, places=places, columns=columns, on=on, kept=kept)
         box = [told(paths, progress=lambda done, total: say(f"reading {done}/{total}"))]
         name = digest(box[0], prices, placed, pays, envelope, places, *([] if past is None else [past.digest]))
@@ -195,8 +201,8 @@ def analyze(
         found = analyze_trace(
             box.pop(), name, prices=prices, topology=placed, progress=progress, pays=pays, envelope=envelope, past=past
         )
-        if is_on_disk():
-            found.result  # noqa: B018 - computed while what it needs can lie on disk
+        if is_on_disk() or is_shared():
+            found.result  # noqa: B018 - computed while what it needs can lie on disk, and threads are there for it
         return found
 
 
@@ -239,14 +245,15 @@ def analyze_trace(
     tidy()
     both = None if past is None else beside_baseline(past, graph)
     say("replaying")
-    observed, prepared = replay(graph), batch(graph)
-    gap_free = replay(graph, gaps=False) if graph.gap_ns.any() else observed
-
-    say("asking what if, blaming, closing the ledger")
     with ThreadPoolExecutor(max_workers=1) as pool:
         beside = pool.submit if large and not is_on_disk() else _at_once
-        asked = beside(lambda: decompose(graph, prepared, dimensions(graph)))
+        first = beside(lambda: batch(graph))
+        observed = replay(graph)
+        gap_free = replay(graph, gaps=False) if graph.gap_ns.any() else observed
+        say("asking what if, blaming, closing the ledger")
+        asked = beside(lambda: decompose(graph, first.result(), dimensions(graph)))
         blamed = blame(graph, observed, gap_free, both)
+        prepared = first.result()
         evidence = Evidence(graph, observed, blamed, prepared, both)
         findings, early = diagnose(evidence), evidence.early_warnings
         found, undecided = instability(evidence, findings, pays)

@@ -10,7 +10,7 @@ from msgspec import Struct
 from taut.core.array_types import Codes, Floats, Indices, Ints, Mask
 from taut.core.device_words import is_copy
 from taut.core.errors import UsageError
-from taut.core.ids import coded
+from taut.core.ids import coded, in_groups
 from taut.core.scratch import kept, zeros
 from taut.core.tables import Kind, Verb
 from taut.graph import Graph
@@ -128,7 +128,6 @@ def link_ends(graph: Graph) -> tuple[Codes, Codes]:
     A receive and a send show their own pair. In a ring the receiver of a slow link ends last: gloo's rings send
     r → r−1 (its all-gather r → r+1), NCCL's r → r+1, in the order of the group's ranks.
     """
-    from taut.core.group_kernels import order_groups
 
     ops, meets = graph.ops, np.flatnonzero(graph.gate >= 0)
     sender, receiver = np.full(len(ops), -1, dtype=np.int32), np.full(len(ops), -1, dtype=np.int32)
@@ -138,7 +137,7 @@ def link_ends(graph: Graph) -> tuple[Codes, Codes]:
     sender[meets[p2p]], receiver[meets[p2p]] = np.where(sends, rank, peer), np.where(sends, peer, rank)
     rows = meets[np.isin(verb, (Verb.ALL_REDUCE, Verb.ALL_GATHER, Verb.REDUCE_SCATTER))]
     if len(rows):
-        rows = rows[order_groups(graph.gate[rows], graph.slots, ops.rank[rows], ops.rank[rows])[0]]
+        rows = rows[in_groups(graph.gate[rows], graph.slots, ops.rank[rows], ops.rank[rows])[0]]
         gate, rank = graph.gate[rows], ops.rank[rows]
         begins = np.flatnonzero(np.concatenate([[True], gate[1:] != gate[:-1]]))
         ends = np.append(begins[1:], len(rows))
@@ -249,13 +248,13 @@ def _selected(dims: Sequence[Dimension], dimension: str, labels: Sequence[str]) 
 def median_of_others(graph: Graph, ops: Ints) -> Floats:
     """Median work of the same class among all ops that are not selected; NaN where there is none."""
     from taut.core.group_kernels import group_sort
-    from taut.replay.wait_kernels import describe_cells
+    from taut.replay.cell_medians import medians_and_spreads
 
     cls, classes = reference.whatever_role(graph)
     rest = np.ones(len(graph), dtype=bool)
     rest[ops] = False
     order, begin = group_sort(cls[rest], classes)
-    return describe_cells(graph.work_ns[rest], order, begin)[0][cls[ops]]
+    return medians_and_spreads(graph.work_ns[rest], order, begin)[0][cls[ops]]
 
 
 SCALES = {"work": "compute work", "bandwidth": "bandwidth of transfers", "gaps": "gaps"}
