@@ -27,7 +27,7 @@ from taut.core.errors import NotATrace, UsageError
 from taut.core.executors import On, cores
 from taut.core.folder import FORMAT, save_folder
 from taut.core.json_text import json_text
-from taut.core.row_shares import is_shared, side_by_side
+from taut.core.row_shares import is_shared, side_by_side, threads_at_work
 from taut.core.scratch import columns_on_disk, is_on_disk
 from taut.core.tables import Action, Attempt, Call, Member, Metric, Op, Table, Trace
 from taut.diagnose import hang
@@ -321,8 +321,8 @@ def _write(analysis: Analysis, folder: Path) -> dict[str, object]:
                 file.write_table(one)
 
     graph_tables = _graph_tables(analysis)
-    with ThreadPoolExecutor(max_workers=1) as pool:
-        # A part of one table at a time: together they would take as much memory as the graph.
+    with ThreadPoolExecutor(max_workers=threads_at_work()) as pool:
+        # A part of one table at a time, or of few: together they would take as much memory as the graph.
         first = pool.map(put, graph_tables, graph_tables.values())
         told = result_tables(analysis, analysis.result, _ideal_step_ns(analysis))
         then = pool.map(lambda name, table: put(name, iter([table])), told, told.values())

@@ -99,6 +99,12 @@ def meanwhile(work: Callable[[], T]) -> Callable[[], T]:
     return asked.result
 
 
+def threads_at_work() -> int:
+    """Threads that work on rows now; 1 without a team."""
+    team = _team()
+    return 1 if team is None else team.threads
+
+
 def is_shared() -> bool:
     """Whether long columns are cut into shares now."""
     return _team() is not None

@@ -18,8 +18,8 @@ from taut.core.array_types import Indices, Ints, Mask
 from taut.core.device_words import is_copy, on_device
 from taut.core.ids import coded, distinct, greatest, in_groups, least, numbered, positions
 from taut.core.jit import kernel
-from taut.core.row_shares import meanwhile
-from taut.core.scratch import kept
+from taut.core.row_shares import meanwhile, over_rows
+from taut.core.scratch import empty, kept
 from taut.core.tables import NULL, Kind, Trace, Verb
 from taut.graph.steps import Windows
 from taut.result.types import Device, DeviceRank, DeviceWindow
@@ -60,11 +60,19 @@ class DeviceWindows(Struct, frozen=True):
         origin = least(self.segment, segments, np.where(self.opens_after, end[first], start[first]))
         stop = greatest(self.segment, segments, end[last]) - origin
         zero, close = (origin[0], stop[0]) if segments == 1 else (origin[segment], stop[segment])
-        start, end = kept(start - zero), kept(end - zero)
-        inside = kept(np.arange(len(row)))
         if self.cuttable.any():
-            inside = np.flatnonzero(~self.cuttable[row] | ((end > 0) & (start < close)))
-        return inside, origin, np.maximum(start, 0, out=start), np.minimum(end, close, out=end)
+            inside = np.flatnonzero(~self.cuttable[row] | ((end - zero > 0) & (start - zero < close)))
+        else:
+            inside = kept(np.arange(len(row)))
+        begun, ended = empty((len(row),), np.int64), empty((len(row),), np.int64)
+
+        def clip(share: slice) -> None:
+            since, until = (zero, close) if segments == 1 else (zero[share], close[share])
+            np.maximum(np.subtract(start[share], since, out=begun[share]), 0, out=begun[share])
+            np.minimum(np.subtract(end[share], since, out=ended[share]), until, out=ended[share])
+
+        over_rows(clip, len(row))
+        return inside, origin, begun, ended
 
 
 class _Work(Struct, frozen=True):

@@ -14,7 +14,8 @@ from msgspec import Struct
 
 from taut.core.array_types import Codes, Floats, Indices, Ints, Mask
 from taut.core.ids import coded
-from taut.core.scratch import kept, zeros
+from taut.core.row_shares import over_rows
+from taut.core.scratch import empty, kept, zeros
 from taut.core.tables import NULL
 from taut.graph import Graph
 from taut.graph.joined import Joined
@@ -169,9 +170,14 @@ def _leave_one_out(values: Ints, cls: Indices, classes: int, rank: Indices) -> t
 def gap_classes(graph: Graph) -> tuple[Codes, int]:
     """Class of the gap before every op, by the op and its predecessor, and how many there are."""
     ops = graph.ops
-    before = np.full(len(ops), NULL, dtype=np.int32)
-    has = np.diff(graph.pred_ptr) > 0
-    before[has] = ops.name[graph.pred[graph.pred_ptr[:-1][has]]]
+    before = empty((len(ops),), np.int32)
+
+    def name_before(share: slice) -> None:
+        first, end = graph.pred_ptr[share], graph.pred_ptr[share.start + 1 : share.stop + 1]
+        mine = ops.name[graph.pred[np.minimum(first, max(len(graph.pred) - 1, 0))]] if len(graph.pred) else NULL
+        before[share] = np.where(end > first, mine, NULL)
+
+    over_rows(name_before, len(ops))
     return coded(graph.roles, before, ops.name, ops.size)
 
 
