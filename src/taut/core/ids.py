@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taut.core.array_types import Codes, Floats, Indices, Ints, Mask, Numbers, Texts
-from taut.core.row_shares import is_shared, over_groups, over_rows
+from taut.core.row_shares import is_shared, over_groups, over_rows, threads_at_work
 from taut.core.scratch import empty, kept
 
 Scalar = TypeVar("Scalar", bound=np.generic)
@@ -77,7 +77,7 @@ def _dense_ids(packed: Indices, span: int) -> tuple[Codes, int]:
     """Place of each number among the distinct ones, ascending, and how many there are; numbers are below ``span``."""
     from taut.core.group_kernels import bits_before, dense_ids, mark_numbers, number_places
 
-    if not is_shared() or span > len(packed) << 3:  # a table for every share would be longer than the rows are
+    if not is_shared() or span * threads_at_work() > len(packed) << 4:  # tables of all shares would be longer than the rows are
         return dense_ids(packed, span)
 
     def marked(share: slice) -> Ints:

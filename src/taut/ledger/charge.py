@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import ROUND_HALF_EVEN, Decimal
 from functools import cached_property, reduce
-from itertools import chain
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
@@ -20,7 +19,7 @@ from taut.core.array_types import Codes, Indices, Ints, Mask
 from taut.core.group_kernels import add_at, table_totals
 from taut.core.ids import coded, numbered, positions, sums, taken, total, weighed
 from taut.core.prices import MONEY_UNIT, Prices, amount
-from taut.core.row_shares import over_groups, over_rows
+from taut.core.row_shares import over_rows
 from taut.core.scratch import kept
 from taut.core.tables import NULL, Kind, Table, col, narrowest
 from taut.diagnose.job_indices import StepEnergy
@@ -451,34 +450,27 @@ def _claimed_rows(c: Context, claims: Claims, code: Mapping[str, int]) -> list[l
     """Columns of the cells of every fate that claims any time: rank, step, fate, class, ns, action; claims are emptied."""
     graph = c.graph
     actions = {} if c.overhead is None else {"control overhead": c.overhead.action, "discarded": c.overhead.attempt}
+    rows: list[list[Indices]] = []
     by_class = _grouped(graph.rank_index, graph.window, graph.ops.name)
     steps = graph.steps.astype(np.int32)
     ids = [narrowest(taken(one, by_class[1])) for one in (graph.ops.rank, graph.window, graph.ops.name)]
     ids[1] = narrowest(steps)[ids[1]]
-    keys = list(claims)
-
-    def rows_of(share: slice) -> list[list[Indices]]:
-        """Those of some fates."""
-        rows: list[list[Indices]] = []
-        of_classes = kept(np.zeros(len(by_class[1]), dtype=np.int64))
-        for fate, source in keys[share]:
-            cell, member = _grouped(by_class[0], actions[fate]) if fate in actions else by_class
-            summed = kept(np.zeros(len(member), dtype=np.int64)) if fate in actions else of_classes
-            for some in claims.pop((fate, source)):
-                add_at(summed, cell, some.ops, some.ns.astype(np.int64, copy=False))
-            used = np.flatnonzero(summed).astype(np.int32)
-            ns, fates = kept(narrowest(taken(summed, used))), np.broadcast_to(np.int8(code[fate]), len(used))
-            summed[:] = 0  # of classes it serves the next fate
-            action = np.broadcast_to(np.int64(NULL), len(used))
-            if fate in actions:
-                member = member[used]
-                used, action = by_class[0][member], actions[fate][member]
-            rank, step, name = (kept(taken(one, used)) for one in ids)
-            rows.append([rank, step, fates, name, ns, action])
-        return rows
-
-    begin = np.cumsum([0, *(sum(len(some.ops) for some in claims[key]) for key in keys)])
-    return list(chain(*over_groups(rows_of, begin)))
+    of_classes = kept(np.zeros(len(by_class[1]), dtype=np.int64))
+    for fate, source in list(claims):
+        cell, member = _grouped(by_class[0], actions[fate]) if fate in actions else by_class
+        summed = kept(np.zeros(len(member), dtype=np.int64)) if fate in actions else of_classes
+        for some in claims.pop((fate, source)):
+            add_at(summed, cell, some.ops, some.ns.astype(np.int64, copy=False))
+        used = np.flatnonzero(summed).astype(np.int32)
+        ns, fates = kept(narrowest(taken(summed, used))), np.broadcast_to(np.int8(code[fate]), len(used))
+        summed[:] = 0  # of classes it serves the next fate
+        action = np.broadcast_to(np.int64(NULL), len(used))
+        if fate in actions:
+            member = member[used]
+            used, action = by_class[0][member], actions[fate][member]
+        rank, step, name = (kept(taken(one, used)) for one in ids)
+        rows.append([rank, step, fates, name, ns, action])
+    return rows
 
 
 def _cells(c: Context, claims: Claims, shown: Exposed, categories: tuple[Category, ...]) -> Table:
