@@ -64,7 +64,7 @@ def main() -> None:
             in_memory = told(make)
             with scratch.columns_on_disk(folder):
                 on_disk = told(make)
-            rows = int(np.exp(cut.uniform(np.log(10), np.log(1 << 20))))
+            rows = int(np.exp(cut.uniform(np.log(300), np.log(1 << 18))))
             with side_by_side(3, rows):
                 shared = told(make)
             count, refused = count + 1, refused + (not in_memory.startswith("{"))
