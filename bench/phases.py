@@ -7,7 +7,7 @@ Everything runs in one thread. A kernel *touches* the bytes of the arrays that i
 where that is more than the kernel's CPU, a worker elsewhere cannot pay, however many there are.
 
 With ``--threads`` it runs as ``--on local`` has it on so many cores, and the longest chain is told: the CPU of the main thread,
-and where that waits for shares of rows, of the longest of them. No such analysis takes less wall clock, and on a busy machine
+and where it waits for others with their shares of rows, theirs. No such analysis takes less wall clock, and on a busy machine
 that says more than wall clocks do.
 """
 
@@ -101,22 +101,25 @@ def _bytes(value: object) -> int:
 
 def chain(job: str, threads: int) -> None:
     """Tell the longest chain of an analysis by some threads."""
-    longest, shared, done, ask = 0.0, 0.0, row_shares._done, threading.get_ident()
+    longest, shared, done, main = 0.0, 0.0, row_shares._done, threading.get_ident()
 
     def timed(team: Any, work: Callable[[slice], Any], shares: list[slice]) -> list[Any]:
         nonlocal longest, shared
-        spent: list[float] = []
+        spent: list[tuple[bool, float]] = []
 
         def one(share: slice) -> object:
             began = time.thread_time()
             out = work(share)
-            spent.append(time.thread_time() - began)
+            spent.append((threading.get_ident() == asker, time.thread_time() - began))
             return out
 
+        asker = threading.get_ident()
         out = done(team, one, shares)
         if team is not None and len(shares) > 1:
-            shared += sum(spent)
-            longest += max(spent) if threading.get_ident() == ask else 0.0
+            own, others = (sum(cpu for mine, cpu in spent if mine is whose) for whose in (True, False))
+            shared += own + others
+            if asker == main:  # others work for longer than it does itself
+                longest += max(others / max(threads - 1, 1) - own, 0.0)
         return out
 
     row_shares._done = timed

@@ -90,3 +90,22 @@ def test_ids_orders_and_rows_are_the_same_in_any_shares(cut: tuple[int, int], se
     alone = told()
     with row_shares.side_by_side(*cut):
         assert told() == alone
+
+
+def test_who_asks_for_shares_waits_for_nobody_who_waits_for_it() -> None:
+    held, asked = threading.Lock(), threading.Event()
+
+    def needs_lock(_: slice) -> None:
+        asked.wait(10)
+        with held:
+            pass
+
+    def holds_lock() -> int:
+        with held:
+            asked.set()
+            return sum(over_rows(lambda share: share.stop - share.start, 6))
+
+    with row_shares.side_by_side(2, rows=1):
+        told = meanwhile(holds_lock)
+        over_rows(needs_lock, 4)
+        assert told() == 6

@@ -31,7 +31,7 @@ LEAST_ROWS = 1 << 17
 class _Team(Struct, frozen=True):
     """Threads that wait for shares, and how many rows a share has; 0 for as many shares as there are threads.
 
-    Others do what is asked for later, and hand on shares themselves.
+    ``others`` do what is asked for later, and hand on shares themselves.
     """
 
     pool: ThreadPoolExecutor
@@ -43,7 +43,7 @@ class _Team(Struct, frozen=True):
 _teams: list[_Team] = []
 """The last is at work."""
 _inside = threading.local()
-"""Threads of a team hand on nothing of the same kind: all of them could wait for one another."""
+"""What a thread does now: of a share no further shares are made, and nothing is done meanwhile to what is done meanwhile."""
 
 
 @contextmanager
@@ -54,7 +54,7 @@ def side_by_side(threads: int, rows: int = 0) -> Iterator[None]:
         return
     from concurrent.futures import ThreadPoolExecutor
 
-    with ThreadPoolExecutor(threads) as pool, ThreadPoolExecutor(threads) as others:
+    with ThreadPoolExecutor(max(threads - 1, 1)) as pool, ThreadPoolExecutor(threads) as others:
         team = _Team(pool, others, threads, rows)
         _teams.append(team)
         try:
@@ -120,6 +120,16 @@ def _done(team: _Team | None, work: Callable[[slice], T], shares: list[slice]) -
 
     def alone(share: slice) -> T:
         _inside.is_share = True
-        return work(share)
+        try:
+            return work(share)
+        finally:
+            _inside.is_share = False
 
-    return list(team.pool.map(alone, shares))
+    rest = [(share, team.pool.submit(alone, share)) for share in shares[1:]]
+    try:
+        # Who asks does the first share, and whatever nobody has begun with: so it never waits for what waits for it.
+        first = alone(shares[0])
+        return [first, *(alone(share) if one.cancel() else one.result() for share, one in rest)]
+    finally:
+        for _, one in rest:
+            one.cancel()

@@ -63,6 +63,8 @@ def _of_groups(begin: Ints, stop: Ints, order: Codes, *told: Value) -> tuple[Int
 
     if not is_shared():
         return expose(begin, stop, order, *told)
+    # One value repeated is not a piece of memory: else every share would copy all of it.
+    told = tuple(np.ascontiguousarray(one) if isinstance(one, np.ndarray) else one for one in told)
     tail, times = np.zeros(len(stop), np.int64), [empty((len(order),), np.int64) for _ in range(3)]
     for one in times:
         one[:] = 0

@@ -169,13 +169,13 @@ def _leave_one_out(values: Ints, cls: Indices, classes: int, rank: Indices) -> t
 
 def gap_classes(graph: Graph) -> tuple[Codes, int]:
     """Class of the gap before every op, by the op and its predecessor, and how many there are."""
-    ops = graph.ops
+    ops, name, ptr, pred = graph.ops, graph.ops.name, graph.pred_ptr, graph.pred
     before = empty((len(ops),), np.int32)
 
     def name_before(share: slice) -> None:
-        first, end = graph.pred_ptr[share], graph.pred_ptr[share.start + 1 : share.stop + 1]
-        mine = ops.name[graph.pred[np.minimum(first, max(len(graph.pred) - 1, 0))]] if len(graph.pred) else NULL
-        before[share] = np.where(end > first, mine, NULL)
+        has = np.diff(ptr[share.start : share.stop + 1]) > 0
+        before[share] = NULL
+        before[share][has] = name[pred[ptr[share][has]]]
 
     over_rows(name_before, len(ops))
     return coded(graph.roles, before, ops.name, ops.size)
