@@ -3,7 +3,8 @@
     python bench/cluster_plan.py [--ranks 16384] [--steps 1000] [--cores 10 100 1000] [--check] [--core-hour 0.05]
 
 Reading costs what the demo's Kineto files cost an op; linking, replaying, blaming and all else what op tables of two sizes
-cost, by their difference, their columns in files. Reading is spread over the cores (``--on``), the rest is one process. With
+cost, by their difference, their columns in files. Reading is spread over the cores (``--on``), the rest is one process, on all
+cores of this machine: its wall clock is that of as many cores as there are here, its CPU does not depend on them. With
 ``--check`` a job of a hundredth of the ops is predicted, then analyzed, and both are printed.
 """
 
@@ -50,7 +51,8 @@ def analyzed(folder: Path, ranks: int, steps: int) -> Run:
     make = [sys.executable, str(HERE / "generate_job.py"), str(job), "--ranks", str(ranks), "--steps", str(steps)]
     subprocess.run(make, check=True, stdout=subprocess.DEVNULL)
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    command = [sys.executable, "-m", "taut", "analyze", str(job), "--no-save", "--memory", "64", "-q", "--json"]
+    how = ["--no-save", "--memory", "64", "-q", "--json", "--on", "local"]
+    command = [sys.executable, "-m", "taut", "analyze", str(job), *how]
     memory = disk = 0
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
         while process.poll() is None:

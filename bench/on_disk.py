@@ -1,9 +1,10 @@
-"""The law of jobs larger than memory on real and random jobs: columns in files give the same bytes as columns in memory.
+"""The laws of large jobs on real and random ones: columns in files, and rows in shares, give the same bytes.
 
     python bench/on_disk.py DATA [--random 200] [--seed 1]
 
-Every input of DATA (as ``same.py`` lists them) is analyzed twice, with all columns in memory and with every column in a file,
-however short it is; then modelled jobs of all kinds, sizes and faults are. Exits 1 if a byte of a result differs.
+Every input of DATA (as ``same.py`` lists them) is analyzed by one thread with all columns in memory, with every column in a
+file, however short it is, and by three threads in shares of a random number of rows; then modelled jobs of all kinds, sizes
+and faults are. Exits 1 if a byte of a result differs.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import taut
 from taut.core import scratch
 from taut.core.errors import TautError
 from taut.core.jit import expect
+from taut.core.row_shares import side_by_side
 from taut.lab.modelled import FAULTS, JOBS, modelled
 from taut.run import analyze_trace
 
@@ -56,16 +58,20 @@ def main() -> None:
     asked = parser.parse_args()
     expect(1 << 20)
     scratch.LEAST_BYTES = 1
-    count, refused, wrong = 0, 0, []
+    count, refused, wrong, cut = 0, 0, [], np.random.default_rng(asked.seed)
     with tempfile.TemporaryDirectory() as folder:
         for name, make in cases(asked):
             in_memory = told(make)
             with scratch.columns_on_disk(folder):
                 on_disk = told(make)
+            rows = int(np.exp(cut.uniform(np.log(300), np.log(1 << 18))))
+            with side_by_side(3, rows):
+                shared = told(make)
             count, refused = count + 1, refused + (not in_memory.startswith("{"))
-            if in_memory != on_disk:
+            different = [how for how, one in (("in files", on_disk), (f"in shares of {rows}", shared)) if one != in_memory]
+            if different:
                 wrong.append(name)
-                print(f"differs: {name}", flush=True)
+                print(f"differs: {name} {' and '.join(different)}", flush=True)
     print(f"{count} jobs ({refused} refused, in the same words), {len(wrong)} differ")
     sys.exit(bool(wrong))
 

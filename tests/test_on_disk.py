@@ -45,10 +45,10 @@ def test_run_folders_are_the_same_on_disk(tmp_path: Path, monkeypatch: pytest.Mo
     in_memory = analyze_trace(trace, "name").save(tmp_path / "memory")
     with scratch.columns_on_disk(tmp_path):
         on_disk = analyze_trace(trace, "name").save(tmp_path / "disk")
-    assert _hashes(in_memory) == _hashes(on_disk)
+    assert hashes(in_memory) == hashes(on_disk)
 
 
-def _hashes(folder: Path) -> dict[str, str]:
+def hashes(folder: Path) -> dict[str, str]:
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.iterdir())}
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -24,6 +24,7 @@ from taut.core.coded_columns import unique, worded
 from taut.core.errors import NotATrace, UsageError
 from taut.core.folder import FORMAT, save_folder
 from taut.core.json_text import json_text
+from taut.core.row_shares import is_shared, side_by_side, threads_at_work
 from taut.core.scratch import columns_on_disk, is_on_disk
 from taut.core.tables import Action, Attempt, Call, Member, Metric, Op, Table, Trace
 from taut.diagnose import hang
@@ -166,6 +167,15 @@ def within_memory(paths: Paths, memory_bytes: int | None = None) -> Iterator[Non
         yield
 
 
+def all_cores(on: On) -> AbstractContextManager[None]:
+    """Have all cores of this machine work on what meets here, if work is to be spread at all."""
+    if on is None or is_shared():
+        return nullcontext()
+    from taut.core.executors import cores
+
+    return side_by_side(cores())
+
+
 def analyze(
     paths: Paths,
     *,
@@ -197,7 +207,7 @@ def analyze(
     past = None if baseline is None else open_run(baseline)
     placed = None if topology is None else _topology(topology)
     keeping = nullcontext() if reading is None else KeptReading(Path(reading), columns, resume)
-    with keeping as kept, within_memory(paths, memory_bytes):
+    with keeping as kept, within_memory(paths, memory_bytes), all_cores(on):
         told = partial(read, metrics_at=metrics, places=places, columns=columns, on=on, kept=kept)
         box = [told(paths, progress=lambda done, total: say(f"reading {done}/{total}"))]
         name = digest(box[0], prices, placed, pays, envelope, places, *([] if past is None else [past.digest]))
@@ -206,8 +216,8 @@ def analyze(
         found = analyze_trace(
             box.pop(), name, prices=prices, topology=placed, progress=progress, pays=pays, envelope=envelope, past=past
         )
-        if is_on_disk():
-            found.result  # noqa: B018 - computed while what it needs can lie on disk
+        if is_on_disk() or is_shared():
+            found.result  # noqa: B018 - computed while what it needs can lie on disk, and threads are there for it
         return found
 
 
@@ -257,13 +267,14 @@ def analyze_trace(
     tidy()
     both = None if past is None else beside_baseline(past, graph)
     say("replaying")
-    observed, prepared = replay(graph), batch(graph)
-    gap_free = replay(graph, gaps=False) if graph.gap_ns.any() else observed
-
-    say("asking what if, blaming, closing the ledger")
     with _second_thread(large and not is_on_disk()) as beside:
-        asked = beside(lambda: decompose(graph, prepared, dimensions(graph)))
+        first = beside(lambda: batch(graph))
+        observed = replay(graph)
+        gap_free = replay(graph, gaps=False) if graph.gap_ns.any() else observed
+        say("asking what if, blaming, closing the ledger")
+        asked = beside(lambda: decompose(graph, first(), dimensions(graph)))
         blamed = blame(graph, observed, gap_free, both)
+        prepared = first()
         evidence = Evidence(graph, observed, blamed, prepared, both)
         findings, early = diagnose(evidence), evidence.early_warnings
         found, undecided = instability(evidence, findings, pays)
@@ -315,8 +326,8 @@ def beside_baseline(past: Run, graph: Graph) -> Joined:
 
 
 @contextmanager
-def _second_thread(pays: bool) -> Iterator[Callable[[Callable[[], T]], Callable[[], T]]]:
-    """What has work done beside this thread, and returns what waits for its result.
+def _second_thread(pays: bool, threads: int = 1) -> Iterator[Callable[[Callable[[], T]], Callable[[], T]]]:
+    """What has work done beside this thread, by so many others, and returns what waits for its result.
 
     Where a second thread does not pay, the work is done here and now, and what threads are made with is not even imported.
     """
@@ -325,7 +336,7 @@ def _second_thread(pays: bool) -> Iterator[Callable[[Callable[[], T]], Callable[
         return
     from concurrent.futures import ThreadPoolExecutor
 
-    with ThreadPoolExecutor(max_workers=1) as pool:
+    with ThreadPoolExecutor(max_workers=threads) as pool:
         yield lambda work: pool.submit(work).result
 
 
@@ -358,19 +369,15 @@ def _write(analysis: Analysis, folder: Path) -> dict[str, object]:
             for one in parts:
                 file.write_table(one)
 
-    def put_all(tables: Mapping[str, Iterator[pa.Table]]) -> None:
-        for name, parts in tables.items():
-            put(name, parts)
-
     graph_tables = _graph_tables(analysis)
-    with _second_thread(len(analysis.graph) >= WRITTEN_BESIDE) as beside:
-        # A part of one table at a time: together they would take as much memory as the graph.
-        first = beside(lambda: put_all(graph_tables))
+    with _second_thread(len(analysis.graph) >= WRITTEN_BESIDE, threads_at_work()) as beside:
+        # A part of one table at a time, or of few: together they would take as much memory as the graph.
+        first = [beside(partial(put, name, parts)) for name, parts in graph_tables.items()]
         told = result_tables(analysis, analysis.result, _ideal_step_ns(analysis))
-        then = beside(lambda: put_all({name: iter([table]) for name, table in told.items()}))
+        then = [beside(partial(put, name, iter([table]))) for name, table in told.items()]
         meta = _meta(analysis)
-        first()
-        then()
+        for written in (*first, *then):
+            written()
     return meta
 
 

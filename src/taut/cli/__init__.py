@@ -221,8 +221,8 @@ def _analyze(
     with memory.loading():
         from taut.core.folder import checked_target
         from taut.diagnose.job_regime import PAYS
+        from taut.run import all_cores, within_memory
         from taut.run import analyze as run_analyze
-        from taut.run import within_memory
 
     if folder is not None:
         checked_target(Path(folder))  # a folder that holds other files is refused before anything is computed
@@ -231,6 +231,7 @@ def _analyze(
     announce_stdin(inputs)
     most = options["memory"]
     click.get_current_context().with_resource(within_memory(inputs, None if most is None else most << 20))
+    click.get_current_context().with_resource(all_cores(on))
     with progress(quiet) as stage:
         analysis = run_analyze(
             inputs,

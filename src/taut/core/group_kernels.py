@@ -56,18 +56,18 @@ def group_sort(cell: Indices, cells: int) -> tuple[Codes, Ints]:
 
 
 @numpy_twin_of_kernel
-def take_rows_plain(values: NDArray[Any], rows: Indices) -> NDArray[Any]:
+def take_rows_plain(values: NDArray[Any], rows: Indices, out: NDArray[Any]) -> int:
     """``take_rows`` by numpy."""
-    return values[rows]
+    out[:] = values[rows]
+    return len(rows)
 
 
 @kernel(plain=take_rows_plain)
-def take_rows(values: NDArray[Any], rows: Indices) -> NDArray[Any]:
-    """The values of some rows, all from 0 on: numpy would first copy the rows into 64 bits."""
-    out = np.empty(len(rows), values.dtype)
+def take_rows(values: NDArray[Any], rows: Indices, out: NDArray[Any]) -> int:
+    """Write the values of some rows, all from 0 on (numpy would first copy the rows into 64 bits); returns how many."""
     for k in range(len(rows)):
         out[k] = values[rows[k]]
-    return out
+    return len(rows)
 
 
 @numpy_twin_of_kernel
@@ -104,6 +104,35 @@ def set_bits(word: int) -> int:
     return ((word * 0x01010101) & 0xFFFFFFFF) >> 24
 
 
+@kernel()
+def mark_numbers(packed: Indices, words: Ints) -> int:
+    """Set the bits of numbers from 0 on, 32 of them in a word; returns how many numbers these are."""
+    for i in range(len(packed)):
+        at = np.int64(packed[i])
+        words[at >> 5] |= np.int64(1) << (at & 31)
+    return len(packed)
+
+
+@kernel()
+def bits_before(words: Ints) -> tuple[Codes, int]:
+    """(Bits that are set before each word, how many are set)."""
+    before = np.empty(len(words), np.int32)
+    count = 0
+    for w in range(len(words)):
+        before[w] = count
+        count += set_bits(words[w])
+    return before, count
+
+
+@kernel()
+def number_places(packed: Indices, words: Ints, before: Codes, ids: Codes) -> int:
+    """Write how many bits are set below that of each number; returns how many numbers these are."""
+    for i in range(len(packed)):
+        at = np.int64(packed[i])
+        ids[i] = before[at >> 5] + set_bits(words[at >> 5] & ((np.int64(1) << (at & 31)) - 1))
+    return len(packed)
+
+
 @kernel(plain=dense_ids_plain)
 def dense_ids(packed: Indices, span: int) -> tuple[Codes, int]:
     """(Place of each number among the distinct ones, ascending, how many there are), of numbers from 0 on and below ``span``.
@@ -111,18 +140,10 @@ def dense_ids(packed: Indices, span: int) -> tuple[Codes, int]:
     A bit for every number that may occur: of a table of places 32 times as much would be written and read.
     """
     words = np.zeros((span >> 5) + 1, np.int64)
-    for i in range(len(packed)):
-        at = np.int64(packed[i])
-        words[at >> 5] |= np.int64(1) << (at & 31)
-    before = np.empty(len(words), np.int32)
-    count = 0
-    for w in range(len(words)):
-        before[w] = count
-        count += set_bits(words[w])
+    mark_numbers(packed, words)
+    before, count = bits_before(words)
     ids = np.empty(len(packed), np.int32)
-    for i in range(len(packed)):
-        at = np.int64(packed[i])
-        ids[i] = before[at >> 5] + set_bits(words[at >> 5] & ((np.int64(1) << (at & 31)) - 1))
+    number_places(packed, words, before, ids)
     return ids, count
 
 
@@ -244,11 +265,19 @@ FEW_ROWS = 24
 """Groups up to this size are sorted by insertion alone."""
 
 
-@kernel(plain=order_groups_plain)
-def order_groups(group: Indices, groups: int, start: Ints, end: Ints) -> tuple[Codes, Ints]:
-    """Rows by group, then start, then end: (order, begin of each group in it)."""
-    order, begin = group_sort(group, groups)
-    for g in range(groups):
+@numpy_twin_of_kernel
+def sort_groups_plain(order: Codes, begin: Ints, start: Ints, end: Ints) -> int:
+    """``sort_groups`` by numpy."""
+    mine = order[begin[0] : begin[-1]]
+    group = np.repeat(np.arange(len(begin) - 1), np.diff(begin))
+    mine[:] = mine[np.lexsort((end[mine], start[mine], group))]
+    return len(mine)
+
+
+@kernel(plain=sort_groups_plain)
+def sort_groups(order: Codes, begin: Ints, start: Ints, end: Ints) -> int:
+    """Put the rows of each group in the order of start, then end, in place; returns how many rows these are."""
+    for g in range(len(begin) - 1):
         lo, hi = begin[g], begin[g + 1]
         # Large groups are sorted by start unless they are in order already; the insertion sort that follows then only
         # settles equal starts, and is linear.
@@ -271,4 +300,12 @@ def order_groups(group: Indices, groups: int, start: Ints, end: Ints) -> tuple[C
                 order[j] = u
                 j -= 1
             order[j] = v
+    return int(begin[-1] - begin[0])
+
+
+@kernel(plain=order_groups_plain)
+def order_groups(group: Indices, groups: int, start: Ints, end: Ints) -> tuple[Codes, Ints]:
+    """Rows by group, then start, then end: (order, begin of each group in it)."""
+    order, begin = group_sort(group, groups)
+    sort_groups(order, begin, start, end)
     return order, begin

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from functools import reduce
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from taut.core.array_types import Codes, Floats, Indices, Ints, Mask, Numbers, Texts
-from taut.core.scratch import kept
+from taut.core.row_shares import is_shared, over_groups, over_rows, threads_at_work
+from taut.core.scratch import empty, kept
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 FEW_WORDS = 10_000
@@ -20,7 +22,7 @@ FEW_NUMBERS = 1 << 16
 
 def numbered(*keys: Indices | Mask) -> tuple[Ints, int]:
     """Dense ids of the distinct combinations of keys, in their lexicographic order, and how many there are."""
-    from taut.core.group_kernels import add_digit, dense_ids
+    from taut.core.group_kernels import dense_ids
 
     n = len(keys[0])
     if n == 0:
@@ -38,10 +40,10 @@ def numbered(*keys: Indices | Mask) -> tuple[Ints, int]:
             if span * wide > 1 << 62:
                 found, key = np.unique(key, return_inverse=True)
                 low, wide = 0, len(found)
-        (add_digit.plain if n <= FEW_NUMBERS else add_digit)(packed, key, low, wide)
+        _add_digit(packed, key, low, wide, n <= FEW_NUMBERS)
         span *= wide
     if span <= 16 * n + 1024:  # a table of all numbers is quicker than sorting, if it is not much longer than the rows
-        dense_id, count = (dense_ids.plain if max(n, span) <= FEW_NUMBERS else dense_ids)(packed, span)
+        dense_id, count = (dense_ids.plain if max(n, span) <= FEW_NUMBERS else _dense_ids)(packed, span)
         return (kept(packed), span) if count == span else (kept(dense_id.astype(np.int64)), count)
     found, ids = np.unique(packed, return_inverse=True)
     return kept(ids.ravel()), len(found)
@@ -49,8 +51,6 @@ def numbered(*keys: Indices | Mask) -> tuple[Ints, int]:
 
 def coded(*keys: Indices | Mask) -> tuple[Codes, int]:
     """``numbered`` in 32 bits, for ids that only tell groups apart: half of the memory. Do not multiply them."""
-    from taut.core.group_kernels import add_digit, dense_ids
-
     n = len(keys[0])
     ranges = [_extent(key) for key in keys] if n else []
     span = math.prod(high - low + 1 for low, high in ranges)
@@ -60,21 +60,65 @@ def coded(*keys: Indices | Mask) -> tuple[Codes, int]:
     packed = np.zeros(n, dtype=np.int32)
     for key, (low, high) in zip(keys, ranges, strict=True):
         if high > low:
-            add_digit(packed, key, low, high - low + 1)
-    dense_id, count = dense_ids(packed, span)
+            _add_digit(packed, key, low, high - low + 1)
+    dense_id, count = _dense_ids(packed, span)
     return (kept(packed), span) if count == span else (kept(dense_id), count)
+
+
+def _add_digit(packed: Indices, key: Indices | Mask, low: int, wide: int, by_numpy: bool = False) -> None:
+    """Give every number one more digit, that of its key."""
+    from taut.core.group_kernels import add_digit
+
+    add = add_digit.plain if by_numpy else add_digit
+    over_rows(lambda share: add(packed[share], key[share], low, wide), len(packed))
+
+
+def _dense_ids(packed: Indices, span: int) -> tuple[Codes, int]:
+    """Place of each number among the distinct ones, ascending, and how many there are; numbers are below ``span``."""
+    from taut.core.group_kernels import bits_before, dense_ids, mark_numbers, number_places
+
+    if not is_shared() or span * threads_at_work() > len(packed) << 4:  # tables of all shares would be longer than the rows are
+        return dense_ids(packed, span)
+
+    def marked(share: slice) -> Ints:
+        words = np.zeros((span >> 5) + 1, dtype=np.int64)
+        mark_numbers(packed[share], words)
+        return words
+
+    words = reduce(np.bitwise_or, over_rows(marked, len(packed)))
+    before, count = bits_before(words)
+    ids = empty((len(packed),), np.int32)
+    over_rows(lambda share: number_places(packed[share], words, before, ids[share]), len(packed))
+    return ids, count
+
+
+def in_groups(group: Indices, groups: int, start: Ints, end: Ints) -> tuple[Codes, Ints]:
+    """Rows by group, then start, then end: (order, begin of each group in it)."""
+    from taut.core.group_kernels import group_sort, order_groups, sort_groups
+
+    if not is_shared():
+        return order_groups(group, groups, start, end)
+    order, begin = group_sort(group, groups)
+    start, end = np.ascontiguousarray(start), np.ascontiguousarray(end)
+    over_groups(lambda share: sort_groups(order, begin[share.start : share.stop + 1], start, end), begin)
+    return order, begin
 
 
 def _extent(key: Indices | Mask) -> tuple[int, int]:
     """The smallest and the largest value of a column with rows."""
-    return (int(key[0]), int(key[0])) if key.strides == (0,) else (int(key.min()), int(key.max()))
+    if key.strides == (0,):
+        return int(key[0]), int(key[0])
+    ends = over_rows(lambda share: (int(key[share].min()), int(key[share].max())), len(key))
+    return min(low for low, _ in ends), max(high for _, high in ends)
 
 
 def taken(values: NDArray[Scalar], rows: Indices) -> NDArray[Scalar]:
     """``values[rows]`` of many rows, all from 0 on."""
     from taut.core.group_kernels import take_rows
 
-    return take_rows(values, rows)
+    values, out = np.ascontiguousarray(values), empty((len(rows),), values.dtype.type)
+    over_rows(lambda share: take_rows(values, rows[share], out[share]), len(rows))
+    return out
 
 
 def positions(found: Ints, values: Indices) -> Indices:

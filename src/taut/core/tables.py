@@ -511,7 +511,9 @@ def concat(row: type, tables: Sequence[Table]) -> Table:
 
 
 def joined(columns: Sequence[Array], length: int) -> Array:
-    """One column out of several; where all are one value repeated, so is it."""
+    """One column out of several; where all are one value repeated, so is it. One alone is not copied."""
+    if len(columns) == 1:
+        return kept(columns[0])
     if all(map(constant, columns)) and len({column[0].item() for column in columns}) == 1:
         return np.broadcast_to(columns[0][0], (length,))
     return kept(np.concatenate(columns))

@@ -20,10 +20,10 @@ from taut.core.tables import Kind
 from taut.diagnose.class_medians import medians_of
 from taut.diagnose.finding import Evidence, Finding
 from taut.graph import Graph
+from taut.replay.cell_medians import from_medians
 from taut.replay.exposed import copies
 from taut.replay.mixtures import grid
 from taut.replay.timeline import changed, rank_waits
-from taut.replay.wait_kernels import from_medians
 
 
 class Residuals(Struct, frozen=True):

@@ -18,7 +18,7 @@ from taut.core.ids import numbered
 from taut.core.tables import Table, Verb
 from taut.graph import Graph
 from taut.graph.staircase import RING
-from taut.replay.wait_kernels import describe_cells
+from taut.replay.cell_medians import medians_and_spreads
 
 SHARED = 0.5
 """Ranks that are late by this share of the latest are late with it."""
@@ -66,7 +66,7 @@ def _late(created: Floats, kind: tuple[Ints, int], least_ns: float) -> tuple[Flo
     cls, count = kind
     late = created - created.min(axis=1, keepdims=True)
     cell = (cls[:, None] * late.shape[1] + np.arange(late.shape[1])).ravel()
-    below, spread = describe_cells(-late.ravel(), *group_sort(cell, count * late.shape[1]))  # spikes do not widen it
+    below, spread = medians_and_spreads(-late.ravel(), *group_sort(cell, count * late.shape[1]))  # spikes do not widen it
     more: Floats = (late.ravel() + below[cell]).reshape(late.shape)
     usual = OUTLIER * np.nan_to_num(spread)[cell].reshape(late.shape)
     far: Mask = (more > np.maximum(usual, least_ns)).any(axis=1)

@@ -19,7 +19,7 @@ from taut.core.tables import Verb
 from taut.diagnose.recorded_hiccups import recorded_hiccups
 from taut.diagnose.slow_place import FALSE_ALARMS, LATE, Place, Series, extra_ns, score_of, shared_ends
 from taut.graph.staircase import LIKE, staircase
-from taut.replay.wait_kernels import describe_cells
+from taut.replay.cell_medians import medians_and_spreads
 from taut.replay.whatif import link_ends
 
 GREW, MATTERS = 1.2, 0.1
@@ -200,7 +200,7 @@ class SlowTransfers(Series):
         """Per gate: how long transfers of its class take, ns, and whether its own took far longer."""
         g, high = self.graph, self.gates[2]
         cls, count = numbered(self._groups[0], g.gates.name, g.gates.size)
-        below, spread = describe_cells(-high, *group_sort(cls, count))  # the spread of the quick ones: spikes do not widen it
+        below, spread = medians_and_spreads(-high, *group_sort(cls, count))  # of the quick ones: spikes do not widen it
         usual = -below[cls]
         least = np.maximum.reduce([OUTLIER * np.nan_to_num(spread)[cls], usual, np.full(len(cls), self._least_ns)])
         return usual, high > usual + least

@@ -8,7 +8,7 @@ ops that belong to no class. Host ops outside the window are cut off: what they 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -16,9 +16,10 @@ from msgspec import Struct, structs
 
 from taut.core.array_types import Indices, Ints, Mask
 from taut.core.device_words import is_copy, on_device
-from taut.core.ids import coded, distinct, greatest, least, numbered, positions
+from taut.core.ids import coded, distinct, greatest, in_groups, least, numbered, positions
 from taut.core.jit import kernel
-from taut.core.scratch import kept
+from taut.core.row_shares import meanwhile, over_rows
+from taut.core.scratch import empty, kept
 from taut.core.tables import NULL, Kind, Trace, Verb
 from taut.graph.steps import Windows
 from taut.result.types import Device, DeviceRank, DeviceWindow
@@ -43,7 +44,8 @@ class DeviceWindows(Struct, frozen=True):
     segment: Ints
     cuttable: Mask
     """One boolean an op of the trace: what makes no window (host work, work of other steps) may be cut at its edges."""
-    device: Device
+    told: Callable[[], Device]
+    """What the devices did in their windows, which may be worked out meanwhile."""
 
     def cut(self, row: Ints, start: Ints, end: Ints, segment: Indices) -> tuple[Ints, Ints, Ints, Ints]:
         """(ops that lie inside, origin of each segment, starts and ends of all ops from there), of ops taken from some rows.
@@ -58,11 +60,19 @@ class DeviceWindows(Struct, frozen=True):
         origin = least(self.segment, segments, np.where(self.opens_after, end[first], start[first]))
         stop = greatest(self.segment, segments, end[last]) - origin
         zero, close = (origin[0], stop[0]) if segments == 1 else (origin[segment], stop[segment])
-        start, end = kept(start - zero), kept(end - zero)
-        inside = kept(np.arange(len(row)))
         if self.cuttable.any():
-            inside = np.flatnonzero(~self.cuttable[row] | ((end > 0) & (start < close)))
-        return inside, origin, np.maximum(start, 0, out=start), np.minimum(end, close, out=end)
+            inside = np.flatnonzero(~self.cuttable[row] | ((end - zero > 0) & (start - zero < close)))
+        else:
+            inside = kept(np.arange(len(row)))
+        begun, ended = empty((len(row),), np.int64), empty((len(row),), np.int64)
+
+        def clip(share: slice) -> None:
+            since, until = (zero, close) if segments == 1 else (zero[share], close[share])
+            np.maximum(np.subtract(start[share], since, out=begun[share]), 0, out=begun[share])
+            np.minimum(np.subtract(end[share], since, out=ended[share]), until, out=ended[share])
+
+        over_rows(clip, len(row))
+        return inside, origin, begun, ended
 
 
 class _Work(Struct, frozen=True):
@@ -119,12 +129,16 @@ def device_windows(trace: Trace, windows: Windows) -> DeviceWindows | None:
     present = np.flatnonzero(spans.opens_with >= 0)
     other = np.flatnonzero(device & ~windows.keep)
     beside, label = _beside(trace, other, rank, spans, windows)
-    raw, base = distinct(ops.rank), _bases(trace)
-    table = [
-        DeviceWindow(rank=int(raw[r]), step=label, start_ns=opened - base[r], end_ns=closed - base[r])
-        for r, label, opened, closed in spans.rows(windows)
-        if accelerated[r]
-    ]
+
+    def told() -> Device:
+        raw, base = distinct(ops.rank), _bases(trace)
+        table = [
+            DeviceWindow(rank=int(raw[r]), step=label, start_ns=opened - base[r], end_ns=closed - base[r])
+            for r, label, opened, closed in spans.rows(windows)
+            if accelerated[r]
+        ]
+        return Device(windows=table, ranks=_use(trace, _rows(device), rank, spans, accelerated))
+
     return DeviceWindows(
         beside=beside,
         step=label,
@@ -133,7 +147,7 @@ def device_windows(trace: Trace, windows: Windows) -> DeviceWindows | None:
         closes_with=spans.closes_with[present],
         segment=present // ranks,
         cuttable=~kept,
-        device=Device(windows=table, ranks=_use(trace, _rows(device), rank, spans, accelerated)),
+        told=meanwhile(told),
     )
 
 
@@ -265,7 +279,6 @@ def _beside(trace: Trace, other: Ints, rank: Indices, spans: _Spans, windows: Wi
 
 def _use(trace: Trace, rows: Ints | slice, rank: Indices, spans: _Spans, accelerated: Mask) -> dict[str, DeviceRank]:
     """What each rank's device did inside its windows."""
-    from taut.core.group_kernels import order_groups
 
     ops, rank, ranks = trace.ops, rank[rows], len(accelerated)
     start, end = ops.start_ns[rows], ops.end_ns[rows]
@@ -273,7 +286,7 @@ def _use(trace: Trace, rows: Ints | slice, rank: Indices, spans: _Spans, acceler
     what = np.full(len(start), 0b010, dtype=np.int8)
     what[is_copy(trace.names)[ops.name[rows]]] = 0b100
     what[ops.kind[rows] == Kind.COMPUTE] = 0b001
-    order, begin = order_groups(rank, ranks, start, end)
+    order, begin = in_groups(rank, ranks, start, end)
     covered = np.zeros((ranks, len(_UNIONS)), dtype=np.int64)
     for s in range(len(spans.opens)):
         opens, closes = spans.opens[s], spans.closes(s)

@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from taut.core.array_types import Codes, Indices, Ints, Mask
-from taut.core.ids import greatest, least, numbered, occurrence
+from taut.core.ids import greatest, in_groups, least, numbered, occurrence
 from taut.core.scratch import kept
 from taut.core.tables import NULL, Table, Trace, Verb, constant
 from taut.graph import align
@@ -128,10 +128,9 @@ def _issue(ops: Table, rows: Ints) -> Ints:
 
 def _in_order(ops: Table, rows: Ints) -> Ints:
     """Rows by rank, then by when they were issued."""
-    from taut.core.group_kernels import order_groups
 
     issue = _issue(ops, rows)
-    return rows[order_groups(*numbered(ops.rank[rows]), issue, issue)[0]]
+    return rows[in_groups(*numbered(ops.rank[rows]), issue, issue)[0]]
 
 
 def _sequenced(group: Ints, rank: Indices, seq: Ints) -> Mask:
@@ -206,13 +205,12 @@ def expected_members(trace: Trace) -> Ints:
 
 def table(graph: Graph) -> Table:
     """The gates of a graph: one row each, with who came last and by how much."""
-    from taut.core.group_kernels import order_groups
 
     ops, rows = graph.ops, np.flatnonzero(graph.gate >= 0)
     if len(rows) == 0:
         return Table(Gate, {}, 0)
     gate = graph.gate[rows].astype(np.int64)
-    order, begin = order_groups(gate, int(gate.max()) + 1, ops.start_ns[rows], ops.end_ns[rows])
+    order, begin = in_groups(gate, int(gate.max()) + 1, ops.start_ns[rows], ops.end_ns[rows])
     rows, begins, sizes = rows[order], begin[:-1], np.diff(begin)
     last = rows[begins + sizes - 1]
     middle = (ops.start_ns[rows[begins + (sizes - 1) // 2]] + ops.start_ns[rows[begins + sizes // 2]]) // 2

@@ -10,7 +10,7 @@ from msgspec import Struct, structs
 
 from taut.core.array_types import Codes, Indices, Ints, Mask
 from taut.core.errors import InputRefused
-from taut.core.ids import coded, greatest, least, numbered
+from taut.core.ids import coded, greatest, in_groups, least, numbered
 from taut.core.scratch import kept, without_zeros, zeros
 from taut.core.tables import NULL, Kind, Op, Table, Trace, Verb, constant
 from taut.graph import bounds, clocks, hidden, jumps, rendezvous, roles, steps, wakes
@@ -102,7 +102,7 @@ def link(trace: Trace) -> Graph:
     drawn = [_edges(ops, lanes, axis, trace, matching.gate)]
     del lanes, window, segment
     graph = _assemble(trace, ops, drawn.pop(), axis, matching, clock, residual)
-    return graph if on_devices is None else replace(graph, device=on_devices.device)
+    return graph if on_devices is None else replace(graph, device=on_devices.told())
 
 
 def _window(labels: Ints, step: Indices) -> Indices:
@@ -114,7 +114,6 @@ def _window(labels: Ints, step: Indices) -> Indices:
 
 def _in_time(ops: Table, rows: Ints, windows: steps.Windows) -> Ints:
     """Rows in which the ops of a rank follow one another in time, as whatever numbers them later expects."""
-    from taut.core.group_kernels import order_groups
     from taut.graph.sweeps import in_order
 
     here = slice(None) if len(rows) == len(ops) else rows
@@ -123,7 +122,7 @@ def _in_time(ops: Table, rows: Ints, windows: steps.Windows) -> Ints:
         keys.insert(0, windows.segment[np.searchsorted(windows.labels, windows.step[here])])
     group, groups = coded(*keys)
     start, end = ops.start_ns[here], ops.end_ns[here]
-    return rows if in_order(group, groups, start, end) else rows[order_groups(group, groups, start, end)[0]]
+    return rows if in_order(group, groups, start, end) else rows[in_groups(group, groups, start, end)[0]]
 
 
 def _renumber(ops: Table, rows: Ints, total: int) -> Table:
@@ -170,14 +169,13 @@ def _serial_lanes(ops: Table, start: Ints, end: Ints, segment: Indices, timer_ns
 
     What is shorter than the timer's error goes before what seems to begin with it.
     """
-    from taut.core.group_kernels import order_groups
     from taut.graph.sweeps import neighbours
 
     lane, (rank, ranks) = ops.lane, coded(segment, ops.rank)
     short = end - start <= timer_ns
     early = kept(np.where(short, start - timer_ns, start)) if short.any() else start
     for _ in range(64):  # every round takes some ops out of crowded lanes; deeper nesting stays as it is
-        order, begin = order_groups(*coded(rank, lane), early, end)
+        order, begin = in_groups(*coded(rank, lane), early, end)
         begins = np.zeros(len(order), dtype=bool)
         begins[begin[:-1]] = True
         sibling, over = neighbours(order, begins, start, end, ops.kind, Kind.COMMUNICATE.value, timer_ns, OVERLAP_NS)
@@ -399,14 +397,13 @@ def _plain(source: Indices, target: Indices) -> Edges:
 
 def _anchors(ops: Table, lanes: Lanes, explained: Indices) -> Edges:
     """An op that nothing explains hangs on the start of the op that began before it on its rank: nothing floats."""
-    from taut.core.group_kernels import order_groups
 
     loose = np.ones(len(ops), dtype=bool)
     loose[explained] = False
     if int(loose.sum()) == lanes.ranks:  # only the first op of every rank: there is nothing before it
         return _plain(*np.zeros((2, 0), dtype=np.int64))
     launched = ((ops.launch >= 0) & ~loose).astype(np.int64)
-    order, begin = order_groups(lanes.rank, lanes.ranks, ops.start_ns, launched)
+    order, begin = in_groups(lanes.rank, lanes.ranks, ops.start_ns, launched)
     loose[order[begin[:-1]]] = False
     place = np.flatnonzero(loose[order])
     source, target = order[place - 1], order[place]

@@ -18,7 +18,7 @@ import numpy as np
 from msgspec import Struct
 
 from taut.core.array_types import Indices, Ints, Mask
-from taut.core.ids import numbered
+from taut.core.ids import in_groups, numbered
 from taut.core.tables import Kind, Table, constant
 
 if TYPE_CHECKING:
@@ -45,14 +45,13 @@ class Wakes(Struct, frozen=True):
 
 def edges(ops: Table, lanes: Lanes, window: Indices, roles: Indices, timer_ns: int) -> Wakes:
     """What woke idle lanes, and the same where the lane was busy; nothing for ranks of one lane."""
-    from taut.core.group_kernels import order_groups
     from taut.graph.sweeps import idle_causes
 
     none = np.zeros(0, dtype=np.int64)
     count = int(ops.lane.max()) + 1
     if count == 1:
         return Wakes(none, none, none, none)
-    order, cuts = order_groups(lanes.rank, lanes.ranks, ops.start_ns, ops.end_ns)
+    order, cuts = in_groups(lanes.rank, lanes.ranks, ops.start_ns, ops.end_ns)
     lane, start, end, kind = (a[order] for a in (ops.lane, ops.start_ns, ops.end_ns, ops.kind))
     cause, woken, kin, kin_woken = (
         order[a].astype(np.int64) for a in idle_causes(lane, start, end, kind, cuts, count, IDLE_NS)

@@ -18,6 +18,7 @@ from taut.core.array_types import Codes, Indices, Ints, Mask
 from taut.core.group_kernels import add_at, table_totals
 from taut.core.ids import coded, numbered, positions, sums, taken, total, weighed
 from taut.core.prices import MONEY_UNIT, Prices, amount
+from taut.core.row_shares import over_rows
 from taut.core.scratch import kept
 from taut.core.tables import NULL, Kind, Table, col, narrowest
 from taut.diagnose.job_indices import StepEnergy
@@ -424,17 +425,23 @@ def _claims(c: Context, categories: tuple[Category, ...]) -> Claims:
 
     In the order in which fates claim.
     """
-    count = c.time.count
     out: Claims = {(one.fate, ""): [] for one in categories}
-    for first in range(0, count, PART):
-        part = c.part(slice(first, min(first + PART, count)))
+    for told in over_rows(lambda share: list(_claims_of(c, categories, share)), c.time.count):
+        for key, some in told:
+            out.setdefault(key, []).append(some)
+    return {key: some for key, some in out.items() if some}
+
+
+def _claims_of(c: Context, categories: tuple[Category, ...], share: slice) -> Iterator[tuple[tuple[str, str], AtSome]]:
+    """The same of a share of the ops, one after the other."""
+    for first in range(share.start, share.stop, PART):
+        part = c.part(slice(first, min(first + PART, share.stop)))
         for fate, source, ns in _claimed(part, categories):
             at = np.flatnonzero(ns.ns if isinstance(ns, AtSome) else ns)
             if len(at):
                 some = (ns.ops[at], ns.ns[at]) if isinstance(ns, AtSome) else (at, ns[at])
                 ops, held = (some[0] + first).astype(np.int32), narrowest(some[1])
-                out.setdefault((fate, source), []).append(AtSome(kept(ops), kept(held)))
-    return {key: some for key, some in out.items() if some}
+                yield (fate, source), AtSome(kept(ops), kept(held))
 
 
 def _claimed_rows(c: Context, claims: Claims, code: Mapping[str, int]) -> list[list[Indices]]:

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 
 from taut.core.array_types import Indices, Ints, Mask
 from taut.core.device_words import LAUNCHES, NO_BYTES, is_copy, on_device
-from taut.core.group_kernels import group_sort, order_groups
-from taut.core.ids import coded, least, numbered, sums, taken, weighed
+from taut.core.group_kernels import group_sort
+from taut.core.ids import coded, in_groups, least, numbered, sums, taken, weighed
 from taut.core.span_kernels import begin_at, union_of_groups
 from taut.core.spans import Spans, union
 from taut.core.tables import Kind, Verb
@@ -140,7 +140,7 @@ def _named(graph: Graph, middle: int, low: int, longest: int) -> list[tuple[str,
     cell = segment * len(graph.ranks) + np.searchsorted(graph.ranks, ranges.rank)
     start, end = (np.clip(time - graph.origin_ns[segment] - low, 0, longest - 1) + cell * longest for time in (start, end))
     words, code = np.unique(ranges.name.astype(str), return_inverse=True)
-    order, begin = order_groups(code, len(words), start, end)
+    order, begin = in_groups(code, len(words), start, end)
     kinds = [order[begin[k] : begin[k + 1]] for k in range(len(words))]
     kinds = sorted(kinds, key=lambda rows: -int((end - start)[rows].sum()))[:MOST_NAMED]
     kinds.sort(key=lambda rows: float(np.median((end - start)[rows])))

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from taut.core.errors import InputRefused, TooLarge
+from taut.core.row_shares import is_shared, over_groups
 from taut.read.files import RATIO, size_cap
 from taut.read.limits import check_count
 from taut.read.parquet_pages import Chunk, Damaged, chunks, pages
@@ -219,12 +220,27 @@ class ParquetTable:
 
     def _decoded(self, wanted: Sequence[str], coded: Sequence[str]) -> pa.Table:
         with readable(self.label, "Parquet file"):
-            table = self._opened(coded).read(columns=list(wanted), use_threads=len(self.data) > LARGE).select(list(wanted))
+            table = self._read(list(wanted), coded).select(list(wanted))
             for column in table.columns:
                 column.validate()
         for name in wanted:
             self._check_texts(name, table[name])
         return table
+
+    def _read(self, wanted: list[str], coded: Sequence[str]) -> pa.Table:
+        """Some columns; of a long file, where threads work on rows, its row groups in shares."""
+        import pyarrow as pa
+
+        about, several = self._file.metadata, len(self.data) > LARGE
+        if not is_shared() or about.num_row_groups < 2:
+            return self._opened(coded).read(columns=wanted, use_threads=several)
+
+        def share_of(share: slice) -> pa.Table:
+            groups = list(range(share.start, share.stop))
+            return self._opened(coded).read_row_groups(groups, columns=wanted, use_threads=several)
+
+        begin = np.cumsum([0, *(about.row_group(i).num_rows for i in range(about.num_row_groups))])
+        return pa.concat_tables(over_groups(share_of, begin))
 
     def _check_size(self, wanted: Sequence[str]) -> list[str]:
         """The paths of texts; refuses columns that inflate to far more than a table of that size does, before they do."""

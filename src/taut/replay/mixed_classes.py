@@ -10,8 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from taut.core.array_types import Floats, Indices, Ints, Mask
-from taut.core.group_kernels import order_groups
-from taut.core.ids import coded, greatest, least, taken
+from taut.core.ids import coded, greatest, in_groups, least, taken
 from taut.core.scratch import kept
 from taut.core.tables import Kind
 from taut.graph import Graph
@@ -56,7 +55,7 @@ def kinds_and_mixed(graph: Graph, cls: Indices, classes: int) -> tuple[Indices, 
     if cells == len(rows):  # one op of a class in a step of a rank: it is the median of its cell, and at no distance from it
         shared = np.log(least(step, steps, work).astype(np.float64))
     else:
-        order, begin = order_groups(cell, cells, work, work)
+        order, begin = in_groups(cell, cells, work, work)
         low, high = order[(begin[:-1] + begin[1:] - 1) // 2], order[(begin[:-1] + begin[1:]) // 2]
         del order
         middle = 0.5 * (np.log(work[low].astype(np.float64)) + np.log(work[high].astype(np.float64)))

@@ -14,10 +14,12 @@ from msgspec import Struct
 
 from taut.core.array_types import Codes, Floats, Indices, Ints, Mask
 from taut.core.ids import coded
-from taut.core.scratch import kept, zeros
+from taut.core.row_shares import over_rows
+from taut.core.scratch import empty, kept, zeros
 from taut.core.tables import NULL
 from taut.graph import Graph
 from taut.graph.joined import Joined
+from taut.replay.cell_medians import medians, medians_and_spreads
 from taut.replay.mixed_classes import kinds_and_mixed
 
 BETWEEN_RUNS = 0.01
@@ -71,11 +73,10 @@ def whatever_role(graph: Graph) -> tuple[Codes, int]:
 def across(graph: Graph) -> Ints:
     """Reference work of every op over all roles, ns: mean for computes, median for ops that meet at a gate."""
     from taut.core.group_kernels import group_sort, table_sums
-    from taut.replay.wait_kernels import cell_medians
 
     cls, classes = whatever_role(graph)
     meets = np.flatnonzero(graph.gate >= 0)
-    median = cell_medians(graph.work_ns[meets], *group_sort(cls[meets], classes))
+    median = medians(graph.work_ns[meets], *group_sort(cls[meets], classes))
     mean = table_sums(cls, classes, zeros(len(cls)), 1, graph.work_ns) / np.maximum(np.bincount(cls, minlength=classes), 1)
     usual = np.rint(mean).astype(np.int64)[cls]
     usual[meets] = np.rint(np.nan_to_num(median)).astype(np.int64)[cls[meets]]
@@ -115,7 +116,7 @@ def baseline_medians(both: Joined, values: Ints) -> tuple[Floats, Floats, Floats
     between runs is how ranks differ in how far they moved, the one that moved most left out; NaN where there is no class.
     """
     from taut.core.group_kernels import group_sort
-    from taut.replay.wait_kernels import describe_cells, leave_one_out
+    from taut.replay.wait_kernels import leave_one_out
 
     g = both.graph
     cls, classes = coded(g.roles, g.ops.name, g.shape, g.place, g.gate >= 0)
@@ -125,7 +126,7 @@ def baseline_medians(both: Joined, values: Ints) -> tuple[Floats, Floats, Floats
     found = []
     for part in (slice(0, both.ops), slice(both.ops, None)):
         order, begin = group_sort(cell[part], cells)
-        found.append(describe_cells(values[part], order, begin))
+        found.append(medians_and_spreads(values[part], order, begin))
     (usual, within), (now, _) = found
     moved = np.flatnonzero(~np.isnan(now - usual))
     class_of_cell = np.zeros(cells, dtype=np.int64)
@@ -156,10 +157,10 @@ def _leave_one_out(values: Ints, cls: Indices, classes: int, rank: Indices) -> t
     """(cell of each op, its class on its rank), and of each cell, from the other ranks of its class: (reference, spread within
     a rank, spread between ranks)."""
     from taut.core.group_kernels import group_sort
-    from taut.replay.wait_kernels import describe_cells, leave_one_out
+    from taut.replay.wait_kernels import leave_one_out
 
     cell, cells = coded(cls, rank)
-    median, spread = describe_cells(values, *group_sort(cell, cells))
+    median, spread = medians_and_spreads(values, *group_sort(cell, cells))
     class_of_cell = np.zeros(cells, dtype=np.int32)
     class_of_cell[cell] = cls
     reference, within, between = leave_one_out(median, spread, *group_sort(class_of_cell, classes))
@@ -168,10 +169,15 @@ def _leave_one_out(values: Ints, cls: Indices, classes: int, rank: Indices) -> t
 
 def gap_classes(graph: Graph) -> tuple[Codes, int]:
     """Class of the gap before every op, by the op and its predecessor, and how many there are."""
-    ops = graph.ops
-    before = np.full(len(ops), NULL, dtype=np.int32)
-    has = np.diff(graph.pred_ptr) > 0
-    before[has] = ops.name[graph.pred[graph.pred_ptr[:-1][has]]]
+    ops, name, ptr, pred = graph.ops, graph.ops.name, graph.pred_ptr, graph.pred
+    before = empty((len(ops),), np.int32)
+
+    def name_before(share: slice) -> None:
+        has = np.diff(ptr[share.start : share.stop + 1]) > 0
+        before[share] = NULL
+        before[share][has] = name[pred[ptr[share][has]]]
+
+    over_rows(name_before, len(ops))
     return coded(graph.roles, before, ops.name, ops.size)
 
 

@@ -12,6 +12,7 @@ from msgspec import Struct, structs
 from taut.core.array_types import Codes, Floats, Indices, Ints, Mask, Numbers, Value
 from taut.core.ids import greatest
 from taut.core.jit import SMALL
+from taut.core.row_shares import over_rows, threads_at_work
 from taut.core.scratch import empty, kept, zeros
 from taut.core.tables import NULL, constant
 from taut.graph import Graph
@@ -178,7 +179,7 @@ def changed(graph: Graph, changes: Sequence[Change], gaps: bool = True) -> tuple
 def edited(values: Ints, change: Change, in_place: bool = False) -> Ints:
     """Work or gaps as a change leaves them; ``in_place`` where nobody else has the values."""
     empty_before = not in_place and not values.any()
-    out = values if in_place else zeros(len(values)) if empty_before else kept(values.copy())
+    out = values if in_place else zeros(len(values)) if empty_before else _copied(values)
     if change.how == "set":
         out[change.ops] = change.value
     elif change.how == "scale":
@@ -190,7 +191,15 @@ def edited(values: Ints, change: Change, in_place: bool = False) -> Ints:
     if empty_before:  # no more pages are written than the change needs
         out[change.ops] = np.maximum(out[change.ops], 0)
         return out
-    return np.maximum(out, 0, out=out)
+    over_rows(lambda share: np.maximum(out[share], 0, out=out[share]), len(out))
+    return out
+
+
+def _copied(values: Ints) -> Ints:
+    """The same values where they can be written."""
+    out = empty((len(values),), values.dtype.type)
+    over_rows(lambda share: np.copyto(out[share], values[share]), len(values))
+    return out
 
 
 PARALLEL = 1_000_000
@@ -271,7 +280,7 @@ class Batch(Struct, frozen=True):
         else:
             from concurrent.futures import ThreadPoolExecutor  # with logging, which takes longer to load than a small job
 
-            with ThreadPoolExecutor(max_workers=2) as pool:
+            with ThreadPoolExecutor(max_workers=max(2, threads_at_work())) as pool:
                 done = list(pool.map(block, firsts))
         walls = window_times(g, np.concatenate(done, axis=1))
         return np.split(walls, offsets[1:-1], axis=1)

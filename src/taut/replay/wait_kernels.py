@@ -107,22 +107,21 @@ def rounded_reference(work: Ints, reference: Floats) -> Ints:
 
 
 @numpy_twin_of_kernel
-def from_medians_plain(values: Numbers, order: Indices, begin: Ints) -> Floats:
-    """``from_medians`` by numpy."""
-    out = np.empty(len(values), np.float64)
-    out[order] = values[order] - np.repeat(cell_medians(values, order, begin), np.diff(begin))
-    return out
+def less_medians_plain(values: Numbers, order: Indices, begin: Ints, out: Floats) -> int:
+    """``less_medians`` by numpy."""
+    rows = order[begin[0] : begin[-1]]
+    out[rows] = values[rows] - np.repeat(cell_medians(values, order, begin), np.diff(begin))
+    return len(rows)
 
 
-@kernel(plain=from_medians_plain)
-def from_medians(values: Numbers, order: Indices, begin: Ints) -> Floats:
-    """Per row: its value less the median of its cell."""
+@kernel(plain=less_medians_plain)
+def less_medians(values: Numbers, order: Indices, begin: Ints, out: Floats) -> int:
+    """Write of each row of some cells its value less the median of its cell; returns how many rows these are."""
     median = cell_medians(values, order, begin)
-    out = np.empty(len(values), np.float64)
     for c in range(len(begin) - 1):
         for k in range(begin[c], begin[c + 1]):
             out[order[k]] = values[order[k]] - median[c]
-    return out
+    return int(begin[-1] - begin[0])
 
 
 ENOUGH_PEERS = 5
@@ -418,21 +417,17 @@ def part_of_gaps(
     return part, most
 
 
-@kernel(lists=True)
-def expose(
-    begin: Ints, stop: Ints, order: Indices, lane: Indices, lanes: int, arrival: Ints, opening: Ints, end: Ints, level: Indices
-) -> tuple[Ints, Ints, Ints, Ints]:
-    """What each rank was doing at every nanosecond: (working, waiting, idle before) per op, and the idle tail per group.
+@kernel()
+def expose_groups(
+    begin: Ints, stop: Ints, order: Indices, lane: Indices, lanes: int, arrival: Ints, opening: Ints, end: Ints, level: Indices,
+    working: Ints, waiting: Ints, idle: Ints, tail: Ints,
+) -> int:  # fmt: skip
+    """What some ranks were doing at every nanosecond, added to (working, waiting, idle before) per op and the tails of groups.
 
     A group is one rank in one segment: ops order[begin[g]:begin[g+1]] by arrival, watched from 0 to stop[g]. The first
     that applies at any moment: some lane works at level 0 (compute), 1 (transfer) or 2 (copy), some lane waits, some lane
-    works at level 4 (host); otherwise the time belongs to the next op that begins.
+    works at level 4 (host); otherwise the time belongs to the next op that begins. Returns how many groups these are.
     """
-    n = len(arrival)
-    working = np.zeros(n, np.int64)
-    waiting = np.zeros(n, np.int64)
-    idle = np.zeros(n, np.int64)
-    tail = np.zeros(len(stop), np.int64)
     current = np.empty(lanes, np.int64)
     for g in range(len(stop)):
         lo, hi = begin[g], begin[g + 1]
@@ -467,6 +462,18 @@ def expose(
             else:
                 working[best] += until - now
             now = until
+    return len(stop)
+
+
+@kernel(lists=True)
+def expose(
+    begin: Ints, stop: Ints, order: Indices, lane: Indices, lanes: int, arrival: Ints, opening: Ints, end: Ints, level: Indices
+) -> tuple[Ints, Ints, Ints, Ints]:
+    """What each rank was doing at every nanosecond: (working, waiting, idle before) per op, and the idle tail per group."""
+    n = len(arrival)
+    working, waiting, idle = np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(n, np.int64)
+    tail = np.zeros(len(stop), np.int64)
+    expose_groups(begin, stop, order, lane, lanes, arrival, opening, end, level, working, waiting, idle, tail)
     return working, waiting, idle, tail
 
 

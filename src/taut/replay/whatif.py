@@ -10,7 +10,7 @@ from msgspec import Struct
 from taut.core.array_types import Codes, Floats, Indices, Ints, Mask
 from taut.core.device_words import is_copy
 from taut.core.errors import UsageError
-from taut.core.ids import coded
+from taut.core.ids import coded, in_groups
 from taut.core.scratch import kept, zeros
 from taut.core.tables import Kind, Verb
 from taut.graph import Graph
@@ -128,7 +128,6 @@ def link_ends(graph: Graph) -> tuple[Codes, Codes]:
     A receive and a send show their own pair. In a ring the receiver of a slow link ends last: gloo's rings send
     r → r−1 (its all-gather r → r+1), NCCL's r → r+1, in the order of the group's ranks.
     """
-    from taut.core.group_kernels import order_groups
 
     ops, meets = graph.ops, np.flatnonzero(graph.gate >= 0)
     sender, receiver = np.full(len(ops), -1, dtype=np.int32), np.full(len(ops), -1, dtype=np.int32)
@@ -138,7 +137,7 @@ def link_ends(graph: Graph) -> tuple[Codes, Codes]:
     sender[meets[p2p]], receiver[meets[p2p]] = np.where(sends, rank, peer), np.where(sends, peer, rank)
     rows = meets[np.isin(verb, (Verb.ALL_REDUCE, Verb.ALL_GATHER, Verb.REDUCE_SCATTER))]
     if len(rows):
-        rows = rows[order_groups(graph.gate[rows], graph.slots, ops.rank[rows], ops.rank[rows])[0]]
+        rows = rows[in_groups(graph.gate[rows], graph.slots, ops.rank[rows], ops.rank[rows])[0]]
         gate, rank = graph.gate[rows], ops.rank[rows]
         begins = np.flatnonzero(np.concatenate([[True], gate[1:] != gate[:-1]]))
         ends = np.append(begins[1:], len(rows))
@@ -262,9 +261,9 @@ def median_of_others(graph: Graph, ops: Ints) -> Floats:
 def medians_among(graph: Graph, cls: Codes, classes: int, rows: Ints) -> Floats:
     """Median work of every class among some ops; NaN where there is none."""
     from taut.core.group_kernels import group_sort
-    from taut.replay.wait_kernels import cell_medians
+    from taut.replay.cell_medians import medians
 
-    return cell_medians(graph.work_ns[rows], *group_sort(cls[rows], classes))
+    return medians(graph.work_ns[rows], *group_sort(cls[rows], classes))
 
 
 SCALES = {"work": "compute work", "bandwidth": "bandwidth of transfers", "gaps": "gaps"}

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from taut.core.array_types import Mask
 from taut.core.ids import least, numbered, weighed
+from taut.core.row_shares import meanwhile
 from taut.core.tables import Kind, Verb
 from taut.diagnose.components import components, summary
 from taut.diagnose.discarded_calls import redundant
@@ -74,7 +75,11 @@ PHASES: dict[str, Phase] = {"prefill": "prefill", "decode": "decode", "mixed": "
 
 def report(a: Computed) -> AnalysisResult:
     """The whole result."""
-    g, fidelity, controlled, parts = a.graph, _fidelity(a), _control(a), components(a.graph)
+    g = a.graph
+    used = meanwhile(lambda: None if g.device is None else device_use(g, g.device))
+    known = next((f.structure.regime for f in a.findings if f.structure is not None), None)
+    job_regime = meanwhile(lambda: known or regime(a.batch, a.blame, a.findings, a.pays))
+    fidelity, controlled, parts = _fidelity(a), _control(a), components(g)
     attempts = _attempts(a)
     beside = summary(parts, a.recoverable_wall_ns / max(a.observed.wall_ns, 1))
     step_ns, found = a.observed.wall_ns / max(len(g.steps), 1), _indices(a)
@@ -95,8 +100,7 @@ def report(a: Computed) -> AnalysisResult:
         recoverable_wall_ns=a.recoverable_wall_ns,
         indices=found,
         index_needs=needs(found, a.observed, a.ledger.energy_known),
-        regime=next((f.structure.regime for f in a.findings if f.structure is not None), None)
-        or regime(a.batch, a.blame, a.findings, a.pays),
+        regime=job_regime(),
         envelope=_envelope(a) if a.ask_envelope else None,
         redundant=_redundant(a),
         tails=tails(g),
@@ -112,7 +116,7 @@ def report(a: Computed) -> AnalysisResult:
         attempts=attempts,
         control=controlled,
         ranks=rank_rows(a),
-        device=None if g.device is None else device_use(g, g.device),
+        device=used(),
         failed=failed_spans(g.trace),
         baseline=a.baseline,
     )
