@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from build import MS, analyze, barriers
+from build import MS, Do, analyze, barriers, play
 from taut.core.tables import Call, Table, Trace, Verb
 from taut.diagnose.recorded_hiccups import recorded_hiccups
 from taut.diagnose.slowdowns import Slowdowns
@@ -46,6 +46,28 @@ def test_who_sends_over_a_lossy_link_may_end_late_as_well() -> None:
     (found,) = analyze(held_up(arcs | dict.fromkeys((13, 25), (0, RANKS)))).findings
     assert (found.links, found.steps) == (("2:3",), (4, 37))
     assert found.recoverable_wall_ns == pytest.approx(8 * DELAY, rel=0.1)
+
+
+def chain(late: dict[tuple[int, int, int], int], ranks: int = 4, steps: int = 30) -> Trace:
+    """Ranks that hand on to the next and back; a hop takes 1 ms, in some steps from one to another so many ms longer."""
+    ops = []
+    for step in range(steps):
+        for one, other in [*((r, r + 1) for r in range(ranks - 1)), *((r + 1, r) for r in reversed(range(ranks - 1)))]:
+            took = (1 + late.get((step, one, other), 0)) * MS
+            ops += [
+                Do(one, "fwd" if one < other else "bwd", 20 * MS + 1000 * (7 * step + one), step=step),
+                Do(one, "hop", 100_000, step=step, verb=Verb.SEND, peer=other, eager=True),
+                Do(other, "hop", took, step=step, verb=Verb.RECV, peer=one),
+            ]
+    return play(ops)
+
+
+def test_an_interface_that_loses_packets_both_ways_is_named_beside_small_delays_elsewhere() -> None:
+    """Packets of the last rank of a chain are lost eight times; what a busy machine delays by 15 ms says nothing of that."""
+    lost: dict[tuple[int, int, int], int] = {(step, 2, 3): 200 for step in (12, 16, 24)}
+    lost |= {(step, 3, 2): 205 for step in (12, 19, 24, 25, 27)}
+    small = {(step, 0, 1): 15 for step in (11, 20, 25)} | {(14, 1, 0): 15, (17, 2, 1): 15}
+    assert [set(links) for links in spiky(chain(lost | small))] == [{"2:3", "3:2"}]
 
 
 def test_a_delay_that_all_end_late_by_has_no_place() -> None:

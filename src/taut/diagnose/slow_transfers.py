@@ -288,8 +288,13 @@ class SlowTransfers(Series):
             return None
         nearby = np.stack([link, np.where(after >= 0, link[after], link)], axis=1)
         weight = 1 / np.bincount(g.gate[rows], minlength=len(g.gates))[g.gate[rows]]
-        places, tests = self._suspects(ends, hit, weighed(link, weight / weight.sum(), count), both_ways)
-        chances = [_chance(place, events, nearby, weight / weight.sum(), 2 * tests) for place in places]
+        passed_on = self._passes_on(rows)
+        places, tests = self._suspects(ends, hit, weighed(link, weight / weight.sum(), count), not passed_on)
+        # What delays most is asked about by itself, too: small delays, as of a busy machine, say little of it.
+        large = np.append(_large(self.longer_ns[gates]), np.ones(len(events) - len(hit), dtype=bool))
+        looks = [events] if large.all() else [events, events[large]]
+        tests *= 2 * len(looks)
+        chances = [min(_chance(place, some, nearby, weight / weight.sum(), tests) for some in looks) for place in places]
         if min(chances)[0] >= FALSE_ALARMS:
             return None
         chance, direct = min(chances)
@@ -320,14 +325,19 @@ class SlowTransfers(Series):
         alike = np.isin(group[nowhere], np.unique(group[crossed])) & (window[nowhere] >= window[placed].min() - 1)
         return np.asarray(nowhere[alike])
 
-    def _suspects(self, ends: Ints, hit: Ints, share: Floats, both_ways: Mask) -> tuple[list[Mask], int]:
+    def _passes_on(self, rows: Ints) -> bool:
+        """Whether some transfer has more than two members, so that a delay on one of its links reaches others."""
+        hop = np.isin(self.graph.ops.verb[rows], (Verb.SEND, Verb.RECV))
+        return not bool((hop | self._in_pair[self.graph.gate[rows]]).all())
+
+    def _suspects(self, ends: Ints, hit: Ints, share: Floats, alone: bool) -> tuple[list[Mask], int]:
         """Places (masks over links) to which delays may be due, and how many there are of their kinds."""
         its_ranks = np.unique(ends[hit[:, 0]])[:, None]
         # What comes in at a rank, what goes out of it, and both: several rings cross an interface, in either direction.
         into, out_of, either = ends[:, 1] == its_ranks, ends[:, 0] == its_ranks, (ends == its_ranks[..., None]).any(axis=2)
         of_ranks = np.concatenate([into, out_of, either])
-        # Pairs pass no delay on to others, so that half of them may be asked about as well.
-        few = (of_ranks @ share <= FEW_LINKS + 1e-9) | both_ways.all()
+        # Pairs and hops pass no delay on to others, so that half of them may be asked about as well.
+        few = (of_ranks @ share <= FEW_LINKS + 1e-9) | alone
         wide = of_ranks[(of_ranks.sum(axis=1) > 1) & few]
         single = [np.arange(len(ends)) == one for one in np.unique(hit).tolist()]
         return [*single, *wide], len(ends) + (3 * self.count if len(wide) else 0)
@@ -340,6 +350,14 @@ class SlowTransfers(Series):
         number = {(int(a), int(b)): i for i, (a, b) in enumerate(ends)}
         found = [(number[a, b], number[b, c]) for a, b, c in seen.tolist() if (a, b) in number and (b, c) in number]
         return np.array(found, dtype=np.int64).reshape(-1, 2)
+
+
+def _large(late_ns: Floats) -> Mask:
+    """Delays at least half as long as those that make up half of all the time that is lost."""
+    longest = np.sort(late_ns)[::-1]
+    half = longest[np.searchsorted(np.cumsum(longest), 0.5 * longest.sum())] if len(longest) else 0.0
+    out: Mask = late_ns >= 0.5 * half
+    return out
 
 
 def _row_of(wanted: Ints, known: Ints) -> Ints:
