@@ -14,5 +14,5 @@ blame = taut.blame(graph, observed, gap_free)
 
 print(f"{len(trace.ops)} ops of {len(trace.members)} ranks, {len(graph.gates)} gates")
 print(f"wall {observed.wall_ns / 1e6:.1f} ms, without gaps {gap_free.wall_ns / 1e6:.1f} ms")
-for part, ns in blame.totals.items():
-    print(f"  {part:<16} {ns / 1e6:10.3f} rank-ms")
+for part in ("wait", "fault", "jitter", "structural", "gap", "unexplained"):
+    print(f"  {part:<16} {getattr(blame.totals, f'{part}_ns') / 1e6:10.3f} rank-ms")

@@ -419,9 +419,20 @@ def part_of_gaps(
 
 @kernel()
 def expose_groups(
-    begin: Ints, stop: Ints, order: Indices, lane: Indices, lanes: int, arrival: Ints, opening: Ints, end: Ints, level: Indices,
-    working: Ints, waiting: Ints, idle: Ints, tail: Ints,
-) -> int:  # fmt: skip
+    begin: Ints,
+    stop: Ints,
+    order: Indices,
+    lane: Indices,
+    lanes: int,
+    arrival: Ints,
+    opening: Ints,
+    end: Ints,
+    level: Indices,
+    working: Ints,
+    waiting: Ints,
+    idle: Ints,
+    tail: Ints,
+) -> int:
     """What some ranks were doing at every nanosecond, added to (working, waiting, idle before) per op and the tails of groups.
 
     A group is one rank in one segment: ops order[begin[g]:begin[g+1]] by arrival, watched from 0 to stop[g]. The first
