@@ -50,7 +50,7 @@ def test_all_cores_work_on_what_meets_here_where_it_is_asked_for(monkeypatch: py
     demo = Path(str(analyze.__code__.co_filename)).parent / "demo"
     asked: list[int] = []
     real = side_by_side
-    monkeypatch.setattr("taut.run.cores", lambda: 2)
+    monkeypatch.setattr("taut.core.executors.cores", lambda: 2)
     monkeypatch.setattr("taut.run.side_by_side", lambda threads: (asked.append(threads), real(threads, 1000))[1])
     alone = analyze(demo).to_json()
     assert not asked

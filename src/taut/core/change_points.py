@@ -166,8 +166,10 @@ def _of_stops(z: Floats, kin: Ints | None, span: Span) -> bool:
         return False
     as_high = max(CLIP, 0.5 * float(np.median(above[far & inside])))
     beside = (series != span.series) & (True if kin is None else kin == kin[span.series])
-    others = _in_short_runs((above >= as_high) & ~inside)[~inside], _in_short_runs(z[beside] >= as_high)
-    share = max((np.count_nonzero(some) + 0.5) / (some.size + 1) for some in others if some.size)
+    others = [_in_short_runs((above >= as_high) & ~inside)[~inside]]
+    if np.count_nonzero(beside) + 1 >= LEAST_KIN:  # of two ranks each is told against the other: they mirror each other
+        others.append(_in_short_runs(z[beside] >= as_high))
+    share = max((np.count_nonzero(some) + 0.5) / (some.size + 1) for some in others)
     return concentrated(int(np.count_nonzero(above[inside] >= as_high)), len(rise), share, span.tests) >= FALSE_ALARMS
 
 

@@ -300,7 +300,7 @@ def sort_groups(order: Codes, begin: Ints, start: Ints, end: Ints) -> int:
                 order[j] = u
                 j -= 1
             order[j] = v
-    return int(begin[-1] - begin[0])
+    return int(begin[len(begin) - 1] - begin[0])  # kernels take no negative index
 
 
 @kernel(plain=order_groups_plain)

@@ -44,8 +44,8 @@ FEW_RANKS = 8
 """Ranks from which another one that is late more often than the rest may be left out of what the rest tells."""
 AGAIN = 0.01
 """Chance for one rank in one step to be as late as counts, once it was late beyond all doubt in another."""
-PRIORS = ((1.0, 1 / ACCIDENTS), (0.5, 0.5))
-"""Steps with and without a hiccup that are taken as seen before any are."""
+DOUBTED = 0.1
+"""Chance of so many hiccups of the others, if there are as many as ACCIDENTS, below which that is not believed."""
 EXPLAINS = 3
 """A span of at least one in so many steps explains why the level of a rank, a median over all steps, is high."""
 LEAST = 0.01
@@ -274,9 +274,8 @@ def recurring(e: Evidence, known: list[Place]) -> list[tuple[int, int, int]]:
 def _by_accident(late: Mask, asked: slice = slice(None)) -> Floats:
     """Per rank that is asked: chance that hiccups make any rank late in so many windows (mask, ranks × windows).
 
-    How often they happen is told by the other ranks, the worst of many left out, and by a prior: one that expects ACCIDENTS,
-    or one that expects nothing (Jeffreys'), whichever gives the larger chance. The first says more where there are few, but
-    would outweigh what a short run of a busy machine shows.
+    How often they happen is told by the other ranks, the worst of many left out, and by a prior that expects ACCIDENTS. Where
+    the others have so many that it is wrong, as on a busy machine, one that expects nothing (Jeffreys') is asked as well.
     """
     ranks, windows = late.shape
     mine = late.sum(axis=1)
@@ -287,10 +286,16 @@ def _by_accident(late: Mask, asked: slice = slice(None)) -> Floats:
     seen = max(ranks - 1 - left_out, 0) * windows
     return np.array(
         [
-            min(1.0, ranks * max(_at_least(int(k), windows, a + n, b + seen - n) for a, b in PRIORS))
+            min(1.0, ranks * max(_at_least(int(k), windows, a + n, b + seen - n) for a, b in _priors(int(n), seen)))
             for k, n in zip(mine[asked], others[asked], strict=True)
         ]
     )
+
+
+def _priors(hits: int, seen: int) -> tuple[tuple[float, float], ...]:
+    """Steps with and without a hiccup that are taken as seen before any are: what is expected, and nothing if that is wrong."""
+    usual = 1.0, 1 / ACCIDENTS
+    return (usual, (0.5, 0.5)) if hits and _at_least(hits, seen, *usual) < DOUBTED else (usual,)
 
 
 def _as_large_by_accident(late: Mask, excess: Floats) -> Floats:

@@ -121,7 +121,7 @@ def less_medians(values: Numbers, order: Indices, begin: Ints, out: Floats) -> i
     for c in range(len(begin) - 1):
         for k in range(begin[c], begin[c + 1]):
             out[order[k]] = values[order[k]] - median[c]
-    return int(begin[-1] - begin[0])
+    return int(begin[len(begin) - 1] - begin[0])  # kernels take no negative index
 
 
 ENOUGH_PEERS = 5

@@ -9,18 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taut.core.array_types import Floats
 from taut.core.errors import UsageError
 from taut.project.noise import GRID, table
-from taut.project.requests.fan_out import TAILS, fan_out, hedged, through
+from taut.project.requests.fan_out import TAILS, fan_out, hedged, percentile, through
 from taut.project.training.scenario import Noise
 
 EXPONENTIAL = table(Noise("exponential", 1.0))
-
-
-def percentile(values: Floats, chance: float) -> float:
-    """The value that is not exceeded with this chance."""
-    return float(np.interp(np.log(chance) - np.log1p(-chance), GRID, values))
 
 
 @pytest.mark.parametrize("tail", TAILS)

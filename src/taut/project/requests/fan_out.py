@@ -46,6 +46,11 @@ def _score(x: Floats, tail: str) -> Floats:
     return normal_score(*odds(x))
 
 
+def percentile(table: Floats, chance: float) -> float:
+    """The value that is not exceeded with this chance."""
+    return float(np.interp(np.log(chance) - np.log1p(-chance), GRID, table))
+
+
 def fan_out(table: Floats, leaves: int, share: float = 1.0) -> Floats:
     """Time until this share of the leaves has answered, if they are independent: an order statistic."""
     from scipy.special import betaincinv
