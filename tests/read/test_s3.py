@@ -146,7 +146,7 @@ def test_a_bucket_that_nobody_may_read(store: Store) -> None:
 def test_large_objects_are_read_in_processes(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     put_job(store, 4)
     monkeypatch.setattr(load_inputs, "PARALLEL_BYTES", 1)
-    monkeypatch.setattr(load_inputs, "cores", lambda: 2)
+    monkeypatch.setattr("taut.core.executors.cores", lambda: 2)
     assert set(taut.read("s3://bucket/job").ops.rank.tolist()) == {0, 1, 2, 3}
 
 
