@@ -146,10 +146,18 @@ def _one_each(z: Floats, rows: Ints, kin: Ints | None, rho: Floats | None) -> tu
         if np.isnan(rho[i]):
             red = [_redness_without_kin(z[i], int(best[0][k]), int(best[1][k])) for best in (far, near)]
         clear = _clear_span(z[i], i, int(far[0][k]), int(far[1][k]), float(far[2][k]), APART * _inflation_of_spread(red[0]))
-        raised = _raised_span(z[i], i, int(near[0][k]), int(near[1][k]), float(near[2][k]), alarm, red[1])
-        told = [replace(span, tests=len(begin) * count) for span in (clear, raised) if span]
-        out += [_extended(z[i], span) for span in told if not _of_stops(z, kin, span)][:1]
+        span = _unless_stops(z, kin, clear, len(begin) * count)
+        if span is None:
+            raised = _raised_span(z[i], i, int(near[0][k]), int(near[1][k]), float(near[2][k]), alarm, red[1])
+            span = _unless_stops(z, kin, raised, len(begin) * count)
+        out += [_extended(z[i], span)] if span else []
     return out, rho
+
+
+def _unless_stops(z: Floats, kin: Ints | None, span: Span | None, tests: int) -> Span | None:
+    """A span that is the best of so many, unless it may be stops that fell together."""
+    found = None if span is None else replace(span, tests=tests)
+    return None if found is None or _of_stops(z, kin, found) else found
 
 
 def _of_stops(z: Floats, kin: Ints | None, span: Span) -> bool:

@@ -288,8 +288,7 @@ class SlowTransfers(Series):
             return None
         nearby = np.stack([link, np.where(after >= 0, link[after], link)], axis=1)
         weight = 1 / np.bincount(g.gate[rows], minlength=len(g.gates))[g.gate[rows]]
-        passed_on = self._passes_on(rows)
-        places, tests = self._suspects(ends, hit, weighed(link, weight / weight.sum(), count), not passed_on)
+        places, tests = self._suspects(ends, hit, weighed(link, weight / weight.sum(), count), self._pass_nothing_on(rows))
         # What delays most is asked about by itself, too: small delays, as of a busy machine, say little of it.
         large = np.append(_large(self.longer_ns[gates]), np.ones(len(events) - len(hit), dtype=bool))
         looks = [events] if large.all() else [events, events[large]]
@@ -325,10 +324,10 @@ class SlowTransfers(Series):
         alike = np.isin(group[nowhere], np.unique(group[crossed])) & (window[nowhere] >= window[placed].min() - 1)
         return np.asarray(nowhere[alike])
 
-    def _passes_on(self, rows: Ints) -> bool:
-        """Whether some transfer has more than two members, so that a delay on one of its links reaches others."""
+    def _pass_nothing_on(self, rows: Ints) -> bool:
+        """Whether all transfers are between two, so that a delay on one link reaches nobody else."""
         hop = np.isin(self.graph.ops.verb[rows], (Verb.SEND, Verb.RECV))
-        return not bool((hop | self._in_pair[self.graph.gate[rows]]).all())
+        return bool((hop | self._in_pair[self.graph.gate[rows]]).all())
 
     def _suspects(self, ends: Ints, hit: Ints, share: Floats, alone: bool) -> tuple[list[Mask], int]:
         """Places (masks over links) to which delays may be due, and how many there are of their kinds."""

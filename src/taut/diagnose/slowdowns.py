@@ -168,8 +168,7 @@ class Slowdowns(SlowTransfers):
         for rank in asked.tolist():
             together = int(np.count_nonzero(first == first[rank]))
             # So many groups as large as this there are for stops to fall on.
-            share, places = together / self.count, -(-self.count // together)
-            chance = heaped(weight, place == first[rank], share, places)
+            chance = heaped(weight, place == first[rank], together / self.count, -(-self.count // together))
             if chance >= FALSE_ALARMS and together == 1 and spikes[rank].sum() >= RECURS:
                 chance = self._also_in_transfers(rank, above, chance)
             at = np.flatnonzero(spikes[rank])
