@@ -84,6 +84,8 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     """The fault is there from the first step of the faulted part: what is analysed holds no healthy step."""
     places: str = "1"
     """How many ranks, or links, have the fault; ``host``: all ranks of one host, whose ranks share its name."""
+    cores: tuple[int, ...] = ()
+    """Cores of the machine that its ranks share, each on one of them; all there are, if none is named."""
     watch: bool = False
     """Ranks are watched live instead of profiled: what they noticed is kept in ``watch``, nothing else is recorded."""
     folder: str

@@ -221,19 +221,15 @@ def decide(output: str, faults: str, job: str, seed: int, steps: int, runs: int,
 
 def _run_all(specs: Sequence[Spec]) -> list[Row]:
     from taut.lab.matrix import judge
-    from taut.lab.run_case import Runner
+    from taut.lab.run_cases import run_all
     from taut.lab.truth import TRUTH
 
     began = time.monotonic()
-    if any(not Path(spec.folder, TRUTH).exists() for spec in specs):
-        with Runner(specs[0].device) as runner:
-            for number, spec in enumerate(specs):
-                if not Path(spec.folder, TRUTH).exists():
-                    try:
-                        runner.run(spec)
-                    except TautError as error:
-                        click.echo(f"taut: {error}", err=True)
-                click.echo(f"[{number + 1}/{len(specs)}] {Path(spec.folder).name}, {time.monotonic() - began:.0f} s", err=True)
+    missing = [spec for spec in specs if not Path(spec.folder, TRUTH).exists()]
+    for number, (spec, error) in enumerate(run_all(missing)):
+        if error is not None:
+            click.echo(f"taut: {error}", err=True)
+        click.echo(f"[{number + 1}/{len(missing)}] {Path(spec.folder).name}, {time.monotonic() - began:.0f} s", err=True)
     return [judge(Path(spec.folder)) for spec in specs if Path(spec.folder, TRUTH).exists()]
 
 

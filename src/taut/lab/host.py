@@ -58,6 +58,7 @@ def main(cgroup: str) -> None:
     for module in NEEDED:
         import_module(module)
     network = Network() if cgroup else None
+    cores = os.sched_getaffinity(0)
     print("ready", flush=True)
     for line in sys.stdin:
         spec = msgspec.json.decode(line, type=Spec)
@@ -67,6 +68,7 @@ def main(cgroup: str) -> None:
         try:
             shutil.rmtree(scratch, ignore_errors=True)
             scratch.mkdir(parents=True)
+            os.sched_setaffinity(0, spec.cores or cores)
             places = network.places(spec) if network else [net.Loopback()] * spec.ranks
             with_truth = Host(spec, scratch, Path(cgroup), places).run()
             truth.save(with_truth, scratch)
@@ -92,11 +94,11 @@ class Network:
         wanted = [(rank, rank in relayed) for rank in range(spec.ranks)]
         for key, place in self.made.items():
             if key not in wanted:
-                place.plug(False)
+                place.unplug()
         for key in wanted:
             if key not in self.made:
                 self.made[key] = net.Socket(*key)
-            self.made[key].plug(True)
+            self.made[key].plug(os.sched_getaffinity(0))
         return [self.made[key] for key in wanted]
 
 

@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable
 from typing import NoReturn
 
 from taut.core.errors import TautError
@@ -102,9 +103,15 @@ class Socket:
         """Prefix of a command that is to run in this namespace."""
         return ["nsenter", f"--net=/proc/{self.pid}/ns/net"]
 
-    def plug(self, plugged: bool) -> None:
-        """Called in the switch: connect or disconnect the cable."""
-        _do("ip", "link", "set", self.port, "up" if plugged else "down")
+    def plug(self, cores: Iterable[int]) -> None:
+        """Called in the switch: connect the cable; what relays it has the cores of the run."""
+        if self.relay is not None:
+            os.sched_setaffinity(self.relay.pid, cores)
+        _do("ip", "link", "set", self.port, "up")
+
+    def unplug(self) -> None:
+        """Called in the switch: disconnect the cable."""
+        _do("ip", "link", "set", self.port, "down")
 
     def disturb(self, delay_ms: float = 0, jitter_ms: float = 0, loss: float = 0) -> None:
         """Have the relay delay and lose packets; without arguments, no more."""
