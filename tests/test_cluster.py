@@ -6,6 +6,7 @@ import random
 import signal
 import subprocess
 from collections.abc import Iterator
+from concurrent.futures import Executor, Future
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,10 @@ import taut
 from taut.core import executors
 
 pytest.importorskip("distributed", exc_type=ImportError)
+
+from distributed import cfexecutor
+from tornado import gen
+from tornado.ioloop import IOLoop
 
 from killed_workers import Cluster, analysed_with_kill, command, started, stopped, write_job
 
@@ -46,6 +51,26 @@ def test_the_same_bytes_and_nothing_left_on_the_scheduler(cluster: Cluster, job:
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_a_worker_that_is_killed_costs_a_retry(cluster: Cluster, job: Path, here: str, seed: int) -> None:
     assert analysed_with_kill(cluster, job, RANKS, random.Random(seed)) == here
+
+
+@pytest.mark.parametrize("result", [["one"], ["one", "two", "three"]])
+def test_a_result_whose_worker_died_a_moment_later_is_done_again_here(result: list[str]) -> None:
+    class Died:
+        """What Dask holds of a task whose worker died after its result was fetched."""
+
+        status = "lost"
+
+        @gen.coroutine
+        def _result(self, raiseit: bool) -> list[str]:
+            return result
+
+    class Pool(Executor):
+        def submit(self, fn: object, /, *args: object, **kwargs: object) -> Future[list[str]]:
+            told: Future[list[str]] = Future()
+            IOLoop().run_sync(lambda: cfexecutor._cascade_future(Died(), told))
+            return told
+
+    assert list(executors.results_in_order(Pool(), len, ["a", "bc"])) == [1, 2]
 
 
 def test_a_command_that_is_killed_goes_on_with_resume(cluster: Cluster, job: Path, here: str, tmp_path: Path) -> None:

@@ -123,7 +123,16 @@ def results_in_order(on: str | Executor, work: Callable[[Task], T], tasks: Seque
 
 def _workers_died(error: Exception) -> bool:
     """Whether the processes that ran a task were killed, or ran out of memory."""
-    return isinstance(error, BrokenExecutor) or type(error).__name__ == "KilledWorker"  # of Dask, which need not be here
+    lost = type(error).__name__ == "KilledWorker" or _dask_stumbled(error)  # of Dask, which need not be here
+    return isinstance(error, BrokenExecutor) or lost
+
+
+def _dask_stumbled(error: Exception) -> bool:
+    """Whether it is no error of a task: where a worker dies after its result has come, Dask takes the result for an error."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace is not None and trace.tb_frame.f_globals.get("__name__") == "distributed.cfexecutor"
 
 
 class LocalPool(Executor):
