@@ -71,6 +71,18 @@ def test_where_every_rank_has_one_peer_the_slower_of_a_pair_is_found() -> None:
     assert [f.ranks for f in done.findings] == [(2, 7, 9, 12)]
 
 
+@pytest.mark.parametrize("seed", [11, 18, 20, 21])
+def test_ranks_that_happen_to_stop_in_most_steps_have_no_level_where_all_stop_often(seed: int) -> None:
+    """Of eight ranks that stop in 40 % of their steps some do in more than half of them: their median is that of a stop."""
+    rng = np.random.default_rng(seed)
+    took = 100 * MS * (1 + 0.05 * rng.standard_normal((30, 8)))
+    stops = (rng.random(took.shape) < 0.4) * rng.uniform(100, 200, took.shape) * MS
+    assert [f.ranks for f in analyze(barriers(took + stops, 5 * MS)).findings if f.ranks] == []
+    stops[rng.random(took.shape) < 0.9] = 0
+    stops[::2, 3] = stops[1:8:2, 3] = 150 * MS
+    assert [f.ranks for f in analyze(barriers(took + stops, 5 * MS)).findings if f.ranks] == [(3,)]
+
+
 def test_ranks_that_stop_together_are_a_set() -> None:
     """A host that stops now and then stops its ranks at the same time: mending one of them saves nothing."""
     took = 100 * MS * (1 + 0.02 * np.random.default_rng(2).standard_normal((30, RANKS)))

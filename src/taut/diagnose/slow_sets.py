@@ -8,8 +8,10 @@ red. So ranks that are unequal for good count as unequal, and stay quiet inside 
 of one model have anyway (``UNEQUAL``). Where every rank has one peer only, levels mirror each other, and the pairs that
 differ least tell the spread. Two ranks at least must be beyond the limit, or one beyond a higher one. Where ranks are so
 unequal that none is, a minority may still be a heap of its own: the gap below it is held against the spread inside the two
-parts. Size and power: docs/diagnosis.md. Whether they are a finding is decided by their price: all of them mended together in
-one replay. Members that the joint saving does not need are left out. An attribute may name a set; it does not find it.
+parts. A level that is missing in many of a rank's steps may be that of stops: then it counts only if the rank stops more
+often than chance, as often as the others stop, makes it. Size and power: docs/diagnosis.md. Whether they are a finding is
+decided by their price: all of them mended together in one replay. Members that the joint saving does not need are left out.
+An attribute may name a set; it does not find it.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from taut.core.rank_words import listed
 from taut.core.reporting import LISTED_SHARE
 from taut.core.student import student_quantile, student_tail
 from taut.core.tables import Kind
+from taut.diagnose.accidents import by_accident
 from taut.diagnose.finding import Evidence, why_listed
 from taut.graph import Graph
 from taut.replay.blame import Blame
@@ -67,6 +70,8 @@ NEEDED = 0.05
 MORE_THAN_ALONE = 1.25
 """A set saves at least so many times what its members save one by one; else they are findings of their own."""
 
+STEADY = 0.8
+"""A level that stands in this share of a rank's steps is no heap of stops."""
 NEARLY_ALL = 0.9
 """A member that alone saves this share of what all save is no set: the others hardly matter."""
 
@@ -156,7 +161,17 @@ def _apart(graph: Graph, share: Floats, tests: int, heaps: bool) -> Apart:
     lone: Mask = score > student_quantile(FALSE_ALARMS / count, free)
     heap, likely = _minority(level, known) if heaps else (np.zeros_like(far), 1.0)
     chance = np.where(heap, np.minimum(chance, likely), chance)
+    rows, told = np.flatnonzero(known), far | heap
+    stops = [rank for k, rank in enumerate(rows.tolist()) if told[rank] and _of_stops(share[rows], k, level[rank], middle)]
+    for mask in far, lone, heap:
+        mask[stops] = False
     return Apart(score, chance, (far if far.sum() > 1 else lone) | heap, lone)
+
+
+def _of_stops(share: Floats, row: int, level: float, middle: float) -> bool:
+    """Whether a level may be that of stops: not in nearly all steps, and as many as the other ranks' make likely."""
+    high = share >= 0.5 * (middle + level)
+    return bool(high[row].mean() < STEADY and by_accident(high, slice(row, row + 1))[0] >= FALSE_ALARMS)
 
 
 def _between(level: Floats) -> tuple[float, float, int]:
