@@ -30,6 +30,23 @@ def test_the_place_is_exact(members: int, ahead: int, both: bool) -> None:
     assert found.height == pytest.approx(0.8, rel=0.02)
 
 
+@pytest.mark.parametrize("ahead", [1, 2, 1000])
+@pytest.mark.parametrize(("members", "receivers"), [(8, [1, 4]), (16, [3, 10]), (64, [5, 37]), (128, [0, 2])])
+def test_of_two_links_apart_both_receivers_end_last(members: int, receivers: list[int], ahead: int) -> None:
+    noise = 0.03 * np.random.default_rng(members).standard_normal(members)
+    found = closing_staircase(ends(members, receivers, ahead, 0.9) + noise)
+    assert found is not None
+    assert sorted(found.receivers.tolist()) == receivers
+
+
+def test_one_link_with_habits_is_not_taken_for_two() -> None:
+    for seed in range(20):
+        found = closing_staircase(ends(16, [3], 2, 0.9) + 0.3 * np.random.default_rng(seed).standard_normal(16))
+        assert found is not None
+        assert not found.apart
+        assert 3 in found.receivers
+
+
 def test_ends_by_host_are_no_staircase() -> None:
     """Half of the ranks end late, or every other one, or one alone."""
     for late in (np.arange(16) >= 8, np.arange(16) % 2 == 0, np.arange(16) == 5):

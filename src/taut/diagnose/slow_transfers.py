@@ -18,7 +18,7 @@ from taut.core.ids import numbered, weighed
 from taut.core.tables import Verb
 from taut.diagnose.recorded_hiccups import recorded_hiccups
 from taut.diagnose.slow_place import FALSE_ALARMS, LATE, Place, Series, extra_ns, score_of, shared_ends
-from taut.graph.staircase import LIKE, staircase
+from taut.graph.staircase import staircase
 from taut.replay.cell_medians import medians_and_spreads
 from taut.replay.whatif import link_ends
 
@@ -389,7 +389,7 @@ def _last_of_staircase(sender: Indices, receiver: Indices, extra: Floats, late: 
     for mine, way in ((up, 1), (~up, -1)):
         order = np.flatnonzero(mine)[np.argsort(receiver[mine], kind="stable")][::way]
         found = staircase(extra[order]) if len(order) == len(ranks) and late[mine].any() else None
-        if found is not None and found.like >= LIKE:
+        if found is not None and found.clear:
             out[order] = False
             out[order[found.receivers]] = True
     return out

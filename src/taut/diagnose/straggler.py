@@ -159,6 +159,9 @@ def all_along(e: Evidence) -> list[Finding]:
     shared = shared_ends(pairs) if len(pairs) > 1 else set()
     links, receivers = tuple(f"{s}:{r}" for s, r in pairs), sorted({r for _, r in pairs})
     where = shared_end(next(iter(shared)), graph) if shared else "in that direction only"
+    one = len(links) == 1
+    are = "link {} is" if one else "links {} are" if shared else "links {} are equally"
+    crosses = "every chunk crosses the link" if one else "every chunk crosses them"
     stair, share = max((one.stair_ns, one.share) for one in found)
     return [
         Finding(
@@ -169,9 +172,9 @@ def all_along(e: Evidence) -> list[Finding]:
             steps=e.steps_of(chosen),
             lost_rank_ns=int(np.maximum(graph.work_ns[rows] - np.asarray(change.value), 0).sum()),
             confidence=1 - min(one.chance for one in found),
-            because=f"link {', '.join(links)} is slow ({where}): {rank_labels(receivers, graph.members)} "
+            because=f"{are.format(', '.join(links))} slow ({where}): {rank_labels(receivers, graph.members)} "
             f"{'ends' if len(receivers) == 1 else 'end'} ring collectives last, and each rank downstream {spell(stair)} before "
-            f"the one that sends to it, whoever arrives last; every chunk crosses the link, and rounds times that is "
+            f"the one that sends to it, whoever arrives last; {crosses}, and rounds times that is "
             f"{100 * share:.0f} % of the transfer",
             changes=(change,),
             reference="peers",

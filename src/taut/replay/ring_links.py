@@ -7,9 +7,10 @@ stair ÷ transfer tells the share of the transfer that the link costs: a referen
 A ring is tested as a whole. Null: its members end by habit and by chance, whatever their place. From eight members on the
 correlation of their ends with the best of all staircases tells (Student, N − 2 degrees of freedom, Bonferroni over all
 staircases of all rings); with fewer members habits can imitate a staircase, and only chance is excluded (Student over steps).
-Either way stairs must be of the height that closes the ring, and be lower in smaller collectives, or close these as well,
-where every chunk is delayed alike (latency): habits and busy hosts do not know how much is sent, nor how long that takes. Sizes
-and power are in docs/diagnosis.md (bench/size.py, bench/rings.py).
+Two links apart from each other are told from eight members on as well, unless they may be the two between two hosts. Either
+way stairs must be of the height that closes the ring, and be lower in smaller collectives, or close these as well, where
+every chunk is delayed alike (latency): habits and busy hosts do not know how much is sent, nor how long that takes. Sizes and
+power are in docs/diagnosis.md (bench/size.py, bench/rings.py).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from taut.core.ids import numbered, weighed
 from taut.core.student import student_tail
 from taut.core.tables import Verb
 from taut.graph import Graph
-from taut.graph.staircase import CLOSES, ENOUGH, RING, TRIED, closing_staircase
+from taut.graph.staircase import CLOSES, ENOUGH, RING, closing_staircase
 
 FALSE_ALARMS = 0.01
 """Chance that any ring of a healthy run is said to have a slow link."""
@@ -100,32 +101,39 @@ def _rounds(graph: Graph, rows: Indices, members: int) -> Ints:
 
 def slow_links(graph: Graph, some: list[Ring]) -> list[SlowLinks]:
     """Rings whose members end as behind a slow link."""
-    tests = sum(TRIED * ring.rows.shape[1] for ring in some)
-    found = [_slow(graph, ring, tests) for ring in some]
+    places = sum(ring.rows.shape[1] for ring in some)
+    found = [_slow(graph, ring, places) for ring in some]
     return [one for one in found if one is not None]
 
 
-def _slow(graph: Graph, ring: Ring, tests: int) -> SlowLinks | None:
-    """The staircase of one ring, if it has one."""
+def _slow(graph: Graph, ring: Ring, places: int) -> SlowLinks | None:
+    """The staircase of one ring, if it has one; all rings have so many places for one."""
     late, large = _in_rounds(graph, ring), _large(graph, ring)
     found = closing_staircase(np.median(late[large], axis=0))
-    if found is None:
+    if found is None or (found.apart and _by_design(graph, ring, found.receivers)):
         return None
     members, stairs = late.shape[1], found.heights(late)
     if members >= ENOUGH:
-        free = members - 2
-        chance = student_tail(found.like * np.sqrt(free / max(1 - found.like**2, 1e-12)), free)
+        chance = places * found.chance
     else:
-        chance = _by_chance(stairs[large], graph.window[ring.rows[large, 0]])
+        chance = places * found.tried * _by_chance(stairs[large], graph.window[ring.rows[large, 0]])
     stair = stairs * graph.work_ns[ring.rows].max(axis=1) / ring.rounds
-    if chance * tests >= FALSE_ALARMS or not _by_transfer(graph, ring, stair, stairs):
+    if chance >= FALSE_ALARMS or not _by_transfer(graph, ring, stair, stairs):
         return None
-    # Of two receivers one may be a little earlier, which lowers the fit: then the step down from the last of them tells more;
-    # among few members, where links in either direction act on each other, the highest step.
-    down = _steps_down(graph, ring, found.receivers) if len(found.receivers) > 1 else stairs
+    # Of an interface's two receivers one may be a little earlier, which lowers the fit: then the step down from the last of
+    # them tells more; among few members, where links in either direction act on each other, the highest step.
+    down = _steps_down(graph, ring, found.receivers) if len(found.receivers) > 1 and not found.apart else stairs
     steps = [stairs, down] if members >= ENOUGH else [stairs, down, *(late - np.roll(late, -1, axis=1)).T]
     share = max(float(np.median(step[large])) for step in steps)
-    return SlowLinks(ring, found.receivers, share, float(min(1.0, chance * tests)), stairs, float(np.median(stair[large])))
+    return SlowLinks(ring, found.receivers, share, float(min(1.0, chance)), stairs, float(np.median(stair[large])))
+
+
+def _by_design(graph: Graph, ring: Ring, receivers: Indices) -> bool:
+    """Whether two links may be the two between two hosts, which are slower than those inside them."""
+    host = graph.members.host[graph.rank_index[ring.rows[0]]]
+    between = np.flatnonzero(host != np.roll(host, 1))
+    unknown = (host == "").any()
+    return bool(unknown or np.array_equal(between, np.sort(receivers)))
 
 
 def _in_rounds(graph: Graph, ring: Ring) -> Floats:
