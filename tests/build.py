@@ -283,18 +283,19 @@ def barriers(work: Any, transfer: Any = 0, *, every: int = 1, name: str = "fwd",
 
 
 def ring_all_reduce(
-    work: Any, chunk_ns: int, slow: Mapping[tuple[int, int], int], *, noise: float = 0.02, seed: int = 0, **about: Any
+    work: Any, chunk_ns: int, slow: Mapping[tuple[int, int], int], *, since: int = 0, noise: float = 0.02, seed: int = 0,
+    **about: Any,
 ) -> Trace:  # fmt: skip
-    """Compute, then a ring all-reduce of 2(N−1) rounds; ``slow`` maps links (from, to) to ns a chunk.
+    """Compute, then a ring all-reduce of 2(N−1) rounds; ``slow`` maps links (from, to) to ns a chunk since some step.
 
     Rank r sends to r+1, a chunk in two pieces, and is at most a chunk ahead of what r+1 has: so behind a slow link ranks end
     one after the other.
     """
     rng = np.random.default_rng(seed)
     steps, ranks = np.shape(work)
-    into = np.full(ranks, chunk_ns, dtype=np.float64)
+    into = np.full((steps, ranks), chunk_ns, dtype=np.float64)
     for (_, receiver), ns in slow.items():
-        into[receiver] = ns
+        into[since:, receiver] = ns
     pieces = 4 * (ranks - 1)
     took = into / 2 * (1 + noise * rng.standard_normal((pieces, steps, ranks)))
     got, given = np.zeros((2, pieces + 2, steps, ranks))

@@ -238,6 +238,30 @@ def test_habits_of_ending_name_no_link(ranks: int) -> None:
         assert [f.links for f in done.findings if f.links] == []
 
 
+@pytest.mark.parametrize("other", [5.0, 4.85])
+def test_two_links_of_a_ring_that_are_slow_nearly_alike_are_both_named(other: float) -> None:
+    work = BASE * gaussian(np.random.default_rng(4), 8, 16, 0.01)
+    slow = {(2, 3): 5 * MS, (9, 10): round(other * MS)}
+    done, healthy = (
+        analyze(ring_all_reduce(work, MS, links, hosts=dict(enumerate("abcdefghijklmnop")))) for links in (slow, {})
+    )
+    (found,) = done.findings
+    assert (found.links, found.ranks, found.reference) == (("2:3", "9:10"), (), "peers")
+    assert found.recoverable_wall_ns == pytest.approx(done.observed.wall_ns - healthy.observed.wall_ns, rel=0.1)
+
+
+@pytest.mark.parametrize("hosts", [{rank: "ab"[rank // 8] for rank in range(16)}, dict.fromkeys(range(16), "")])
+def test_the_two_links_between_two_hosts_are_slower_by_design(hosts: dict[int, str]) -> None:
+    work = BASE * gaussian(np.random.default_rng(4), 8, 16, 0.01)
+    assert analyze(ring_all_reduce(work, MS, {(7, 8): 5 * MS, (15, 0): 5 * MS}, hosts=hosts)).findings == []
+
+
+def test_two_links_of_a_ring_that_became_slow_are_both_named() -> None:
+    work = BASE * gaussian(np.random.default_rng(5), 20, 8, 0.01)
+    (found,) = analyze(ring_all_reduce(work, MS, {(1, 2): 4 * MS, (5, 6): 4 * MS}, since=10)).findings
+    assert (found.links, found.steps, found.reference) == (("1:2", "5:6"), (10, 19), "past")
+
+
 def test_a_finding_that_rests_on_one_step_says_so() -> None:
     work = BASE * gaussian(np.random.default_rng(3), 1, 8, 0.001)
     (found,) = analyze(ring_all_reduce(work, 5 * MS, {(5, 6): 20 * MS})).findings

@@ -151,23 +151,29 @@ class SlowTransfers(Series):
         gates = np.isin(group, [span.series for span in together])
         slower = {span: extra_ns(total[span.series], span) for span in together}
         late: dict[tuple[int, int], float] = defaultdict(float)
+        apart = False
         for span in sorted(together, key=lambda s: -slower[s]):
-            for pair, extra in self._late_links(group == span.series, span, slower[span]).items():
+            found, two = self._late_links(group == span.series, span, slower[span])
+            apart |= two
+            for pair, extra in found.items():
                 late[pair] += extra
         links = tuple(pair for pair, extra in late.items() if extra >= MINOR * max(late.values()))
-        if len(links) > 1 and not shared_ends(links):
+        if len(links) > 1 and not shared_ends(links) and not (apart and len(together) == 1):
             # Two places at once, noise in a small group, or a delay that the ring passes on: where most lateness meets.
             ends = dict.fromkeys(end for pair in links for end in pair)
             owner = max(ends, key=lambda end: sum(late[pair] for pair in links if end in pair))
             links = tuple(pair for pair in links if owner in pair)
         return Place(worst.first, worst.last, worst.score, False, sum(slower.values()), worst.tests, links=links, gates=gates)
 
-    def _late_links(self, gates: Mask, span: Span, slower: float) -> dict[tuple[int, int], float]:
-        """Links into the members that end later than before, and by how much (ns); of two that end alike, both ways."""
+    def _late_links(self, gates: Mask, span: Span, slower: float) -> tuple[dict[tuple[int, int], float], bool]:
+        """Links into the members that end later than before, and by how much (ns), and whether they are two of one ring.
+
+        Of two members that end alike, both ways.
+        """
         g = self.graph
         rows, sender, receiver = (column[gates[g.gate[self._ends[0]]]] for column in self._ends)
         if not len(rows):
-            return {}  # a barrier, or a verb whose algorithm is not known
+            return {}, False  # a barrier, or a verb whose algorithm is not known
         late = g.work_ns[rows] - self.gates[1][g.gate[rows]]
         pair, pairs = numbered(sender, receiver)
         series = self.table(late, pair, pairs, g.window[rows])
@@ -175,14 +181,14 @@ class SlowTransfers(Series):
         clear = extra > np.maximum(LATE * extra.max(), 3 * noise(series) / np.sqrt(span.last - span.first + 1))
         # A slow link delays each of the 2(n − 1) rounds of a ring by a chunk, and its receiver ends last of a staircase.
         if pairs > 2 and extra.max() < CHUNK * (pairs // 2) * slower / (2 * (pairs - 1)):
-            return {}  # all end together: the ring is slower, none of its links more than the others
+            return {}, False  # all end together: the ring is slower, none of its links more than the others
         first = np.zeros(pairs, dtype=np.int64)
         first[pair] = np.arange(len(rows))
-        chosen = clear if clear.any() else np.ones(pairs, dtype=bool)
+        chosen, two = clear if clear.any() else np.ones(pairs, dtype=bool), False
         if pairs > 2 and clear.any():
-            chosen = _last_of_staircase(sender[first], receiver[first], extra, clear)
+            chosen, two = _last_of_staircase(sender[first], receiver[first], extra, clear)
         extra = extra if pairs > 2 else np.full(pairs, slower)  # two meet: both end when either does
-        return {(int(sender[i]), int(receiver[i])): float(x) for i, x in zip(first[chosen], extra[chosen], strict=True)}
+        return {(int(sender[i]), int(receiver[i])): float(x) for i, x in zip(first[chosen], extra[chosen], strict=True)}, two
 
     @cached_property
     def _step_ns(self) -> float:
@@ -379,20 +385,23 @@ def _chance(place: Mask, events: Ints, nearby: Ints, weight: Floats, tests: int)
     return (direct, True) if direct <= both else (both, False)
 
 
-def _last_of_staircase(sender: Indices, receiver: Indices, extra: Floats, late: Mask) -> Mask:
-    """Links of a ring into those that end last: behind a slow link all others end later than before, too, by fewer rounds.
+def _last_of_staircase(sender: Indices, receiver: Indices, extra: Floats, late: Mask) -> tuple[Mask, bool]:
+    """Links of a ring into those that end last, and whether these are two links apart.
+
+    Behind a slow link all others end later than before, too, by fewer rounds.
 
     In each direction in which a group's collectives send; the late ones, where ends do not grow like a staircase.
     """
-    ranks, out = np.unique(receiver), late.copy()
+    ranks, out, two = np.unique(receiver), late.copy(), False
     up = receiver == np.roll(ranks, -1)[np.searchsorted(ranks, sender)]
     for mine, way in ((up, 1), (~up, -1)):
         order = np.flatnonzero(mine)[np.argsort(receiver[mine], kind="stable")][::way]
-        found = staircase(extra[order]) if len(order) == len(ranks) and late[mine].any() else None
+        found = staircase(extra[order], quicker=True) if len(order) == len(ranks) and late[mine].any() else None
         if found is not None and found.clear:
             out[order] = False
             out[order[found.receivers]] = True
-    return out
+            two |= found.apart
+    return out, two
 
 
 def _also(y: Floats, worst: Span, known: set[int]) -> list[Span]:

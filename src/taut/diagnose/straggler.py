@@ -159,9 +159,9 @@ def all_along(e: Evidence) -> list[Finding]:
     shared = shared_ends(pairs) if len(pairs) > 1 else set()
     links, receivers = tuple(f"{s}:{r}" for s, r in pairs), sorted({r for _, r in pairs})
     where = shared_end(next(iter(shared)), graph) if shared else "in that direction only"
-    one = len(links) == 1
-    are = "link {} is" if one else "links {} are" if shared else "links {} are equally"
-    crosses = "every chunk crosses the link" if one else "every chunk crosses them"
+    single = len(links) == 1
+    are = "link {} is" if single else "links {} are" if shared else "links {} are nearly equally"
+    crosses = "every chunk crosses the link" if single else "every chunk crosses them"
     stair, share = max((one.stair_ns, one.share) for one in found)
     return [
         Finding(

@@ -8,7 +8,8 @@ any number with deep buffers), its own sender as many ahead of it, and so on. So
 ends min(j, ahead × (N − j)) stairs before it. Where only the sender itself is held up, because it ends when its last chunk is
 taken, it ends a chunk or two before its receiver, and those upstream of it as with deep buffers. Of an interface both links
 are slow: two receivers end last. Two links apart from each other, slow alike, make two staircases, each as long as it is to the
-other.
+other. If the second is a little quicker it ends as many rounds earlier as it gains over all of them, and is soon as one that
+waits for the first: two are seen only if they are slow nearly alike.
 """
 
 from __future__ import annotations
@@ -39,9 +40,13 @@ FINER = 8
 """Times the steps between these are halved around the best."""
 HELD = (1.0, 2.0, np.inf)
 """Stairs at most by which the sender ends before the receiver of a slow link."""
-TRIED, TRIED_APART = 10, 5
+MANY = 12
+"""Members of which the ends also tell a second link that is a little quicker than the first."""
+LOWER = (1.0, 2.0, 3.0, 4.0, 6.0, 8.0)
+"""Stairs by which its receiver then ends before that of the first."""
+TRIED, TRIED_ALIKE, TRIED_APART = 10, 5, 15
 """Staircases that are tried at every place, as far as they are unlike each other: one link or an interface; one, two or any
-ahead; the sender alone held up, or not. And of two links at every distance."""
+ahead; the sender alone held up, or not. And of two links at every distance, if they are alike, or if one may be quicker."""
 ONE_PLACE = 0.8
 """Share of all false alarms that is left to one place where two are looked for as well: two are rare, their staircases many."""
 MOST_APART = 128
@@ -88,27 +93,48 @@ class Staircase(Struct, frozen=True):
         return out
 
 
-def staircase(ends: Floats) -> Staircase | None:
+def staircase(ends: Floats, two: bool = True, quicker: bool = False) -> Staircase | None:
     """The best staircase; None where all end together.
 
     Of every kind: a coarse search over how steep it is upstream, and then a finer one; all kinds are searched side by side.
+    Of two links apart only if asked for, and of one that is quicker than the other, of few members, if asked for that as well.
     """
     away = ends - ends.mean()
     if len(ends) < 3 or not (away @ away) > 0:
         return None
-    kinds = [(second, held) for second in (0, 1) for held in HELD]
-    if not ENOUGH <= len(ends) <= MOST_APART:
+    kinds = [_Kind(second, held) for second in (0, 1) for held in HELD]
+    if not (two and ENOUGH <= len(ends) <= MOST_APART):
         return _best_of(away, kinds, TRIED)
     one = _best_of(away, kinds, TRIED / ONE_PLACE)
-    apart = range(2, len(ends) // 2 + 1)
-    tried = TRIED_APART * len(apart) / (1 - ONE_PLACE)
-    two = _best_of(away, [(second, held) for second in apart for held in HELD], tried, apart=True)
-    return two if two.chance < one.chance else one
+    apart, tried = _apart(len(ends), quicker or len(ends) >= MANY)
+    found = _best_of(away, apart, tried / (1 - ONE_PLACE), apart=True)
+    return found if found.chance < one.chance else one
 
 
-def _best_of(away: Floats, kinds: list[tuple[int, float]], tried: float, apart: bool = False) -> Staircase:
-    """The best staircase of some kinds: how far downstream of the first slow link a second one is, and how far its sender is
-    held."""
+def _apart(members: int, quicker: bool) -> tuple[list[_Kind], float]:
+    """Kinds of two links apart in a ring of so many members, and how many of them are unlike each other at every place."""
+    alike = range(2, members // 2 + 1)
+    kinds = [_Kind(second, held) for second in alike for held in HELD]
+    if not quicker:
+        return kinds, TRIED_ALIKE * len(alike)
+    # Its own sender ends a little before a receiver anyway.
+    others = [(second, lower) for second in range(2, members - 1) for lower in LOWER if lower < second]
+    return [*kinds, *(_Kind(second, held, lower) for second, lower in others for held in HELD)], TRIED_APART * (members - 2)
+
+
+class _Kind(Struct, frozen=True):
+    """A kind of staircase."""
+
+    second: int
+    """How far downstream of the first slow link a second one is; 0: none."""
+    held: float
+    """Stairs at most by which a sender ends before its receiver."""
+    lower: float = 0.0
+    """Stairs by which the second ends before the first."""
+
+
+def _best_of(away: Floats, kinds: list[_Kind], tried: float, apart: bool = False) -> Staircase:
+    """The best staircase of some kinds."""
     seen = np.fft.rfft(away)
     best = _best_placed(away, seen, kinds, [STEEPER] * len(kinds))
     if apart:  # of many kinds the best is refined
@@ -119,8 +145,8 @@ def _best_of(away: Floats, kinds: list[tuple[int, float]], tried: float, apart: 
         step /= 2
         closer = _best_placed(away, seen, kinds, [(one.steeper * (1 - step), one.steeper * (1 + step)) for one in best])
         best = [max(pair, key=lambda found: found.like) for pair in zip(best, closer, strict=True)]
-    found, (second, _) = max(zip(best, kinds, strict=True), key=lambda one: one[0].like)
-    receivers = (found.place + np.array([0, second][: 2 if second else 1])) % len(away)
+    found, kind = max(zip(best, kinds, strict=True), key=lambda one: one[0].like)
+    receivers = (found.place + np.array([0, kind.second][: 2 if kind.second else 1])) % len(away)
     return Staircase(found.like, found.height, np.roll(found.shape, found.place), receivers, tried, apart)
 
 
@@ -134,31 +160,28 @@ class _Placed(Struct, frozen=True):
     steeper: float
 
 
-def _best_placed(
-    away: Floats, seen: Spectrum, kinds: Sequence[tuple[int, float]], steeper: Sequence[Sequence[float]]
-) -> list[_Placed]:
-    """Of every kind (how far downstream a second slow link is, and how far a sender is held), of staircases that are so many
-    times as steep upstream, each at its best place, the best."""
+def _best_placed(away: Floats, seen: Spectrum, kinds: Sequence[_Kind], steeper: Sequence[Sequence[float]]) -> list[_Placed]:
+    """Of every kind, of staircases that are so many times as steep upstream, each at its best place, the best."""
     count, at = len(away), np.arange(len(away))
-    rows = [(second, held, steep) for (second, held), some in zip(kinds, steeper, strict=True) for steep in some]
-    second, held, steep = (np.array(column)[:, None] for column in zip(*rows, strict=True))
-    # Links downstream of the nearest slow one, and to the next.
-    after = np.where(at < second, at, at - second)
-    ahead = np.where(at < second, second, count) - at
-    stairs = -np.minimum(after, steep * ahead)
-    stairs = np.where(ahead == 1, np.maximum(stairs, -held), stairs)
+    rows = [(kind.second, kind.held, kind.lower, steep) for kind, some in zip(kinds, steeper, strict=True) for steep in some]
+    second, held, lower, steep = (np.array(column)[:, None] for column in zip(*rows, strict=True))
+    before = at < second  # downstream of the first and upstream of the second
+    after, ahead = np.where(before, at, at - second), np.where(before, second, count) - at
+    stairs = -np.minimum(after + np.where(before, 0, lower), steep * ahead + np.where(before, lower, 0))
+    stairs = np.where(ahead == 1, np.maximum(stairs, -held - np.where(before, lower, 0)), stairs)
     shapes = stairs - stairs.mean(axis=1, keepdims=True)
     fits = np.fft.irfft(seen * np.conj(np.fft.rfft(shapes)), count)  # over all places at once
     power = float(away @ away)
     found = []
     for shape, fit, place, row in zip(shapes, fits, fits.argmax(axis=1).tolist(), rows, strict=True):
         own = float(shape @ shape)
-        found.append(_Placed(float(fit[place]) / np.sqrt(power * own), float(fit[place]) / own, shape, place, row[2]))
+        found.append(_Placed(float(fit[place]) / np.sqrt(power * own), float(fit[place]) / own, shape, place, row[3]))
     each = iter(found)
     return [max(islice(each, len(some)), key=lambda one: one.like) for some in steeper]
 
 
 def closing_staircase(rounds_late: Floats) -> Staircase | None:
     """The best staircase, if the ends (in units of a mean round) are like it and its stairs close the ring."""
-    found = staircase(rounds_late)
+    # Two staircases that close the ring are at least so high.
+    found = staircase(rounds_late, two=bool(np.ptp(rounds_late) >= CLOSES[0] * len(rounds_late) / 8))
     return found if found is not None and found.closes else None

@@ -131,9 +131,9 @@ def _slow(graph: Graph, ring: Ring, places: int) -> SlowLinks | None:
 def _by_design(graph: Graph, ring: Ring, receivers: Indices) -> bool:
     """Whether two links may be the two between two hosts, which are slower than those inside them."""
     host = graph.members.host[graph.rank_index[ring.rows[0]]]
-    between = np.flatnonzero(host != np.roll(host, 1))
-    unknown = (host == "").any()
-    return bool(unknown or np.array_equal(between, np.sort(receivers)))
+    if (host == "").any():  # two hosts of as many ranks
+        return bool(2 * abs(int(receivers[1] - receivers[0])) == len(host))
+    return np.array_equal(np.flatnonzero(host != np.roll(host, 1)), np.sort(receivers))
 
 
 def _in_rounds(graph: Graph, ring: Ring) -> Floats:
