@@ -256,6 +256,15 @@ def test_the_two_links_between_two_hosts_are_slower_by_design(hosts: dict[int, s
     assert analyze(ring_all_reduce(work, MS, {(7, 8): 5 * MS, (15, 0): 5 * MS}, hosts=hosts)).findings == []
 
 
+def test_mending_a_link_leaves_what_slower_links_between_hosts_take() -> None:
+    work, between = BASE * gaussian(np.random.default_rng(6), 8, 16, 0.01), {(7, 8): 3 * MS, (15, 0): 3 * MS}
+    hosts = {rank: "ab"[rank // 8] for rank in range(16)}
+    done, healthy = (analyze(ring_all_reduce(work, MS, {**between, **slow}, hosts=hosts)) for slow in ({(3, 4): 6 * MS}, {}))
+    (found,) = done.findings
+    assert found.links == ("3:4",)
+    assert found.recoverable_wall_ns == pytest.approx(done.observed.wall_ns - healthy.observed.wall_ns, rel=0.1)
+
+
 def test_two_links_of_a_ring_that_became_slow_are_both_named() -> None:
     work = BASE * gaussian(np.random.default_rng(5), 20, 8, 0.01)
     (found,) = analyze(ring_all_reduce(work, MS, {(1, 2): 4 * MS, (5, 6): 4 * MS}, since=10)).findings

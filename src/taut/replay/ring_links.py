@@ -23,7 +23,7 @@ from taut.core.ids import numbered, weighed
 from taut.core.student import student_tail
 from taut.core.tables import Verb
 from taut.graph import Graph
-from taut.graph.staircase import CLOSES, ENOUGH, RING, closing_staircase
+from taut.graph.staircase import CLOSES, ENOUGH, RING, Staircase, closing_staircase
 
 FALSE_ALARMS = 0.01
 """Chance that any ring of a healthy run is said to have a slow link."""
@@ -31,6 +31,10 @@ UNLIKE = 4
 """Collectives whose sizes differ by this factor tell a slow link from a busy host."""
 PIECES = 2
 """Pieces of a chunk: a stair is short of a slow round by one of these pieces of a healthy one."""
+STEADY = 0.9
+"""Members end so much of a stair after the next where nothing but the slow link holds them."""
+LEAST_STAIRS, APART = 4, 3.0
+"""Stairs that tell whether links between hosts are slower than those inside, and the standard errors from which they are."""
 LEAST = 20
 """Without its slow link a transfer keeps at least one part in this many of its time: a stair is an estimate."""
 
@@ -58,6 +62,8 @@ class SlowLinks(Struct, frozen=True):
     """Per gate: rounds × stair ÷ transfer."""
     stair_ns: float
     """Median over its larger gates."""
+    left: float
+    """Share of a transfer that the slower kind of the other links, those between hosts or those inside, leaves at least."""
 
     @property
     def few(self) -> bool:
@@ -109,7 +115,8 @@ def slow_links(graph: Graph, some: list[Ring]) -> list[SlowLinks]:
 def _slow(graph: Graph, ring: Ring, places: int) -> SlowLinks | None:
     """The staircase of one ring, if it has one; all rings have so many places for one."""
     late, large = _in_rounds(graph, ring), _large(graph, ring)
-    found = closing_staircase(np.median(late[large], axis=0))
+    ends: Floats = np.median(late[large], axis=0)
+    found = closing_staircase(ends)
     if found is None or (found.apart and _by_design(graph, ring, found.receivers)):
         return None
     members, stairs = late.shape[1], found.heights(late)
@@ -125,15 +132,37 @@ def _slow(graph: Graph, ring: Ring, places: int) -> SlowLinks | None:
     down = _steps_down(graph, ring, found.receivers) if len(found.receivers) > 1 and not found.apart else stairs
     steps = [stairs, down] if members >= ENOUGH else [stairs, down, *(late - np.roll(late, -1, axis=1)).T]
     share = max(float(np.median(step[large])) for step in steps)
-    return SlowLinks(ring, found.receivers, share, float(min(1.0, chance)), stairs, float(np.median(stair[large])))
+    left = _slower_kind(_between_hosts(graph, ring), ends, found)
+    return SlowLinks(ring, found.receivers, share, float(min(1.0, chance)), stairs, float(np.median(stair[large])), left)
 
 
 def _by_design(graph: Graph, ring: Ring, receivers: Indices) -> bool:
     """Whether two links may be the two between two hosts, which are slower than those inside them."""
+    if (graph.members.host[graph.rank_index[ring.rows[0]]] == "").any():  # two hosts of as many ranks
+        return bool(2 * abs(int(receivers[1] - receivers[0])) == len(ring.rows[0]))
+    return np.array_equal(np.flatnonzero(_between_hosts(graph, ring)), np.sort(receivers))
+
+
+def _between_hosts(graph: Graph, ring: Ring) -> Mask:
+    """Per member: whether the link into it comes from another host."""
     host = graph.members.host[graph.rank_index[ring.rows[0]]]
-    if (host == "").any():  # two hosts of as many ranks
-        return bool(2 * abs(int(receivers[1] - receivers[0])) == len(host))
-    return np.array_equal(np.flatnonzero(host != np.roll(host, 1)), np.sort(receivers))
+    out: Mask = host != np.roll(host, 1)
+    return out
+
+
+def _slower_kind(between: Mask, ends: Floats, found: Staircase) -> float:
+    """What a round takes over links between hosts, or over those inside if that is more, in slow rounds; 0 if they are alike.
+
+    A stair is a slow round less what one piece of a chunk takes over the link that it goes down.
+    """
+    down = np.roll(found.shape, 1) - found.shape > STEADY  # the step into a member from the one before it
+    piece = 1 - (np.roll(ends, 1) - ends)
+    kinds = [piece[down & between], piece[down & ~between]]
+    if min(map(len, kinds)) < 1 or sum(map(len, kinds)) < LEAST_STAIRS:
+        return 0.0
+    mean, rest = [float(one.mean()) for one in kinds], np.concatenate([one - one.mean() for one in kinds])
+    error = np.sqrt((rest @ rest) / (len(rest) - 2) * sum(1 / len(one) for one in kinds))
+    return PIECES * max(mean) if abs(mean[0] - mean[1]) > APART * error else 0.0
 
 
 def _in_rounds(graph: Graph, ring: Ring) -> Floats:
@@ -195,7 +224,7 @@ def without_slow_links(graph: Graph, some: list[Ring], mended: Mask) -> Ints:
         if found is not None:
             # Transfers that overlap wait for each other on the link: what the others show of it counts for all large ones.
             cost = np.where(_large(graph, ring), np.maximum(cost, found.share), cost)
-            cost = 1 - PIECES * (1 - np.minimum(cost, 1.0))
+            cost = 1 - np.maximum(PIECES * (1 - np.minimum(cost, 1.0)), found.left)
         took = graph.work_ns[ring.rows].max(axis=1)
         shorter = np.rint(took * (1 - np.clip(cost, 0.0, 1 - 1 / LEAST))).astype(np.int64)
         work[ring.rows] = np.minimum(graph.work_ns[ring.rows], np.where(cost > 0, shorter, took)[:, None])
