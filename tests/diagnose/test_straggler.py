@@ -265,6 +265,32 @@ def test_mending_a_link_leaves_what_slower_links_between_hosts_take() -> None:
     assert found.recoverable_wall_ns == pytest.approx(done.observed.wall_ns - healthy.observed.wall_ns, rel=0.1)
 
 
+def ring_while_some_are_late(work: Any, into: Any) -> Trace:
+    """Compute and a ring all-reduce, whose chunks (in two pieces) go on as soon as both ends of a link have come."""
+    steps, ranks = work.shape
+    moved, now = np.zeros_like(work), np.zeros(ranks)
+    for step in range(steps):
+        arrival = now + work[step]
+        got = np.repeat(arrival[None], 4 * (ranks - 1) + 2, axis=0)
+        for i in range(2, len(got)):
+            got[i] = np.maximum(np.maximum(np.roll(got[i - 2], 1), got[i - 1]), arrival) + into / 2
+        now = got[-1]
+        moved[step] = now - arrival.max()
+    return barriers(work, np.rint(moved).astype(np.int64), backend="nccl")
+
+
+def test_what_a_slow_rank_and_a_slow_link_cost_together_counts_chunks_that_crossed_before_it_came() -> None:
+    base = BASE * gaussian(np.random.default_rng(7), 12, 16, 0.005)
+    late, into = base.copy(), np.full(16, 1.0 * MS)
+    late[:, 10] += 30 * MS
+    healthy = ring_while_some_are_late(base, into)
+    into[3] = 5 * MS
+    done = analyze(ring_while_some_are_late(late, into))
+    assert {(f.links, f.ranks) for f in done.findings} == {(("2:3",), ()), ((), (10,))}
+    truth = done.observed.wall_ns - analyze(healthy).observed.wall_ns
+    assert done.result.recoverable_wall_ns == pytest.approx(truth, rel=0.1)
+
+
 def test_two_links_of_a_ring_that_became_slow_are_both_named() -> None:
     work = BASE * gaussian(np.random.default_rng(5), 20, 8, 0.01)
     (found,) = analyze(ring_all_reduce(work, MS, {(1, 2): 4 * MS, (5, 6): 4 * MS}, since=10)).findings

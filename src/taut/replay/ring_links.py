@@ -62,6 +62,8 @@ class SlowLinks(Struct, frozen=True):
     """Per gate: rounds × stair ÷ transfer."""
     stair_ns: float
     """Median over its larger gates."""
+    longer: Floats
+    """Per gate: what its transfer would take if all came at once, in what it took since the last came."""
     left: float
     """Share of a transfer that the slower kind of the other links, those between hosts or those inside, leaves at least."""
 
@@ -131,9 +133,27 @@ def _slow(graph: Graph, ring: Ring, places: int) -> SlowLinks | None:
     # them tells more; among few members, where links in either direction act on each other, the highest step.
     down = _steps_down(graph, ring, found.receivers) if len(found.receivers) > 1 and not found.apart else stairs
     steps = [stairs, down] if members >= ENOUGH else [stairs, down, *(late - np.roll(late, -1, axis=1)).T]
-    share = max(float(np.median(step[large])) for step in steps)
-    left = _slower_kind(_between_hosts(graph, ring), ends, found)
-    return SlowLinks(ring, found.receivers, share, float(min(1.0, chance)), stairs, float(np.median(stair[large])), left)
+    longer = _begun_before(graph, ring, found.receivers) if members >= ENOUGH else np.ones(len(late))
+    share = max(float(np.median((step / longer)[large])) for step in steps)
+    left = _slower_kind(_between_hosts(graph, ring), np.median((late / longer[:, None])[large], axis=0), found)
+    height = float(np.median(stair[large]))
+    return SlowLinks(ring, found.receivers, share, float(min(1.0, chance)), stairs / longer, height, longer, left)
+
+
+def _begun_before(graph: Graph, ring: Ring, receivers: Indices) -> Floats:
+    """Per gate: what all rounds over the slow links take, in what they take once the last member came.
+
+    Chunks of those upstream of a link cross it before, as many as there is time for, if nobody in between is still to come.
+    """
+    start, members = graph.ops.start_ns[ring.rows], ring.rows.shape[1]
+    took = graph.work_ns[ring.rows].max(axis=1, keepdims=True).astype(np.float64)
+    rounds, chunks = ring.rounds[:, None], np.arange(members)
+    crossed = []
+    for receiver in receivers.tolist():
+        here = np.maximum.accumulate(start[:, (receiver - chunks) % members], axis=1)
+        early = (start.max(axis=1, keepdims=True) - here).astype(np.float64)
+        crossed.append(np.minimum(chunks, early * rounds / np.maximum(took + early, 1.0)).max(axis=1))
+    return np.asarray(ring.rounds / (ring.rounds - np.min(crossed, axis=0)))
 
 
 def _by_design(graph: Graph, ring: Ring, receivers: Indices) -> bool:
@@ -221,12 +241,13 @@ def without_slow_links(graph: Graph, some: list[Ring], mended: Mask) -> Ints:
             continue
         cls, count = numbered(graph.ops.name[ring.rows[:, 0]], graph.ops.size[ring.rows[:, 0]])
         cost = np.array([np.median(stairs[cls == k]) for k in range(count)])[cls]
+        longer = np.ones(len(stairs)) if found is None else found.longer
         if found is not None:
             # Transfers that overlap wait for each other on the link: what the others show of it counts for all large ones.
             cost = np.where(_large(graph, ring), np.maximum(cost, found.share), cost)
             cost = 1 - np.maximum(PIECES * (1 - np.minimum(cost, 1.0)), found.left)
         took = graph.work_ns[ring.rows].max(axis=1)
-        shorter = np.rint(took * (1 - np.clip(cost, 0.0, 1 - 1 / LEAST))).astype(np.int64)
+        shorter = np.rint(took * longer * (1 - np.clip(cost, 0.0, 1 - 1 / LEAST))).astype(np.int64)
         work[ring.rows] = np.minimum(graph.work_ns[ring.rows], np.where(cost > 0, shorter, took)[:, None])
     return work
 
