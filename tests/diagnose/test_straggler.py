@@ -279,14 +279,15 @@ def ring_while_some_are_late(work: Any, into: Any) -> Trace:
     return barriers(work, np.rint(moved).astype(np.int64), backend="nccl")
 
 
-def test_what_a_slow_rank_and_a_slow_link_cost_together_counts_chunks_that_crossed_before_it_came() -> None:
+@pytest.mark.parametrize("rank", [4, 5, 10, 12])
+def test_what_a_slow_rank_and_a_slow_link_cost_together_counts_chunks_that_crossed_before_it_came(rank: int) -> None:
     base = BASE * gaussian(np.random.default_rng(7), 12, 16, 0.005)
     late, into = base.copy(), np.full(16, 1.0 * MS)
-    late[:, 10] += 30 * MS
+    late[:, rank] += 60 * MS
     healthy = ring_while_some_are_late(base, into)
     into[3] = 5 * MS
     done = analyze(ring_while_some_are_late(late, into))
-    assert {(f.links, f.ranks) for f in done.findings} == {(("2:3",), ()), ((), (10,))}
+    assert {(f.links, f.ranks) for f in done.findings} == {(("2:3",), ()), ((), (rank,))}
     truth = done.observed.wall_ns - analyze(healthy).observed.wall_ns
     assert done.result.recoverable_wall_ns == pytest.approx(truth, rel=0.1)
 
