@@ -8,8 +8,7 @@ there, whatever their size: independent heavy tails do not.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from math import lgamma, log, log1p
+from math import ceil
 from statistics import NormalDist
 
 import numpy as np
@@ -17,6 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from taut.core.array_types import Floats, Ints, Mask, Numbers
+from taut.core.concentration import concentrated
 
 FALSE_ALARMS = 0.01
 """Chance that a run without any change has a span found in any of its series, for each of the two tests."""
@@ -42,8 +42,6 @@ LEAST_KIN = 3
 """Series of a kind that it takes to say how red that kind is."""
 MOST_AUTOCORRELATED = 0.95
 """Autocorrelation beyond which a series says nothing of its level."""
-DRAWS, DRAWN = 9999, 500
-"""Samples drawn to tell how events fall by chance, and the most events that are drawn."""
 UNSURE = 2.0
 """A spread taken from n steps is uncertain itself: the alarm is raised by this many nths, which keeps the size."""
 GROWS = 5.0
@@ -163,8 +161,8 @@ def _unless_stops(z: Floats, kin: Ints | None, span: Span | None, tests: int) ->
 def _of_stops(z: Floats, kin: Ints | None, span: Span) -> bool:
     """Whether a span may be stops that fell together: clipped steps carry it, and by chance some span has as many of them.
 
-    How often a step is half as high is told by the others of the series or by its kin, whichever have more; a level of theirs
-    tells nothing of stops.
+    How often a step is half as high, and for how many steps in a row, is told by the others of the series or by its kin,
+    whichever have more; a level of theirs tells nothing of stops.
     """
     at, series = np.arange(z.shape[1]), np.arange(len(z))
     inside = (at >= span.first) & (at <= span.last)
@@ -174,22 +172,32 @@ def _of_stops(z: Floats, kin: Ints | None, span: Span) -> bool:
         return False
     as_high = max(CLIP, 0.5 * float(np.median(above[far & inside])))
     beside = (series != span.series) & (True if kin is None else kin == kin[span.series])
-    others = [_in_short_runs((above >= as_high) & ~inside)[~inside]]
+    others = [_without_level(((above >= as_high) & ~inside)[None, :])[:, ~inside]]
     if np.count_nonzero(beside) + 1 >= LEAST_KIN:  # of two ranks each is told against the other: they mirror each other
-        others.append(_in_short_runs(z[beside] >= as_high))
-    share = max((np.count_nonzero(some) + 0.5) / (some.size + 1) for some in others)
-    return concentrated(int(np.count_nonzero(above[inside] >= as_high)), len(rise), share, span.tests) >= FALSE_ALARMS
+        others.append(_without_level(z[beside] >= as_high))
+    share, lasting = max(_how_often(hit) for hit in others)
+    hits = ceil(np.count_nonzero(above[inside] >= as_high) / lasting)
+    return concentrated(hits, max(round(len(rise) / lasting), hits), share, span.tests) >= FALSE_ALARMS
 
 
-def _in_short_runs(hit: Mask) -> Mask:
-    """Of steps in which something happens (last axis) those that are not among LEAST_APART or more in a row."""
-    if hit.shape[-1] < LEAST_APART:
-        return hit
-    begin = np.lib.stride_tricks.sliding_window_view(hit, LEAST_APART, axis=-1).all(axis=-1)
-    long = np.zeros_like(hit)
-    for step in range(LEAST_APART):
-        long[..., step : step + begin.shape[-1]] |= begin
-    return hit & ~long
+def _how_often(hit: Mask) -> tuple[float, float]:
+    """The share of steps in which something happens, and how many times as long its runs (last axis) are as by chance."""
+    count, cut = int(np.count_nonzero(hit)), hit[:, 1:] & ~hit[:, :-1]
+    share = (count + 0.5) / (hit.size + 1)
+    runs = int(np.count_nonzero(cut) + np.count_nonzero(hit[:, 0]))
+    return share, max(1.0, count / max(runs, 1) * (1 - share))
+
+
+def _without_level(hit: Mask) -> Mask:
+    """Of steps in which something happens (last axis) those not in the longest run, if that has LEAST_APART of them or more."""
+    out = hit.copy()
+    for row in out:
+        edges = np.flatnonzero(np.diff(row, prepend=False, append=False))
+        begins, ends = edges[::2], edges[1::2]
+        if len(begins) and (ends - begins).max() >= LEAST_APART:
+            longest = int(np.argmax(ends - begins))
+            row[begins[longest] : ends[longest]] = False
+    return out
 
 
 def _extended(z: Floats, span: Span) -> Span:
@@ -361,21 +369,6 @@ def _standardised(y: Numbers, kin: Ints | None) -> Floats:
     return (y - np.median(y, axis=1, keepdims=True)) / noise(y, kin)[:, None]
 
 
-def heaped(weights: Numbers, mine: Mask, share: float, places: int) -> float:
-    """Chance that events on one place (a mask) are so many, or weigh so much, of all events, each falling there with ``share``.
-
-    The smaller of two chances, twice: of the count, and of the weight (seeded draws): small events say little of large ones.
-    Of many events the count says enough, and draws would take too much memory.
-    """
-    counted = concentrated(int(mine.sum()), len(weights), share, places)
-    if len(weights) > DRAWN:
-        return counted
-    # Seeded by the number of events, so that the same events give the same chance.
-    drawn = (np.random.default_rng(len(weights)).random((DRAWS, len(weights))) < share) @ weights
-    weighed = places * (1 + np.count_nonzero(drawn >= (weights * mine).sum() * (1 - 1e-9))) / (DRAWS + 1)
-    return min(1.0, 2 * min(counted, weighed))
-
-
 def densest(hit: Mask) -> tuple[int, int]:
     """First and last of the steps in which something happens time and again: some before or after may be accidents.
 
@@ -395,27 +388,3 @@ def densest(hit: Mask) -> tuple[int, int]:
         if (begin, end) == (first, last):
             return first, last
         first, last = begin, end
-
-
-def concentrated(hits: int, events: int, share: float, places: int) -> float:
-    """Chance that some place of many gets at least ``hits`` of the events, each falling there with chance ``share``."""
-    return concentrated_in(hits, [(events, share)], places)
-
-
-def concentrated_in(hits: int, events: Sequence[tuple[int, float]], places: int) -> float:
-    """The same of events of several kinds, so many of each, which fall there with chances of their own."""
-    total = np.ones(1)
-    for count, share in events:
-        total = np.convolve(total, _binomial(count, share))
-    return min(1.0, places * float(total[hits:].sum()))
-
-
-def _binomial(count: int, share: float) -> Floats:
-    """Chance of 0, 1, … count hits."""
-    if not 0 < share < 1:
-        certain: Floats = np.eye(1, count + 1, count if share >= 1 else 0)[0]
-        return certain
-    hits = np.arange(count + 1)
-    ways = lgamma(count + 1) - np.array([lgamma(k + 1) + lgamma(count - k + 1) for k in hits.tolist()])
-    out: Floats = np.exp(ways + hits * log(share) + (count - hits) * log1p(-share))
-    return out

@@ -12,7 +12,8 @@ from functools import cached_property
 import numpy as np
 
 from taut.core.array_types import Codes, Floats, Indices, Ints, Mask
-from taut.core.change_points import LEAST_STEPS, OUTLIER, Span, clipped, concentrated, concentrated_in, levels, noise
+from taut.core.change_points import LEAST_STEPS, OUTLIER, Span, clipped, levels, noise
+from taut.core.concentration import concentrated, concentrated_in
 from taut.core.group_kernels import group_sort
 from taut.core.ids import numbered, weighed
 from taut.core.tables import Verb

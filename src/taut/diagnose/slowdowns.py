@@ -14,7 +14,8 @@ import numpy as np
 from msgspec.structs import replace
 
 from taut.core.array_types import Floats, Indices, Ints, Mask
-from taut.core.change_points import LEAST_OUTSIDE, LEAST_STEPS, OUTLIER, Span, densest, heaped, levels, noise, outliers, ramp
+from taut.core.change_points import LEAST_OUTSIDE, LEAST_STEPS, OUTLIER, Span, densest, levels, noise, outliers, ramp
+from taut.core.concentration import heaped
 from taut.core.ids import weighed
 from taut.core.scratch import kept
 from taut.diagnose.slow_place import FALSE_ALARMS, LATE, RECURS, Place, extra_ns, score_of

@@ -19,8 +19,8 @@ from taut.result.types import Estimate
 UNEXPLAINED = 10
 """Per cent of the bill without an explanation from which a run is not called healthy."""
 UNJUDGED = 100 / 3
-"""Per cent of the bill in exposed transfers from which a run is not called healthy: nothing says how long they should be, and if
-they take half again as long a third of them is lost, which is UNEXPLAINED."""
+"""Per cent of the bill in exposed transfers from which a run is not called healthy: nothing says how long they should be, and
+where they take half again as long a third of them is lost, which is UNEXPLAINED."""
 ASKED = 16
 """Ranks that are replayed one by one like their peers: those that others waited for most."""
 FEW_STEPS = 20
