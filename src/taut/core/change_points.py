@@ -162,7 +162,7 @@ def _of_stops(z: Floats, kin: Ints | None, span: Span) -> bool:
     """Whether a span may be stops that fell together: clipped steps carry it, and by chance some span has as many of them.
 
     How often a step is half as high, and for how many steps in a row, is told by the others of the series or by its kin,
-    whichever have more; a level of theirs tells nothing of stops.
+    whichever have more; levels of the series, and one of each of its kin, tell nothing of stops.
     """
     at, series = np.arange(z.shape[1]), np.arange(len(z))
     inside = (at >= span.first) & (at <= span.last)
@@ -172,9 +172,9 @@ def _of_stops(z: Floats, kin: Ints | None, span: Span) -> bool:
         return False
     as_high = max(CLIP, 0.5 * float(np.median(above[far & inside])))
     beside = (series != span.series) & (True if kin is None else kin == kin[span.series])
-    others = [_without_level(((above >= as_high) & ~inside)[None, :])[:, ~inside]]
+    others = [_without_levels(((above >= as_high) & ~inside)[None, :])[:, ~inside]]
     if np.count_nonzero(beside) + 1 >= LEAST_KIN:  # of two ranks each is told against the other: they mirror each other
-        others.append(_without_level(z[beside] >= as_high))
+        others.append(_without_levels(z[beside] >= as_high, 1))
     share, lasting = max(_how_often(hit) for hit in others)
     hits = ceil(np.count_nonzero(above[inside] >= as_high) / lasting)
     return concentrated(hits, max(round(len(rise) / lasting), hits), share, span.tests) >= FALSE_ALARMS
@@ -188,15 +188,15 @@ def _how_often(hit: Mask) -> tuple[float, float]:
     return share, max(1.0, count / max(runs, 1) * (1 - share))
 
 
-def _without_level(hit: Mask) -> Mask:
-    """Of steps in which something happens (last axis) those not in the longest run, if that has LEAST_APART of them or more."""
+def _without_levels(hit: Mask, most: int | None = None) -> Mask:
+    """Of steps in which something happens (last axis) those not in runs of LEAST_APART or more, the longest so many of them."""
     out = hit.copy()
     for row in out:
         edges = np.flatnonzero(np.diff(row, prepend=False, append=False))
         begins, ends = edges[::2], edges[1::2]
-        if len(begins) and (ends - begins).max() >= LEAST_APART:
-            longest = int(np.argmax(ends - begins))
-            row[begins[longest] : ends[longest]] = False
+        for run in np.argsort(begins - ends, kind="stable")[:most].tolist():
+            if ends[run] - begins[run] >= LEAST_APART:
+                row[begins[run] : ends[run]] = False
     return out
 
 
