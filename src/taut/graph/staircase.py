@@ -31,8 +31,9 @@ ENOUGH = 8
 """Members whose order of ending tells a staircase from habits."""
 LIKE, LIKE_TWO = 0.9, 0.95
 """Correlation of the ends with a staircase: ranks of two hosts, one of which ends late, reach 0.87; and with two of them."""
-CLOSES = (0.5, 1.5)
-"""Rounds × stair ÷ transfer that closes a ring: from a link that costs nothing to one that costs all, and what noise adds."""
+CLOSES, SLOWER = (0.5, 1.5), 0.6
+"""Rounds × stair ÷ transfer that closes a ring: from a link that costs nothing to one that costs all, and what noise adds. From
+ENOUGH members on, from a link that is a quarter slower than the others: half of the ranks that end late may look like less."""
 STEEPER = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 1e6)
 """How many times as high as those downstream the stairs upstream are: as many as a sender may be chunks ahead of its receiver
 (one, a queue's two, any number), more where the chunk that is passed on piece by piece makes those downstream lower."""
@@ -80,7 +81,8 @@ class Staircase(Struct, frozen=True):
     @property
     def closes(self) -> bool:
         """Whether ends, in units of a mean round, are like it, and its stairs close the ring."""
-        return self.clear and CLOSES[0] <= self.height <= CLOSES[1]
+        least = SLOWER if len(self.shape) >= ENOUGH else CLOSES[0]
+        return self.clear and least <= self.height <= CLOSES[1]
 
     @property
     def clear(self) -> bool:
@@ -117,8 +119,7 @@ def _apart(members: int, quicker: bool) -> tuple[list[_Kind], float]:
     kinds = [_Kind(second, held) for second in alike for held in HELD]
     if not quicker:
         return kinds, TRIED_ALIKE * len(alike)
-    # Its own sender ends a little before a receiver anyway.
-    others = [(second, lower) for second in range(2, members - 1) for lower in LOWER if lower < second]
+    others = [(second, lower) for second in range(2, members) for lower in LOWER if lower < second]
     return [*kinds, *(_Kind(second, held, lower) for second, lower in others for held in HELD)], TRIED_APART * (members - 2)
 
 
@@ -147,6 +148,7 @@ def _best_of(away: Floats, kinds: list[_Kind], tried: float, apart: bool = False
         best = [max(pair, key=lambda found: found.like) for pair in zip(best, closer, strict=True)]
     found, kind = max(zip(best, kinds, strict=True), key=lambda one: one[0].like)
     receivers = (found.place + np.array([0, kind.second][: 2 if kind.second else 1])) % len(away)
+    apart &= kind.second < len(away) - 1  # else the links into and out of one member
     return Staircase(found.like, found.height, np.roll(found.shape, found.place), receivers, tried, apart)
 
 
