@@ -50,6 +50,8 @@ TRIED, TRIED_ALIKE, TRIED_APART = 10, 5, 15
 ahead; the sender alone held up, or not. And of two links at every distance, if they are alike, or if one may be quicker."""
 ONE_PLACE = 0.8
 """Share of all false alarms that is left to one place where two are looked for as well: two are rare, their staircases many."""
+LIKELIER = 1000
+"""How many times likelier it is that two slow links are those of an interface than that they are apart."""
 MOST_APART = 128
 """Members up to which two links apart are looked for."""
 
@@ -109,7 +111,10 @@ def staircase(ends: Floats, two: bool = True, quicker: bool = False) -> Staircas
         return _best_of(away, kinds, TRIED)
     one = _best_of(away, kinds, TRIED / ONE_PLACE)
     apart, tried = _apart(len(ends), quicker or len(ends) >= MANY)
-    found = _best_of(away, apart, tried / (1 - ONE_PLACE), apart=True)
+    near = [kind for kind in apart if kind.second == len(ends) - 1]
+    found = _best_of(away, [kind for kind in apart if kind not in near], tried / (1 - ONE_PLACE), apart=True)
+    beside = _best_of(away, near, tried / (1 - ONE_PLACE), apart=True) if near else found
+    found = beside if beside.chance < LIKELIER * found.chance else found
     return found if found.chance < one.chance else one
 
 
