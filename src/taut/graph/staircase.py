@@ -111,8 +111,8 @@ def staircase(ends: Floats, two: bool = True, quicker: bool = False) -> Staircas
         return _best_of(away, kinds, TRIED)
     one = _best_of(away, kinds, TRIED / ONE_PLACE)
     apart, tried = _apart(len(ends), quicker or len(ends) >= MANY)
-    near = [kind for kind in apart if kind.second == len(ends) - 1]
-    found = _best_of(away, [kind for kind in apart if kind not in near], tried / (1 - ONE_PLACE), apart=True)
+    far, near = ([kind for kind in apart if (kind.second == len(ends) - 1) == beside] for beside in (False, True))
+    found = _best_of(away, far, tried / (1 - ONE_PLACE), apart=True)
     beside = _best_of(away, near, tried / (1 - ONE_PLACE), apart=True) if near else found
     found = beside if beside.chance < LIKELIER * found.chance else found
     return found if found.chance < one.chance else one

@@ -153,7 +153,7 @@ def _begun_before(graph: Graph, ring: Ring, receivers: Indices) -> Floats:
         here = np.maximum.accumulate(start[:, (receiver - chunks) % members], axis=1)
         early = (start.max(axis=1, keepdims=True) - here).astype(np.float64)
         crossed.append(np.minimum(chunks, early * rounds / np.maximum(took + early, 1.0)).max(axis=1))
-    return np.asarray(ring.rounds / (ring.rounds - np.min(crossed, axis=0)))
+    return np.asarray(ring.rounds / np.maximum(ring.rounds - np.min(crossed, axis=0), 1.0))
 
 
 def _by_design(graph: Graph, ring: Ring, receivers: Indices) -> bool:
