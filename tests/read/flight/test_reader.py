@@ -129,6 +129,13 @@ def test_the_status_of_a_group_counts_if_it_is_that_of_the_newest_entry(status: 
     assert flight.load(json.dumps(dump(entries=[one], pg_status=told)).encode(), "d").calls.done[0] == done
 
 
+def test_a_call_that_was_retired_completed_though_the_other_thread_of_gloo_set_the_status_back() -> None:
+    told = {"0": {"last_enqueued_collective": 3, "last_completed_collective": 2}}
+    calls = [entry(collective_seq_id=3, op_id=3, pg_id=0, state="scheduled", retired=retired) for retired in (True, False)]
+    found = [flight.load(json.dumps(dump(entries=[one], pg_status=told)).encode(), "d").calls.done[0] for one in calls]
+    assert found == [1, 0]
+
+
 def test_of_two_dumps_the_later_one_counts_and_says_whether_its_rank_moved() -> None:
     one, two = entry(state="scheduled"), entry(state="scheduled", time_created_ns=10**18 + 5, collective_seq_id=2)
     several = [(0, [one, two]), (0, [one]), (1, [one])]

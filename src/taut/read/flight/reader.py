@@ -69,7 +69,6 @@ class _File(msgspec.Struct):
     pg_config: Plain = None
     pg_status: Plain = None
     rank: Plain = None
-    nccl_version: Plain = None
 
 
 def load(data: bytes | bytearray, label: str) -> Dump:
@@ -213,8 +212,9 @@ def _done(dump: _File, entries: Sequence[_Entry], pg: Ints, seq: Ints, hop: Mask
         number = op if op[mine[-1]] == enqueued else seq
         if number[mine[-1]] == enqueued and (number is op or group not in mixed):
             done[mine] |= (number[mine] >= 0) & (number[mine] <= completed)
-    if dump.nccl_version is not None:  # other backends retire a call when it times out, too
-        done |= np.array([entry.retired is True for entry in entries], dtype=np.bool_)
+    # Of gloo's two threads the slower may set the status back. Gloo retires a call when it times out, too, and then its status
+    # says so as well: of calls that not all members made neither counts (``diagnose/open_calls.py``).
+    done |= np.array([entry.retired is True for entry in entries], dtype=np.bool_)
     return done
 
 
