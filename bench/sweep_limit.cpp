@@ -25,7 +25,7 @@ struct Graph {  // arrays of a program, in the order in which taut's kernels tak
 };
 
 struct Replay {  // what one replay gives, and per slot when it opens and who opened it
-    Time *arrival, *opening, *end;
+    Time *arrival, *end;
     Index *bound, *opener;
     Time *opens;
     Index *last;
@@ -46,14 +46,14 @@ extern "C" void sweep(const Graph *g, const Time *work, const Time *gap, int64_t
                 if (ready > t || (b < 0 && ready == t)) t = ready, b = g->pred[i];
             }
             t += gap[v];
-            r->arrival[v] = r->opening[v] = t;
+            r->arrival[v] = t;
             r->bound[v] = b;
             r->end[v] = t + work[v];
             if (s >= 0 && t > r->opens[s]) r->opens[s] = t, r->last[s] = v;
         } else {
             const Index v = ~event, s = g->wait[v];
             const Time t = r->opens[s] + g->wait_lag[v];
-            if (t > r->arrival[v]) r->opening[v] = t, r->opener[v] = r->last[s], r->end[v] = t + work[v];
+            if (t > r->arrival[v]) r->opener[v] = r->last[s], r->end[v] = t + work[v];
         }
     }
 }
