@@ -159,9 +159,7 @@ def all_along(e: Evidence) -> list[Finding]:
     shared = shared_ends(pairs) if len(pairs) > 1 else set()
     links, receivers = tuple(f"{s}:{r}" for s, r in pairs), sorted({r for _, r in pairs})
     where = shared_end(next(iter(shared)), graph) if shared else "in that direction only"
-    single = len(links) == 1
-    are = "link {} is" if single else "links {} are" if shared else "links {} are nearly equally"
-    crosses = "every chunk crosses the link" if single else "every chunk crosses them"
+    are, crosses, both = _in_words(links, bool(shared))
     stair, share = max((one.stair_ns, one.share) for one in found)
     return [
         Finding(
@@ -172,14 +170,23 @@ def all_along(e: Evidence) -> list[Finding]:
             steps=e.steps_of(chosen),
             lost_rank_ns=int(np.maximum(graph.work_ns[rows] - np.asarray(change.value), 0).sum()),
             confidence=1 - min(one.chance for one in found),
-            because=f"{are.format(', '.join(links))} slow ({where}): {rank_labels(receivers, graph.members)} "
+            because=f"{are} slow ({where}): {rank_labels(receivers, graph.members)} "
             f"{'ends' if len(receivers) == 1 else 'end'} ring collectives last, and each rank downstream {spell(stair)} before "
             f"the one that sends to it, whoever arrives last; {crosses}, and rounds times that is "
-            f"{100 * share:.0f} % of the transfer",
+            f"{100 * share:.0f} % of the transfer{both}",
             changes=(change,),
             reference="peers",
         )
     ]
+
+
+def _in_words(links: tuple[str, ...], shared: bool) -> tuple[str, str, str]:
+    """Beginnings and ends of the sentence about slow links: which, what crosses them, and that one alone is not enough."""
+    names = ", ".join(links)
+    if len(links) == 1:
+        return f"link {names} is", "every chunk crosses the link", ""
+    apart = "" if shared else "; mend both: one of them holds the ring up nearly as much as two"
+    return f"links {names} are{'' if shared else ' nearly equally'}", "every chunk crosses them", apart
 
 
 def _pairs(graph: Graph, receives: Ints) -> list[tuple[int, int]]:
