@@ -111,10 +111,11 @@ def staircase(ends: Floats, two: bool = True, quicker: bool = False) -> Staircas
         return _best_of(away, kinds, TRIED)
     one = _best_of(away, kinds, TRIED / ONE_PLACE)
     apart, tried = _apart(len(ends), quicker or len(ends) >= MANY)
-    far, near = ([kind for kind in apart if (kind.second == len(ends) - 1) == beside] for beside in (False, True))
+    # A second receiver just upstream of the first is the other end of an interface.
+    far, near = ([kind for kind in apart if (kind.second == len(ends) - 1) == meet] for meet in (False, True))
     found = _best_of(away, far, tried / (1 - ONE_PLACE), apart=True)
-    beside = _best_of(away, near, tried / (1 - ONE_PLACE), apart=True) if near else found
-    found = beside if beside.chance < LIKELIER * found.chance else found
+    interface = _best_of(away, near, tried / (1 - ONE_PLACE), apart=True) if near else found
+    found = interface if interface.chance < LIKELIER * found.chance else found
     return found if found.chance < one.chance else one
 
 
