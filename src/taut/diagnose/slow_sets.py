@@ -68,7 +68,8 @@ ALIKE = 0.5
 NEEDED = 0.05
 """Members without which the joint saving is less by no more than this share, all of them together, are left out."""
 MORE_THAN_ALONE = 1.25
-"""A set saves at least so many times what its members save one by one; else they are findings of their own."""
+"""A set saves at least so many times what its members save one by one; else they are findings of their own, if each of them is
+listed."""
 
 STEADY = 0.8
 """A level that stands in this share of a rank's steps is no heap of stops."""
@@ -306,7 +307,8 @@ def _priced(e: Evidence, members: Sequence[Member]) -> SlowSet | None:
             key[change.ops] = k
     count, observed, unmended = len(members), e.observed.window_ns, e.graph.work_ns
     other = None if np.array_equal(gap, e.graph.gap_ns) else gap
-    alone = e.observed.wall_ns - e.batch.walls(unmended, work, key, count, e.graph.gap_ns, other).sum(axis=0)
+    alone_by_step = observed[:, None] - e.batch.walls(unmended, work, key, count, e.graph.gap_ns, other)
+    alone = alone_by_step.sum(axis=0)
     joint = e.batch.walls(unmended, work, np.where(key >= 0, 0, -1), 1, e.graph.gap_ns, other).sum()
     back = None if other is None else e.graph.gap_ns
     needed = e.batch.walls(work, unmended, key, count, gap, back).sum(axis=0) - joint
@@ -322,7 +324,8 @@ def _priced(e: Evidence, members: Sequence[Member]) -> SlowSet | None:
     first = sorted(member.first for member in chosen)[(len(chosen) - 1) // 2]
     last = sorted(member.last for member in chosen)[len(chosen) // 2]
     total = int(saved.sum())
-    apart = any(m.alone for m in chosen) and total < MORE_THAN_ALONE * np.maximum(alone[kept], 0).sum()
+    on_their_own = all(why_listed(alone_by_step[:, k], e.observed, members[k].first, members[k].last) is not None for k in kept)
+    apart = any(m.alone for m in chosen) and on_their_own and total < MORE_THAN_ALONE * np.maximum(alone[kept], 0).sum()
     if apart or alone[kept].max() >= NEARLY_ALL * total or why_listed(saved, e.observed, first, last) is None:
         return None
     return SlowSet(chosen, first, last, saved, int(max(alone[kept].max(), 0)))
