@@ -206,15 +206,6 @@ def sweep_many_plain(
     return done.astype(np.int64)
 
 
-@kernel()
-def shift(row: Floats, key: Codes, offset: Ints, v: int, by: float) -> None:
-    """Add to the columns that ask for op v."""
-    for d in range(len(offset)):
-        k = key[d, v] + offset[d]
-        if key[d, v] >= 0 and 0 <= k < len(row):
-            row[k] += by
-
-
 @kernel(plain=sweep_many_plain, fastmath={"nnan", "ninf", "nsz"})
 def sweep_many(
     events: Indices,
@@ -273,7 +264,11 @@ def sweep_many(
                     for k in range(columns):
                         state[r, k] = max(state[r, k], state[u, k] + late)
             if other_gap[v] != gap[v]:  # few ops differ: all columns take the usual gap, those that ask for it the rest
-                shift(state[r], key, offset, v, other_gap[v] - gap[v])
+                more = other_gap[v] - gap[v]
+                for d in range(len(offset)):
+                    k = key[d, v] + offset[d]
+                    if key[d, v] >= 0 and 0 <= k < columns:
+                        state[r, k] += more
             if join[v] >= 0:
                 s = slot_register[join[v]]
                 if seen[join[v]]:
@@ -293,7 +288,11 @@ def sweep_many(
             for k in range(columns):
                 state[r, k] = max(state[r, k], opens[s, k] + late) + add
         if other[v] != base[v]:
-            shift(state[r], key, offset, v, np.float64(other[v] - base[v]))
+            more = np.float64(other[v] - base[v])
+            for d in range(len(offset)):  # written out twice: a call would make a view of the row, and count who holds it
+                k = key[d, v] + offset[d]
+                if key[d, v] >= 0 and 0 <= k < columns:
+                    state[r, k] += more
         if closes[v]:
             w = window[v]
             for k in range(columns):
