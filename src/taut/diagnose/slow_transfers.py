@@ -124,7 +124,7 @@ class SlowTransfers(Series):
         out = []
         # Groups that are slow at the same time are explained together, the worst first.
         while found:
-            worst = max(found, key=lambda s: extra_ns(total[s.series], s))
+            worst = max(found, key=lambda s: extra_ns(total[s.series], s) * (s.last - s.first + 1))
             together = [s for s in found if min(s.last, worst.last) - max(s.first, worst.first) > 0]
             place = self.links_behind([*together, *_also(total, worst, {s.series for s in found})], worst, total)
             out += [place] if place.links else []
