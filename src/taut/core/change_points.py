@@ -8,7 +8,7 @@ there, whatever their size: independent heavy tails do not.
 
 from __future__ import annotations
 
-from math import ceil
+from math import ceil, log
 from statistics import NormalDist
 
 import numpy as np
@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from taut.core.array_types import Floats, Ints, Mask, Numbers
 from taut.core.concentration import concentrated
+from taut.core.student import TINY, fisher_tail
 
 FALSE_ALARMS = 0.01
 """Chance that a run without any change has a span found in any of its series, for each of the two tests."""
@@ -24,6 +25,13 @@ CLIP = 3.0
 """Spreads beyond which a single step says no more about the level."""
 LEAST_RISE = 1.0
 """Spreads by which most of a span's steps must stand above most of the others: spikes are no level."""
+HEAVY = 0.75
+"""Share of their degrees of freedom by which variances are compared: noise has heavier tails than Gaussian; chosen on lognormal
+noise of one rank, five times that of the others."""
+LEAST_CLEAR = 2.0
+"""Standard errors by which its mean must be higher all the same."""
+UNHEARD_OF = 0.05
+"""Share of their steps in which the kin of a series rise half as much as a span that is noisier than the rest, at most."""
 APART, LEAST_APART = 6.0, 5
 """Spreads between the lower fifth of a span and the middle of the rest from which no noise explains it, and the steps such a
 span must have; that hiccups come in fives is asked apart."""
@@ -95,10 +103,11 @@ def levels(y: Numbers, kin: Ints | None = None, most: int = 1) -> list[Span]:
     count, n = y.shape
     if n < LEAST_STEPS or count == 0:
         return []
-    z = _standardised(y, kin)
+    spread = noise(y, kin)
+    z = _standardised(y, spread)
     found, rho, again = [], None, np.arange(count)
     for _ in range(most):
-        spans, rho = _one_each(z, again, kin, rho)
+        spans, rho = _one_each(z, spread, again, kin, rho)
         found += spans
         if not spans:
             break
@@ -114,7 +123,7 @@ def _cost(series: Numbers, span: Span) -> float:
     return float((series[inside] - np.median(np.delete(series, inside))).sum())
 
 
-def _one_each(z: Floats, rows: Ints, kin: Ints | None, rho: Floats | None) -> tuple[list[Span], Floats | None]:
+def _one_each(z: Floats, spread: Floats, rows: Ints, kin: Ints | None, rho: Floats | None) -> tuple[list[Span], Floats | None]:
     """At most one span for each of some series, and how red all series are (given, once that is known)."""
     count, n = z.shape
     edges = np.unique(np.linspace(0, n, min(n, GRID) + 1).astype(np.int64))
@@ -146,7 +155,11 @@ def _one_each(z: Floats, rows: Ints, kin: Ints | None, rho: Floats | None) -> tu
         clear = _clear_span(z[i], i, int(far[0][k]), int(far[1][k]), float(far[2][k]), APART * _inflation_of_spread(red[0]))
         span = _unless_stops(z, kin, clear, len(begin) * count)
         if span is None:
-            raised = _raised_span(z[i], i, int(near[0][k]), int(near[1][k]), float(near[2][k]), alarm, red[1])
+            a, b = int(near[0][k]), int(near[1][k])
+            clear_by = _clear_by(z[i], a, b, float(near[2][k]), red[1])
+            if LEAST_CLEAR < clear_by <= alarm:
+                clear_by = max(clear_by, _with_its_noise(z, spread, kin, i, a, b, clear_by, red[1]))
+            raised = _raised_span(z[i], i, a, b, clear_by, alarm)
             span = _unless_stops(z, kin, raised, len(begin) * count)
         out += [_extended(z[i], span)] if span else []
     return out, rho
@@ -246,13 +259,44 @@ def _clear_span(z: Floats, series: int, a: int, b: int, score: float, apart: flo
     return Span(series, a, b - 1, score) if b - a >= LEAST_APART and low - high >= apart else None
 
 
-def _raised_span(z: Floats, series: int, a: int, b: int, score: float, alarm: float, rho: float) -> Span | None:
-    """A span whose mean is higher by more than chance explains."""
-    outside, within = np.delete(z, slice(a, b)), z[a:b]
+def _clear_by(z: Floats, a: int, b: int, score: float, rho: float) -> float:
+    """By how many standard errors the mean of a span is higher, once the steps are known not to be independent."""
     shapes = _without_span(np.clip(z, -CLIP, CLIP)[None, :], np.array([a]), np.array([b])), _without_ramp(z, a, b)
     # A ramp read as a level leaves a rest that looks autocorrelated: whichever shape leaves less counts.
-    clear = score / min(_inflation_of_mean(rest, rho) for rest in shapes)
-    return Span(series, a, b - 1, clear) if clear > alarm and np.median(within) - np.median(outside) > LEAST_RISE else None
+    return score / min(_inflation_of_mean(rest, rho) for rest in shapes)
+
+
+def _with_its_noise(z: Floats, spread: Floats, kin: Ints | None, i: int, a: int, b: int, clear_by: float, rho: float) -> float:
+    """The same, in standard errors, of a span that is noisier than the rest as well: both together (Fisher's method).
+
+    Zero where its kin (each from its own median) rise half as much now and then, or where there are too few: then its noise
+    may be what they all have.
+    """
+    variance, free = [], []
+    for part in z[i, a:b], np.delete(z[i], slice(a, b)):
+        middle = float(np.median(part))
+        reach = CLIP * 1.4826 * float(np.median(np.abs(part - middle)))
+        rest = np.clip(part - middle, -reach, reach)
+        red = max(rho, float(_raw_lag_one((rest - rest.mean())[None, :])[0]), 0.0)
+        variance.append(max(float(rest.var(ddof=1)), TINY))
+        # Bartlett: of AR(1) steps a variance has fewer degrees of freedom than there are steps.
+        free.append(max(HEAVY * (len(part) - 1) * (1 - red**2) / (1 + red**2), 1.0))
+    beside = np.flatnonzero((np.arange(len(z)) != i) & (True if kin is None else kin == kin[i]))
+    if len(beside) + 1 < LEAST_KIN or variance[0] <= variance[1]:
+        return 0.0
+    others = z[beside] * (spread[beside, None] / spread[i])
+    rise = float(np.median(z[i, a:b]) - np.median(np.delete(z[i], slice(a, b))))
+    if np.mean(others >= 0.5 * rise) > UNHEARD_OF:
+        return 0.0
+    calm = (1.4826 * float(np.median(np.abs(others)))) ** 2  # a part that is chosen may be calmer than they ever are
+    chance = NormalDist().cdf(-clear_by) * fisher_tail(variance[0] / max(variance[1], calm), free[0], free[1])
+    return -NormalDist().inv_cdf(min(max(chance * (1 - log(max(chance, TINY))), TINY), 0.5))
+
+
+def _raised_span(z: Floats, series: int, a: int, b: int, score: float, alarm: float) -> Span | None:
+    """A span whose mean is higher by more than chance explains."""
+    outside, within = np.delete(z, slice(a, b)), z[a:b]
+    return Span(series, a, b - 1, score) if score > alarm and np.median(within) - np.median(outside) > LEAST_RISE else None
 
 
 def _without_span(z: Floats, begin: Ints, end: Ints) -> Floats:
@@ -362,11 +406,11 @@ def outliers(y: Numbers) -> Mask:
 
 def clipped(y: Numbers) -> Floats:
     """Every series in its own spreads around its median, at most CLIP of them: a lone hiccup is no level."""
-    return np.clip(_standardised(y, np.arange(len(y))), -CLIP, CLIP)
+    return np.clip(_standardised(y, noise(y, np.arange(len(y)))), -CLIP, CLIP)
 
 
-def _standardised(y: Numbers, kin: Ints | None) -> Floats:
-    return (y - np.median(y, axis=1, keepdims=True)) / noise(y, kin)[:, None]
+def _standardised(y: Numbers, spread: Floats) -> Floats:
+    return np.asarray((y - np.median(y, axis=1, keepdims=True)) / spread[:, None])
 
 
 def densest(hit: Mask) -> tuple[int, int]:

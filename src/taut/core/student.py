@@ -42,7 +42,7 @@ def student_quantile(tail: float, free: float) -> float:
     return at
 
 
-def fisher_tail(ratio: float, top: int, bottom: int) -> float:
+def fisher_tail(ratio: float, top: float, bottom: float) -> float:
     """Chance of a ratio of two variances above this one, with so many degrees of freedom above and below the line."""
     return _incomplete_beta(bottom / 2, top / 2, bottom / (bottom + top * ratio))
 
