@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -133,6 +134,14 @@ def test_small_groups_that_slow_down_together_share_a_network_interface() -> Non
     assert {end for link in done.findings[0].links for end in map(int, link.split(":"))} == {0, 1, 3}
 
 
+def test_the_span_of_slow_groups_is_that_of_what_costs_most_in_all() -> None:
+    """One pair at rank 1 is slow from the onset on, another, slower, for eight of these steps: the interface always is."""
+    slow = {(0, 1): range(ONSET, STEPS), (1, 3): range(ONSET + 4, ONSET + 12)}
+    done = analyze(_grid(jitter(4, 4), lambda step, pair: (26 if pair == (1, 3) else 20) if step in slow.get(pair, ()) else 4))
+    assert done.findings[0].ranks == (1,)
+    assert done.findings[0].steps == (ONSET, STEPS - 1)
+
+
 def _stalling(name: str, every: int) -> Trace:
     ops = []
     rng = np.random.default_rng(0)
@@ -158,6 +167,29 @@ def test_a_culprit_that_moves_is_found_twice() -> None:
     work[18:28, 3] += 40 * MS
     done = analyze(barriers(work, 5 * MS))
     assert {(f.ranks, f.steps) for f in done.findings} == {((0,), (8, 17)), ((3,), (18, 27))}
+
+
+def test_the_second_place_of_a_fault_that_moves_is_listed_though_it_saves_little_alone() -> None:
+    work = jitter(6, 4, 0.01)
+    work[4:16, 0] += 15 * MS
+    work[16:26, 3] += 5 * MS
+    done = analyze(barriers(work, 5 * MS))
+    assert [f.ranks for f in done.findings] == [(0,), (3,)]
+    assert done.findings[1].recoverable_wall_ns < 0.03 * done.observed.wall_ns
+    assert "once the other findings are mended" in done.findings[1].because
+
+
+def test_a_stage_that_hides_behind_a_slower_one_is_named_with_it() -> None:
+    def scale(step: int) -> Callable[[int, int], float]:
+        return lambda stage, _: {3: 1.2, 4: 1.3}.get(stage, 1.0) if step >= ONSET else 1.0
+
+    ops = [
+        replace(op, step=step)
+        for step in range(STEPS)
+        for op in one_f_one_b(8, 2, 5, 8, 0.5, noise=0.01, seed=step, scale=scale(step))
+    ]
+    done = analyze(play(ops))
+    assert [f.ranks for f in done.findings] == [(3, 4)]
 
 
 @pytest.mark.parametrize("onset", [0, ONSET])

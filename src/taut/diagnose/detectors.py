@@ -37,6 +37,8 @@ DETECTORS = (
 FALSE_DISCOVERIES = 0.05
 """Share of the findings of many runs that may be false."""
 ONE_STEP = "; this rests on one step: more steps would tell whether it stays"
+BESIDE = 0.2
+"""Share of what all listed findings save from which one that saves less than is listed alone is listed beside them."""
 MOST_HIDDEN = 8
 """Findings that are worth nothing alone are tried behind the others, the costliest of them."""
 
@@ -81,7 +83,7 @@ def _significant(by_mode: list[list[Finding] | None]) -> list[Finding]:
 
 
 def _exposed_by_others(evidence: Evidence, found: list[Finding], hidden: list[Finding]) -> list[Finding]:
-    """Findings that cost something only once the others are mended: fixing the slowest exposes the second slowest."""
+    """Findings that matter beside the others: fixing the slowest exposes the second slowest, and one fault may wander."""
     if not hidden:
         return []
     if not found:
@@ -91,8 +93,10 @@ def _exposed_by_others(evidence: Evidence, found: list[Finding], hidden: list[Fi
     out = []
     for finding in sorted(hidden, key=lambda f: -f.lost_rank_ns)[:MOST_HIDDEN]:
         then = evidence.observed.wall_ns - int(recovered(evidence, [*mended, *finding.changes]).sum())
-        if left - then >= LISTED_SHARE * left:
-            why = f"; alone it saves next to nothing, but once the other findings are mended it saves {spell(left - then)} more"
+        more, every = left - then, evidence.observed.wall_ns - then
+        if more >= LISTED_SHARE * left or (more >= BESIDE * every and every >= LISTED_SHARE * evidence.observed.wall_ns):
+            little = "next to nothing" if 2 * finding.recoverable_wall_ns < more else "little"
+            why = f"; alone it saves {little}, but once the other findings are mended it saves {spell(more)} more"
             out.append(replace(finding, because=finding.because + why))
             mended, left = [*mended, *finding.changes], then
     return out
