@@ -12,6 +12,7 @@ which findings there have to be, each with what mending it alone saves, and `cal
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -120,10 +121,10 @@ def wandering(ranks: int, steps: int, spread: float, seed: int) -> Ground:
     return Ground(work=lambda r, s: float(np.exp(walk[r, s])))
 
 
-def anybody(ranks: int, steps: int, rate: float, seed: int) -> Ground:
-    """Stops of 100 to 200 ms of any rank at any time."""
+def anybody(ranks: int, steps: int, rate: float, seed: int, ms: tuple[float, float] = (100, 200)) -> Ground:
+    """Stops of any rank at any time, of at least and at most so many ms."""
     g = np.random.default_rng(seed)
-    lost = np.where(g.random((ranks, steps)) < rate, g.uniform(100, 200, (ranks, steps)), 0.0)
+    lost = np.where(g.random((ranks, steps)) < rate, g.uniform(*ms, (ranks, steps)), 0.0)
     return Ground(pause=lambda r, s: float(lost[r, s]))
 
 
@@ -791,4 +792,4 @@ def _meets(span: list[int] | None, steps: tuple[int, int]) -> bool:
 
 
 if __name__ == "__main__":
-    main(__doc__ or "", cases, judged_with_span)
+    sys.exit(main(__doc__ or "", cases, judged_with_span))

@@ -174,7 +174,7 @@ class Job:
             one = Do(rank, step, name, 0.0, lane, "meet", group, int(mb * 1e6), algorithm=algorithm, seq=seq, idle=0.02)
             one.after = (after or {}).get(rank, -1)
             self._add(one)
-        self.noise_of[group, seq] = self.rng.standard_normal((2, 64))
+        self.noise_of[group, seq] = self.rng.standard_normal((2, max(64, len(ranks))))
 
     def hop(self, rank: int, step: int, name: str, verb: str, peer: int, mb: float, part: int) -> None:
         self._add(Do(rank, step, name, 0.0, "main", verb, "", int(mb * 1e6), peer, part, idle=0.02))
@@ -1256,8 +1256,8 @@ def _prices(result: dict[str, Any], findings: list[dict[str, Any]], wall: float)
     return wrong
 
 
-def main(about: str, cases: Callable[[int], dict[str, Any]], judge: Callable[..., Judged]) -> None:
-    """Judge the cases of a seed as they are asked for on the command line."""
+def main(about: str, cases: Callable[[int], dict[str, Any]], judge: Callable[..., Judged]) -> int:
+    """Judge the cases of a seed as they are asked for on the command line; 1 where one is wrong."""
     parser = argparse.ArgumentParser(description=about.split("\n", 1)[0])
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", nargs="*", default=None, help="names of cases, or regular expressions")
@@ -1265,11 +1265,11 @@ def main(about: str, cases: Callable[[int], dict[str, Any]], judge: Callable[...
     parser.add_argument("--taut", default=f"{sys.executable} -m taut", help="command to run")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as fresh:
-        judged_table(given, given.keep or Path(fresh), cases(given.seed), judge)
+        return 0 if judged_table(given, given.keep or Path(fresh), cases(given.seed), judge) else 1
 
 
-def judged_table(given: argparse.Namespace, folder: Path, cases: dict[str, Any], judge: Callable[..., Judged]) -> None:
-    """Judge the cases that are asked for, and print the table."""
+def judged_table(given: argparse.Namespace, folder: Path, cases: dict[str, Any], judge: Callable[..., Judged]) -> bool:
+    """Judge the cases that are asked for, print the table, and say whether all are right."""
     print("| case | truth: wanted, place, what mending saves | answer | right | why not |\n|---|---|---|---|---|")
     right = total = 0
     for name, case in cases.items():
@@ -1286,7 +1286,8 @@ def judged_table(given: argparse.Namespace, folder: Path, cases: dict[str, Any],
             flush=True,
         )
     print(f"{right} of {total} right")
+    return right == total
 
 
 if __name__ == "__main__":
-    main(__doc__ or "", cases, judge)
+    sys.exit(main(__doc__ or "", cases, judge))

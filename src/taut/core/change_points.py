@@ -158,7 +158,7 @@ def _one_each(z: Floats, spread: Floats, rows: Ints, kin: Ints | None, rho: Floa
             a, b = int(near[0][k]), int(near[1][k])
             clear_by = _clear_by(z[i], a, b, float(near[2][k]), red[1])
             if LEAST_CLEAR < clear_by <= alarm:
-                clear_by = max(clear_by, _with_its_noise(z, spread, kin, i, a, b, clear_by, red[1]))
+                clear_by = max(clear_by, _with_its_noise(z * spread[:, None], kin, i, a, b, clear_by, red[1]))
             raised = _raised_span(z[i], i, a, b, clear_by, alarm)
             span = _unless_stops(z, kin, raised, len(begin) * count)
         out += [_extended(z[i], span)] if span else []
@@ -266,14 +266,14 @@ def _clear_by(z: Floats, a: int, b: int, score: float, rho: float) -> float:
     return score / min(_inflation_of_mean(rest, rho) for rest in shapes)
 
 
-def _with_its_noise(z: Floats, spread: Floats, kin: Ints | None, i: int, a: int, b: int, clear_by: float, rho: float) -> float:
+def _with_its_noise(above: Floats, kin: Ints | None, i: int, a: int, b: int, clear_by: float, rho: float) -> float:
     """The same, in standard errors, of a span that is noisier than the rest as well: both together (Fisher's method).
 
-    Zero where its kin (each from its own median) rise half as much now and then, or where there are too few: then its noise
-    may be what they all have.
+    All series are given above their medians, in the same unit. Zero where the kin of one rise half as much now and then, or
+    where there are too few: then its noise may be what they all have.
     """
     variance, free = [], []
-    for part in z[i, a:b], np.delete(z[i], slice(a, b)):
+    for part in above[i, a:b], np.delete(above[i], slice(a, b)):
         middle = float(np.median(part))
         reach = CLIP * 1.4826 * float(np.median(np.abs(part - middle)))
         rest = np.clip(part - middle, -reach, reach)
@@ -281,14 +281,13 @@ def _with_its_noise(z: Floats, spread: Floats, kin: Ints | None, i: int, a: int,
         variance.append(max(float(rest.var(ddof=1)), TINY))
         # Bartlett: of AR(1) steps a variance has fewer degrees of freedom than there are steps.
         free.append(max(HEAVY * (len(part) - 1) * (1 - red**2) / (1 + red**2), 1.0))
-    beside = np.flatnonzero((np.arange(len(z)) != i) & (True if kin is None else kin == kin[i]))
+    beside = np.flatnonzero((np.arange(len(above)) != i) & (True if kin is None else kin == kin[i]))
     if len(beside) + 1 < LEAST_KIN or variance[0] <= variance[1]:
         return 0.0
-    others = z[beside] * (spread[beside, None] / spread[i])
-    rise = float(np.median(z[i, a:b]) - np.median(np.delete(z[i], slice(a, b))))
-    if np.mean(others >= 0.5 * rise) > UNHEARD_OF:
+    rise = float(np.median(above[i, a:b]) - np.median(np.delete(above[i], slice(a, b))))
+    if np.mean(above[beside] >= 0.5 * rise) > UNHEARD_OF:
         return 0.0
-    calm = (1.4826 * float(np.median(np.abs(others)))) ** 2  # a part that is chosen may be calmer than they ever are
+    calm = (1.4826 * float(np.median(np.abs(above[beside])))) ** 2  # a part that is chosen may be calmer than they ever are
     chance = NormalDist().cdf(-clear_by) * fisher_tail(variance[0] / max(variance[1], calm), free[0], free[1])
     return -NormalDist().inv_cdf(min(max(chance * (1 - log(max(chance, TINY))), TINY), 0.5))
 
