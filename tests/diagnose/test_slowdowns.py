@@ -343,3 +343,13 @@ def test_stops_that_all_ranks_have_are_no_level_of_one_where_they_fall_together(
         stops = (rng.random((STEPS, ranks)) < 0.12) * rng.uniform(100, 200, (STEPS, ranks)) * MS
         named += [f for f in analyze(barriers(jitter(seed, ranks, 0.02) + stops, 5 * MS)).findings if f.ranks or f.links]
     assert named == []
+
+
+@pytest.mark.parametrize("slow", [slice(0, ONSET), slice(ONSET, STEPS)])
+def test_most_ranks_may_be_slower_than_they_were_while_the_others_are_as_ever(slow: slice) -> None:
+    """What the others did is taken off, but not where they are the ones that changed: who did not tells."""
+    work = jitter(7, 8, 0.01)
+    work[slow][:, [0, 2, 3, 4, 6]] *= 1.4
+    (found,) = analyze(barriers(work, 5 * MS)).findings
+    assert found.ranks == (0, 2, 3, 4, 6)
+    assert found.steps == (slow.start, slow.stop - 1)

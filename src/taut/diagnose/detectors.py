@@ -20,7 +20,7 @@ from taut.diagnose import (
     synchronisation,
     tail_inflation,
 )
-from taut.diagnose.finding import Evidence, Finding, as_a_habit, recovered, why_listed
+from taut.diagnose.finding import BESIDE, Evidence, Finding, as_a_habit, recovered, why_listed
 from taut.diagnose.slow_place import RECURS
 
 DETECTORS = (
@@ -37,8 +37,6 @@ DETECTORS = (
 FALSE_DISCOVERIES = 0.05
 """Share of the findings of many runs that may be false."""
 ONE_STEP = "; this rests on one step: more steps would tell whether it stays"
-BESIDE = 0.2
-"""Share of what all listed findings save from which one that saves less than is listed alone is listed beside them."""
 MOST_HIDDEN = 8
 """Findings that are worth nothing alone are tried behind the others, the costliest of them."""
 
@@ -55,7 +53,7 @@ def diagnose(evidence: Evidence) -> list[Finding]:
             why = why_listed(saved, evidence.observed, first, last)
             lasts = last - first + 1 >= RECURS
             if why is not None and lasts and why_listed(as_a_habit(saved), evidence.observed, first, last) is None:
-                continue
+                why = None
         alone = ONE_STEP if first == last and not finding.certain else ""
         replayed = replace(
             finding, recoverable_wall_ns=int(saved.sum()), saved_ns=saved, because=finding.because + (why or "") + alone
@@ -88,17 +86,19 @@ def _exposed_by_others(evidence: Evidence, found: list[Finding], hidden: list[Fi
         return []
     if not found:
         return _only_together(evidence, hidden)
-    mended = [change for finding in found for change in finding.changes]
-    left = evidence.observed.wall_ns - int(recovered(evidence, mended).sum())
+    mended, wall = [change for finding in found for change in finding.changes], evidence.observed.wall_ns
+    saved = recovered(evidence, mended)
     out = []
     for finding in sorted(hidden, key=lambda f: -f.lost_rank_ns)[:MOST_HIDDEN]:
-        then = evidence.observed.wall_ns - int(recovered(evidence, [*mended, *finding.changes]).sum())
-        more, every = left - then, evidence.observed.wall_ns - then
-        if more >= LISTED_SHARE * left or (more >= BESIDE * every and every >= LISTED_SHARE * evidence.observed.wall_ns):
+        then = recovered(evidence, [*mended, *finding.changes])
+        first, last = map(int, np.searchsorted(evidence.graph.steps, finding.steps))
+        more = int((as_a_habit(then - saved) if last - first + 1 >= RECURS else then - saved).sum())
+        every = int(saved.sum()) + more
+        if more >= LISTED_SHARE * (wall - int(saved.sum())) or (more >= BESIDE * every and every >= LISTED_SHARE * wall):
             little = "next to nothing" if 2 * finding.recoverable_wall_ns < more else "little"
             why = f"; alone it saves {little}, but once the other findings are mended it saves {spell(more)} more"
             out.append(replace(finding, because=finding.because + why))
-            mended, left = [*mended, *finding.changes], then
+            mended, saved = [*mended, *finding.changes], then
     return out
 
 
@@ -107,7 +107,7 @@ def _only_together(evidence: Evidence, hidden: list[Finding]) -> list[Finding]:
     some, wall = sorted(hidden, key=lambda f: -f.lost_rank_ns)[:MOST_HIDDEN], evidence.observed.wall_ns
 
     def saved(findings: list[Finding]) -> int:
-        return int(recovered(evidence, [change for finding in findings for change in finding.changes]).sum())
+        return int(as_a_habit(recovered(evidence, [change for finding in findings for change in finding.changes])).sum())
 
     whole = saved(some) if len(some) > 1 else 0
     if whole < LISTED_SHARE * wall:

@@ -38,6 +38,8 @@ EPISODE_SHARE = 0.05
 """A finding that recovers less than LISTED_SHARE of the wall is listed if it recovers this share of its own steps, and there
 are at least EPISODE_STEPS of them; it says so."""
 EPISODE_STEPS = 5
+BESIDE = 0.2
+"""What would not be listed alone is, beside others, if this share of what all of them save is lost without it."""
 LEAST_EPISODE = 0.05
 """Spans with less than this share of the whole score are noise around the others."""
 NOISE = 1.5

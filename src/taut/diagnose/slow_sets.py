@@ -29,7 +29,7 @@ from taut.core.reporting import LISTED_SHARE
 from taut.core.student import student_quantile, student_tail
 from taut.core.tables import Kind
 from taut.diagnose.accidents import by_accident
-from taut.diagnose.finding import Evidence, why_listed
+from taut.diagnose.finding import BESIDE, Evidence, why_listed
 from taut.graph import Graph
 from taut.replay.blame import Blame
 from taut.replay.excess import by_step
@@ -68,9 +68,10 @@ ALIKE = 0.5
 NEEDED = 0.05
 """Members without which the joint saving is less by no more than this share, all of them together, are left out."""
 MORE_THAN_ALONE = 1.25
-"""A set saves at least so many times what its members save one by one; else they are findings of their own, if each of them is
-listed."""
-
+"""A set saves at least so many times what its members save one by one; else they are findings of their own, unless
+one that would not be listed alone is much slower, and much of it is lost without it."""
+COMPARABLE = 1 / 3
+"""A member that takes this share of what the slowest takes longer is much slower."""
 STEADY = 0.8
 """A level that stands in this share of a rank's steps is no heap of stops."""
 NEARLY_ALL = 0.9
@@ -324,8 +325,10 @@ def _priced(e: Evidence, members: Sequence[Member]) -> SlowSet | None:
     first = sorted(member.first for member in chosen)[(len(chosen) - 1) // 2]
     last = sorted(member.last for member in chosen)[len(chosen) // 2]
     total = int(saved.sum())
-    on_their_own = all(why_listed(alone_by_step[:, k], e.observed, members[k].first, members[k].last) is not None for k in kept)
-    apart = any(m.alone for m in chosen) and on_their_own and total < MORE_THAN_ALONE * np.maximum(alone[kept], 0).sum()
+    least = COMPARABLE * max(member.total_ns for member in chosen)
+    hidden = [k for k in kept if needed[k] >= BESIDE * total and members[k].total_ns >= least]
+    hidden = [k for k in hidden if why_listed(alone_by_step[:, k], e.observed, members[k].first, members[k].last) is None]
+    apart = any(m.alone for m in chosen) and not hidden and total < MORE_THAN_ALONE * np.maximum(alone[kept], 0).sum()
     if apart or alone[kept].max() >= NEARLY_ALL * total or why_listed(saved, e.observed, first, last) is None:
         return None
     return SlowSet(chosen, first, last, saved, int(max(alone[kept].max(), 0)))

@@ -29,6 +29,8 @@ LASTING = 10
 """Steps for which all ranks must have been slower, to the end of the run: demand that all share comes and goes."""
 ROSE = 0.5
 """Nearly all ranks rise by at least this share of what their quantile rises by."""
+LEAST_STEADY = 2
+"""Ranks that must have stayed as they were, while most others changed, to measure these by them."""
 MOST_SPANS = 4
 """Spans in which one series of a rank may be higher, each with a level of its own."""
 MOST_STALLS = 16
@@ -50,22 +52,47 @@ class Slowdowns(SlowTransfers):
         return every if np.count_nonzero(~every) >= LEAST_OUTSIDE else mine
 
     @cached_property
-    def _busy(self) -> Floats:
-        """Own work and gaps of every rank in every window, less what the others did more than usual in that window."""
+    def _took(self) -> Floats:
+        """Own work and gaps of every rank in every window."""
         g, own = self.graph, self.own
-        busy = self.table(kept((g.work_ns + g.gap_ns)[own]), g.rank_index[own], self.count, g.window[own])
-        return self._by_itself(busy)
+        return self.table(kept((g.work_ns + g.gap_ns)[own]), g.rank_index[own], self.count, g.window[own])
+
+    @cached_property
+    def _busy(self) -> Floats:
+        """The same, less what the others did more than usual in that window."""
+        return self._by_itself(self._took)
 
     def _by_itself(self, took: Floats) -> Floats:
-        """Ranks × windows, less what those that do the same work did more than usual; a service alone is its own measure."""
+        """Ranks × windows, less what those that do the same work did more than usual; a service alone is its own measure.
+
+        Where most of them changed, those that did not are what the others are measured by.
+        """
+        out = took.astype(np.float64)
+        for kin in self._kin:
+            steady = took[kin][self._steady[kin]]
+            out[kin] -= np.median(_above_usual(steady), axis=0) if len(steady) else _shared(took[kin])
+        return out
+
+    @cached_property
+    def _kin(self) -> list[Mask]:
+        """Ranks that do the same work, and are not alone with it."""
         role = np.zeros(self.count, dtype=np.int64)
         if self.graph.trace.waits_recorded:
             role[self.graph.rank_index] = self.graph.roles
-        out = took.astype(np.float64)
-        for one in np.unique(role):
-            kin = role == one
-            if kin.sum() > 1:
-                out[kin] -= _shared(took[kin])
+        return [kin for kin in (role == one for one in np.unique(role)) if kin.sum() > 1]
+
+    @cached_property
+    def _steady(self) -> Mask:
+        """Ranks that took what they always take while most others of their kin changed: they only seem slower or quicker."""
+        out = np.zeros(self.count, dtype=bool)
+        for kin in self._kin:
+            took = self._took[kin].astype(np.float64)
+            seems, found = took - _shared(took), np.zeros(len(took), dtype=bool)
+            for s in levels(seems) if len(took) > 2 * LEAST_STEADY else []:
+                rise = ROSE * extra_ns(seems[s.series], s)
+                rose = np.array([extra_ns(one, s) for one in took])
+                found[s.series] = rose[s.series] < rise and np.median(np.delete(rose, s.series)) < -rise
+            out[kin] = found if found.sum() >= LEAST_STEADY else False
         return out
 
     @cached_property
@@ -308,12 +335,16 @@ def _tells_more(stall: Place, level: Place) -> bool:
     return stall.rank == level.rank and overlap and stall.total_ns >= LONGER_STORY * level.total_ns
 
 
+def _above_usual(busy: Floats) -> Floats:
+    return np.asarray(busy - np.median(busy, axis=1, keepdims=True))
+
+
 def _shared(busy: Floats) -> Floats:
     """What the others did more than usual in a step, per rank: the median over them.
 
     Where most of them stop, it is taken off as far as the rank stops as well: else it would seem to work less in that step.
     """
-    own = busy - np.median(busy, axis=1, keepdims=True)
+    own = _above_usual(busy)
     deviation = np.sort(own, axis=0)
     n = len(busy)
     # Leaving one of n sorted values out moves the middle by at most one place.
