@@ -325,13 +325,21 @@ def _priced(e: Evidence, members: Sequence[Member]) -> SlowSet | None:
     first = sorted(member.first for member in chosen)[(len(chosen) - 1) // 2]
     last = sorted(member.last for member in chosen)[len(chosen) // 2]
     total = int(saved.sum())
-    least = COMPARABLE * max(member.total_ns for member in chosen)
-    hidden = [k for k in kept if needed[k] >= BESIDE * total and members[k].total_ns >= least]
-    hidden = [k for k in hidden if why_listed(alone_by_step[:, k], e.observed, members[k].first, members[k].last) is None]
-    apart = any(m.alone for m in chosen) and not hidden and total < MORE_THAN_ALONE * np.maximum(alone[kept], 0).sum()
-    if apart or alone[kept].max() >= NEARLY_ALL * total or why_listed(saved, e.observed, first, last) is None:
+    apart = any(m.alone for m in chosen) and total < MORE_THAN_ALONE * np.maximum(alone[kept], 0).sum()
+    if apart and not _hides_one(e, chosen, alone_by_step[:, kept], needed[kept] >= BESIDE * total):
+        return None
+    if alone[kept].max() >= NEARLY_ALL * total or why_listed(saved, e.observed, first, last) is None:
         return None
     return SlowSet(chosen, first, last, saved, int(max(alone[kept].max(), 0)))
+
+
+def _hides_one(e: Evidence, members: Sequence[Member], alone: Ints, needed: Mask) -> bool:
+    """Whether a member that is much slower, and needed (a mask), would not be listed for what it saves alone (per window)."""
+    least = COMPARABLE * max(member.total_ns for member in members)
+    return any(
+        need and m.total_ns >= least and why_listed(saved, e.observed, m.first, m.last) is None
+        for m, saved, need in zip(members, alone.T, needed, strict=True)
+    )
 
 
 def shared_place(graph: Graph, ranks: Sequence[int]) -> str:

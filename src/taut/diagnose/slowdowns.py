@@ -29,8 +29,6 @@ LASTING = 10
 """Steps for which all ranks must have been slower, to the end of the run: demand that all share comes and goes."""
 ROSE = 0.5
 """Nearly all ranks rise by at least this share of what their quantile rises by."""
-LEAST_STEADY = 2
-"""Ranks that must have stayed as they were, while most others changed, to measure these by them."""
 MOST_SPANS = 4
 """Spans in which one series of a rank may be higher, each with a level of its own."""
 MOST_STALLS = 16
@@ -88,11 +86,11 @@ class Slowdowns(SlowTransfers):
         for kin in self._kin:
             took = self._took[kin].astype(np.float64)
             seems, found = took - _shared(took), np.zeros(len(took), dtype=bool)
-            for s in levels(seems) if len(took) > 2 * LEAST_STEADY else []:
+            for s in levels(seems) if len(took) > 2 else []:
                 rise = ROSE * extra_ns(seems[s.series], s)
                 rose = np.array([extra_ns(one, s) for one in took])
                 found[s.series] = rose[s.series] < rise and np.median(np.delete(rose, s.series)) < -rise
-            out[kin] = found if found.sum() >= LEAST_STEADY else False
+            out[kin] = found
         return out
 
     @cached_property
@@ -119,8 +117,11 @@ class Slowdowns(SlowTransfers):
 
     @cached_property
     def on_all_ranks(self) -> list[Place]:
-        """Classes whose work takes longer since some step, to the end, on nearly all ranks: their lower quartile."""
-        if self.count < 2 or self.windows < LEAST_STEPS:
+        """Classes whose work takes longer since some step, to the end, on nearly all ranks: their lower quartile.
+
+        None where a rank stayed as it was while most changed: then those are the finding.
+        """
+        if self.count < 2 or self.windows < LEAST_STEPS or self._steady.any():
             return []
         names, took = self.by_class
         # A lower quartile grows only if nearly all ranks do, the quickest too.
