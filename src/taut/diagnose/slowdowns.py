@@ -81,7 +81,10 @@ class Slowdowns(SlowTransfers):
 
     @cached_property
     def _steady(self) -> Mask:
-        """Ranks that took what they always take while most others of their kin changed: they only seem slower or quicker."""
+        """Ranks that took what they always take while most others of their kin changed: they only seem slower or quicker.
+
+        A quarter of the kin at least: of demand that all share few may have no part.
+        """
         out = np.zeros(self.count, dtype=bool)
         for kin in self._kin:
             took = self._took[kin].astype(np.float64)
@@ -90,7 +93,7 @@ class Slowdowns(SlowTransfers):
                 rise = ROSE * extra_ns(seems[s.series], s)
                 rose = np.array([extra_ns(one, s) for one in took])
                 found[s.series] = rose[s.series] < rise and np.median(np.delete(rose, s.series)) < -rise
-            out[kin] = found
+            out[kin] = found & (found.mean() >= ALIKE)
         return out
 
     @cached_property
@@ -117,10 +120,7 @@ class Slowdowns(SlowTransfers):
 
     @cached_property
     def on_all_ranks(self) -> list[Place]:
-        """Classes whose work takes longer since some step, to the end, on nearly all ranks: their lower quartile.
-
-        None where a rank stayed as it was while most changed: then those are the finding.
-        """
+        """Classes whose work takes longer since some step, to the end, on nearly all ranks: their lower quartile."""
         if self.count < 2 or self.windows < LEAST_STEPS or self._steady.any():
             return []
         names, took = self.by_class
