@@ -46,6 +46,8 @@ SEARCH_BIAS, SEARCH_LOSS = 3.0, 6.0
 the slowest waves go with it. Chosen on AR(1) noise of 12 to 40 steps so that the size holds."""
 CAUTION = 1.0
 """Standard errors by which a series without kin is taken to be redder than it looks."""
+TOLD = 0.5
+"""Standard errors by which one with kin is taken to be less red than it looks: its kin tell."""
 LEAST_KIN = 3
 """Series of a kind that it takes to say how red that kind is."""
 MOST_AUTOCORRELATED = 0.95
@@ -338,10 +340,12 @@ def _redness_without_kin(z: Floats, a: int, b: int) -> float:
 def _inflation_of_mean(rest: Floats, rho: float) -> float:
     """By how much more the mean of such a series wanders than that of independent steps (AR(1), from lag 1).
 
-    ``rho`` is what its kin have: of a single short series it is uncertain, so the larger of the two counts.
+    ``rho`` is what its kin have; of a single short series it is uncertain: beyond theirs it counts with caution.
     """
     # The variance of a mean of AR(1) noise is (1 + ρ)/(1 − ρ) times that of independent steps.
-    rho = min(max(rho, float(_lag_one(rest)[0]), 0.0), MOST_AUTOCORRELATED)
+    own = float(_lag_one(rest)[0])
+    own -= TOLD * float(np.sqrt(max(1 - own**2, 0.0) / rest.shape[1]))
+    rho = min(max(rho, own, 0.0), MOST_AUTOCORRELATED)
     return max(float(np.std(rest)), _inflation_of_spread(rho)) * float(np.sqrt((1 + rho) / (1 - rho)))
 
 

@@ -6,7 +6,7 @@ no peers, and because peers are slow too when a whole gate is. What all ranks sh
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator
 from functools import cached_property
 
@@ -286,10 +286,12 @@ class Slowdowns(SlowTransfers):
 def _shaped(y: Floats, kin: Ints, most: int = 1) -> Iterator[tuple[Span, bool]]:
     """Spans in which series are higher, and whether they grow there; those that grow begin where the growth does."""
     spans = levels(y, kin, most)
-    several = Counter(s.series for s in spans)
     for s in spans:
         # Steps of another span are no part of a ramp into this one.
-        begin = ramp(y[s.series], s) if several[s.series] == 1 else None
+        alone = y[s.series].copy()
+        for other in (other for other in spans if other.series == s.series and other is not s):
+            alone[other.first : other.last + 1] = np.median(np.delete(y[s.series], slice(other.first, other.last + 1)))
+        begin = ramp(alone, s)
         yield (s, False) if begin is None else (replace(s, first=begin), True)
 
 
