@@ -131,3 +131,11 @@ def test_stops_that_last_and_that_all_series_have_are_a_level_far_less_often() -
         found += [s.series for s in levels(1e6 * y)] == [1]
     assert false <= 30
     assert found >= 57
+
+
+def test_a_long_series_has_its_spans_from_where_they_begin_to_where_they_end() -> None:
+    """Long series are searched on a grid of places; a burst of 14 steps is told to the step all the same."""
+    y = 100 + np.random.default_rng(3).standard_normal((SERIES, 300))
+    y[5, 181:195] += 30
+    (found,) = levels(1e6 * y)
+    assert (found.series, found.first, found.last) == (5, 181, 194)

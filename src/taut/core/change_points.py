@@ -62,7 +62,7 @@ LEAST_STEPS = LEAST_OUTSIDE + LEAST_INSIDE
 AT_ONCE, TRIED_CELLS = 1024, 1 << 16
 """Series searched at once, and values of ramps that are tried at once: both bound the memory."""
 GRID = 128
-"""Longer series are searched at this many places."""
+"""Longer series are searched at this many places, and around the best of them."""
 
 
 class Span(Struct, frozen=True):
@@ -116,6 +116,9 @@ def levels(y: Numbers, kin: Ints | None = None, most: int = 1) -> list[Span]:
         again = np.array([span.series for span in spans], dtype=np.int64)
         for span in spans:
             z[span.series, span.first : span.last + 1] = np.median(np.delete(z[span.series], slice(span.first, span.last + 1)))
+    if n > GRID:
+        z = _standardised(y, spread)
+        found = [_nearby(z[s.series], s, [o for o in found if o.series == s.series and o is not s]) for s in found]
     return sorted(found, key=lambda span: (span.series, -_cost(y[span.series], span)))
 
 
@@ -250,6 +253,19 @@ def _best(z: Floats, begin: Ints, end: Ints) -> tuple[Ints, Ints, Floats]:
         at[first : first + AT_ONCE] = np.argmax(score, axis=1)
         best[first : first + AT_ONCE] = score.max(axis=1)
     return begin[at], end[at], best
+
+
+def _nearby(z: Floats, span: Span, others: list[Span]) -> Span:
+    """The span, or a clearer one that begins and ends between the places of the grid at which it was found; not in others."""
+    n = len(z)
+    reach = np.arange(-(n // GRID), n // GRID + 1)
+    begin, end = (edges.ravel() for edges in np.meshgrid(span.first + reach, span.last + 1 + reach))
+    keep = (begin >= min(span.first, LEAST_OUTSIDE)) & (end <= n) & (end - begin >= LEAST_INSIDE)
+    keep &= n - (end - begin) >= LEAST_OUTSIDE
+    for other in others:
+        keep &= (begin > other.last) | (end <= other.first) | (other.first <= span.last) & (other.last >= span.first)
+    a, b, _ = _best(np.clip(z, -2 * CLIP, 2 * CLIP)[None, :], begin[keep], end[keep])
+    return replace(span, first=int(a[0]), last=int(b[0]) - 1)
 
 
 def _clear_span(z: Floats, series: int, a: int, b: int, score: float, apart: float) -> Span | None:
