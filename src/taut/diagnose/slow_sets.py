@@ -68,10 +68,10 @@ ALIKE = 0.5
 NEEDED = 0.05
 """Members without which the joint saving is less by no more than this share, all of them together, are left out."""
 MORE_THAN_ALONE = 1.25
-"""A set saves at least so many times what its members save one by one; else they are findings of their own, unless
-one that would not be listed alone is much slower, and much of it is lost without it."""
+"""A set saves at least so many times what its members save one by one; else they are findings of their own, unless one that
+would not be listed alone is needed for much of it and slower by a comparable time."""
 COMPARABLE = 1 / 3
-"""A member that takes this share of what the slowest takes longer is much slower."""
+"""Share of the time by which the slowest is slower from which another is comparable."""
 STEADY = 0.8
 """A level that stands in this share of a rank's steps is no heap of stops."""
 NEARLY_ALL = 0.9
@@ -334,7 +334,7 @@ def _priced(e: Evidence, members: Sequence[Member]) -> SlowSet | None:
 
 
 def _hides_one(e: Evidence, members: Sequence[Member], alone: Ints, needed: Mask) -> bool:
-    """Whether a member that is much slower, and needed (a mask), would not be listed for what it saves alone (per window)."""
+    """Whether a member that is needed (a mask) and comparably slow would not be listed for what it saves alone (per window)."""
     least = COMPARABLE * max(member.total_ns for member in members)
     return any(
         need and m.total_ns >= least and why_listed(saved, e.observed, m.first, m.last) is None

@@ -90,9 +90,10 @@ class Slowdowns(SlowTransfers):
             took = self._took[kin].astype(np.float64)
             seems, found = took - _shared(took), np.zeros(len(took), dtype=bool)
             for s in levels(seems) if len(took) > 2 else []:
-                rise = ROSE * extra_ns(seems[s.series], s)
-                rose = np.array([extra_ns(one, s) for one in took])
-                found[s.series] = rose[s.series] < rise and np.median(np.delete(rose, s.series)) < -rise
+                rise, inside = ROSE * extra_ns(seems[s.series], s), slice(s.first, s.last + 1)
+                if extra_ns(took[s.series], s) < rise:
+                    rose = took[:, inside].mean(axis=1) - np.delete(took, inside, axis=1).mean(axis=1)
+                    found[s.series] = np.median(np.delete(rose, s.series)) < -rise
             out[kin] = found & (found.mean() >= ALIKE)
         return out
 
