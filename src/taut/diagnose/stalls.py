@@ -2,20 +2,23 @@
 
 Null hypotheses and tests are those of ``late_ranks.py``; what makes it a stall is that most of the excess lies in the host ops
 of the loader or of the checkpoint, on the branch that the others wait for. Checkpoints come every so many steps, and no level
-of any step tells them: where they are recorded under their name, the run is replayed as if they took no longer than on
-other ranks, and what that saves must be worth listing at the lower end of its interval over steps. Checkpoints that are alike
-on all ranks are a schedule, not a stall.
+of any step tells them: where they are recorded under their name, the long ones must be those of the same few ranks, at all
+times or since some step (null: which are long has nothing to do with who saves and when; exact, Bonferroni over sets of so
+many ranks and first steps). The run is replayed as if they took no longer than on other ranks, and what that saves must be
+worth listing at the lower end of its interval over the steps since then that have a checkpoint: which steps these are is a
+schedule, not chance. Checkpoints that are alike on all ranks are a schedule, not a stall.
 """
 
 from __future__ import annotations
 
+from math import log
 from statistics import NormalDist
 
 import numpy as np
 
-from taut.core.array_types import Ints
+from taut.core.array_types import Floats, Ints, Mask
 from taut.core.ids import weighed
-from taut.core.interval import Z, share_of
+from taut.core.interval import FALSE_ALARMS, Z, estimate
 from taut.core.rank_words import rank_labels
 from taut.core.reporting import LISTED_SHARE, spell
 from taut.core.tables import Kind
@@ -47,14 +50,20 @@ def _checkpoints(e: Evidence) -> list[Finding]:
     longer = np.maximum(graph.work_ns[ops] - kept, 0)
     by_rank = weighed(graph.rank_index[ops], longer, len(graph.ranks))
     ranks = np.flatnonzero(by_rank >= MOST_OF_IT * by_rank.max(initial=0.0))
-    mine = np.isin(graph.rank_index[ops], ranks) & (longer > MOST_OF_IT * longer.max(initial=0))
-    ops, kept = ops[mine], kept[mine]
-    windows = np.unique(graph.window[ops])
+    long = longer > MOST_OF_IT * longer.max(initial=0)
+    theirs = np.isin(graph.rank_index[ops], ranks)
+    saving, windows = np.unique(graph.window[ops]), np.unique(graph.window[ops[long & theirs]])
     if len(windows) < RECURS:
         return []
+    tests = log(len(saving)) + float(_ways(len(graph.ranks), np.array([len(ranks)]))[0])
+    if tests + _chance(long, theirs & (graph.window[ops] >= windows[0])) > log(FALSE_ALARMS):
+        return []
+    saving = saving[saving >= windows[0]]
+    ops, kept = ops[long & theirs], kept[long & theirs]
     change = Change(ops, "work", "set", kept, "checkpoints as long as on other ranks")
     saved = recovered(e, [change])
-    share = share_of(saved, wall)
+    part = saved[saving] * (len(saving) / wall.sum())
+    share = estimate(lambda s: part[s].mean(axis=-1), len(saving))
     if share is None or share.lo is None or share.lo < LISTED_SHARE:
         return []
     who = rank_labels(graph.ranks[ranks].tolist(), graph.members)
@@ -73,6 +82,20 @@ def _checkpoints(e: Evidence) -> list[Finding]:
             reference="peers",
         )
     ]
+
+
+def _chance(long: Mask, theirs: Mask) -> float:
+    """Logarithm of the chance that at least so many of the long checkpoints are among some of all, if any may be long."""
+    own, others, of = int(theirs.sum()), int((~theirs).sum()), int(long.sum())
+    hits = np.arange(max(int((long & theirs).sum()), of - others), min(own, of) + 1)
+    ways = _ways(own, hits) + _ways(others, of - hits)
+    return float(np.logaddexp.reduce(ways) - _ways(own + others, np.array([of]))[0])
+
+
+def _ways(of: int, some: Ints) -> Floats:
+    """Logarithm of the number of ways to choose some of so many."""
+    logs = np.append(0.0, np.cumsum(np.log(np.arange(1, of + 1))))
+    return np.asarray(logs[of] - logs[some] - logs[of - some])
 
 
 def _saving(e: Evidence) -> Ints:
