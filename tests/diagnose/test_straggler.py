@@ -161,6 +161,40 @@ def test_one_accident_among_small_delays_is_no_habit(seed: int) -> None:
     assert analyze(barriers(work, TRANSFER)).findings == []
 
 
+def meetings(own_ms: Any, transfer_ms: Any) -> Analysis:
+    """Ranks that do their own work in every step (steps × ranks) and then meet, for as long as given of the step."""
+    ops, (steps, ranks) = [], own_ms.shape
+    for step in range(steps):
+        ops += [Do(rank, "forward", int(MS * own_ms[step, rank]), step=step) for rank in range(ranks)]
+        took = int(MS * transfer_ms[step])
+        ops += [Do(rank, "all-reduce", took, step=step, verb=Verb.ALL_REDUCE) for rank in range(ranks)]
+    return analyze(play(ops))
+
+
+def test_an_accident_in_a_transfer_is_not_mended_with_the_slow_rank_that_holds_up_the_others() -> None:
+    rng = np.random.default_rng(2)
+    own, transfer = rng.normal(90, 1, (29, 4)), rng.normal(5, 0.05, 29)
+    own[15:, 2] += 20
+    transfer[15:] += 1
+    transfer[22] += 220
+    (found,) = meetings(own, transfer).findings
+    assert found.ranks == (2,)
+    assert found.recoverable_wall_ns == pytest.approx(14 * 20 * MS, rel=0.1)
+
+
+def test_stops_that_fall_into_a_transfer_are_mended_with_those_that_do_not() -> None:
+    rng = np.random.default_rng(3)
+    own, transfer = rng.normal(90, 1, (29, 4)), rng.normal(5, 0.05, 29)
+    stops = np.arange(9, 29)
+    own[stops, 1] += 80
+    for step in (13, 20):
+        own[step, 1] -= 80
+        transfer[step] += 80
+    (found,) = meetings(own, transfer).findings
+    assert found.ranks == (1,)
+    assert found.recoverable_wall_ns == pytest.approx(20 * 80 * MS, rel=0.05)
+
+
 def test_the_cause_may_lie_gates_away() -> None:
     """Chain of pairs: rank 3 is late for 2, which is late for 1, which is late for 0: rank 3 is blamed."""
 

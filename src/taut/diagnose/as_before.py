@@ -10,15 +10,17 @@ from typing import Literal
 
 import numpy as np
 
-from taut.core.array_types import Floats, Ints
+from taut.core.array_types import Floats, Ints, Mask
 from taut.core.change_points import LEAST_OUTSIDE
-from taut.diagnose.slow_place import Place
+from taut.diagnose.slow_place import RECURS, Place
 from taut.diagnose.slowdowns import Slowdowns
 from taut.graph import Graph
 from taut.replay.timeline import Change
 
-SHARED = 0.5
-"""A rank whose own work grew by this share of what its transfers grew by is slow itself: its network is not to blame."""
+SHARED = 1 / 3
+"""A rank whose own work grew by this share of what its transfers grew by is slow itself: its network is not to blame.
+
+One that is starved of CPU also moves bytes late, which takes longer than its own work."""
 
 
 def caused_by_rank(slowdowns: Slowdowns, rank: Place, links: Place) -> bool:
@@ -52,11 +54,28 @@ def pauses_before(slowdowns: Slowdowns, place: Place) -> tuple[Change, ...]:
     for links in slowdowns.links:
         held = held | links.gates if caused_by_rank(slowdowns, place, links) else held & ~links.gates
     reason = f"rank {int(graph.ranks[place.rank])} as before"
-    transfers = np.flatnonzero(within & (graph.gate >= 0) & np.append(held, False)[graph.gate])
+    stops = slowdowns.stops_inside(place)
+    if len(place.gates):
+        stops |= place.gates
+    transfers = np.flatnonzero(within & (graph.gate >= 0) & np.append(held | stops, False)[graph.gate])
     mine = np.flatnonzero((graph.rank_index == place.rank) & within)
     gap = slowdowns.outside(graph.gap_ns, mine, slow)
     work = slowdowns.outside(graph.work_ns, transfers, slow)
+    if not place.spikes:
+        work = _as_a_habit(graph, transfers, work, ~stops[graph.gate[transfers]])
     return _set(mine, "gap", gap, reason), _set(transfers, "work", work, reason)
+
+
+def _as_a_habit(graph: Graph, ops: Ints, usual: Floats, held: Mask) -> Floats:
+    """What ops usually take; where some (a mask) are held up in one or two steps more than in any other, with that beyond it.
+
+    A rank that is slow all the time holds up transfers all the time: what is longer once is an accident of somebody else's.
+    """
+    more = np.where(held, np.nan_to_num(np.maximum(graph.work_ns[ops] - usual, 0.0)), 0.0)
+    by_step = np.bincount(graph.window[ops], more, minlength=RECURS)
+    most = float(np.partition(by_step, -RECURS)[-RECURS])
+    beyond = np.maximum(1 - most / np.maximum(by_step, 1.0), 0.0)[graph.window[ops]]
+    return np.asarray(usual + more * beyond)
 
 
 def links_before(slowdowns: Slowdowns, place: Place) -> Change:

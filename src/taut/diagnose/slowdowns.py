@@ -240,10 +240,25 @@ class Slowdowns(SlowTransfers):
         as_long = (stall.gates & self._as_long(stall.rank))[links.gates]
         return bool(alone.sum() >= RECURS and 2 * np.count_nonzero(as_long) >= len(as_long))
 
+    def stops_inside(self, level: Place) -> Mask:
+        """Mask over the gates of a slow rank that take about as much longer as it does in its other steps, where it does not.
+
+        A level may be that of stops, and in some steps the rank stops while it receives.
+        """
+        if level.spikes or not len(self.longer_ns):
+            return np.zeros(len(self.longer_ns), dtype=bool)
+        at = np.arange(self.windows)
+        own = self._busy[level.rank] - np.median(self._busy[level.rank][~level.holds(at)]) if not level.holds(at).all() else 0.0
+        missing = level.holds(at) & (own < LATE * level.extra_ns)
+        return self.stopped(level.rank) & self._about(level.extra_ns) & missing[self.gates[0]]
+
     def _as_long(self, rank: int) -> Mask:
         """Mask over the gates whose transfers took longer by about what stops of a rank take."""
-        stop = np.median(self._above(rank)[self._spikes[rank]])
-        out: Mask = (self.longer_ns >= LATE * stop) & (LATE * self.longer_ns <= stop)
+        return self._about(float(np.median(self._above(rank)[self._spikes[rank]])))
+
+    def _about(self, ns: float) -> Mask:
+        """Mask over the gates whose transfers took longer by about so much."""
+        out: Mask = (self.longer_ns >= LATE * ns) & (LATE * self.longer_ns <= ns)
         return out
 
     def _beside(self, stall: Place, levels: list[Place]) -> Mask:

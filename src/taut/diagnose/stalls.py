@@ -39,7 +39,9 @@ def detect(evidence: Evidence) -> list[Finding] | None:
     """Ranks whose excess is a stall; None if none is, because the test is that of ``late_ranks.py``."""
     found = [f for f in evidence.late_ranks if f.mode in MODES]
     if not any(f.mode == "checkpoint stall" for f in found):
-        found += _checkpoints(evidence)
+        # A rank that is slow in whatever it does saves slowly, too.
+        late = {rank for f in evidence.late_ranks for rank in f.ranks}
+        found += [f for f in _checkpoints(evidence) if not late.issuperset(f.ranks)]
     return found or None
 
 
