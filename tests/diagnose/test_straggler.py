@@ -195,6 +195,22 @@ def test_stops_that_fall_into_a_transfer_are_mended_with_those_that_do_not() -> 
     assert found.recoverable_wall_ns == pytest.approx(20 * 80 * MS, rel=0.05)
 
 
+@pytest.mark.parametrize("since", [0, 12])
+def test_a_slow_rank_keeps_its_ordinary_stops_when_it_is_mended(since: int) -> None:
+    """All ranks stop in a tenth of their steps, the slow one too: no repair takes that away."""
+    predicted = saved = 0
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        healthy = BASE * lognormal(rng, 30, 8)
+        healthy += MS * rng.uniform(60, 180, (30, 8)) * (rng.random((30, 8)) < 0.1)
+        slow = healthy.copy()
+        slow[since:, 3] += 60 * MS
+        for found in (f for f in analyze(barriers(slow, TRANSFER)).findings if f.ranks == (3,)):
+            predicted += found.recoverable_wall_ns
+            saved += int(slow.max(axis=1).sum() - healthy.max(axis=1).sum())
+    assert predicted == pytest.approx(saved, rel=0.15)
+
+
 def test_the_cause_may_lie_gates_away() -> None:
     """Chain of pairs: rank 3 is late for 2, which is late for 1, which is late for 0: rank 3 is blamed."""
 

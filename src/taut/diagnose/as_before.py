@@ -5,13 +5,14 @@ The past of the same rank, or of the same rendezvous, is the first reference; pe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Literal
 
 import numpy as np
 
 from taut.core.array_types import Floats, Ints, Mask
 from taut.core.change_points import LEAST_OUTSIDE
+from taut.diagnose.ordinary import in_other_steps, on_other_ranks
 from taut.diagnose.slow_place import RECURS, Place
 from taut.diagnose.slowdowns import Slowdowns
 from taut.graph import Graph
@@ -38,14 +39,17 @@ def rank_before(slowdowns: Slowdowns, place: Place, peers_ns: Floats) -> tuple[C
     """A rank's own work and gaps as before, and the transfers that it holds up; its peers' work where its past is not known."""
     graph = slowdowns.graph
     mine = np.flatnonzero((graph.rank_index == place.rank) & slowdowns.own & place.holds(graph.window))
-    usual = slowdowns.outside(graph.work_ns, mine, slowdowns.slow_windows(place))
+    usual = in_other_steps(slowdowns, graph.work_ns, mine, slowdowns.slow_windows(place), slowdowns.accidents(place))
     work = np.where(np.isnan(usual), peers_ns[mine], usual)
     reason = f"rank {int(graph.ranks[place.rank])} as before"
     return _set(mine, "work", work, reason), *pauses_before(slowdowns, place)
 
 
-def pauses_before(slowdowns: Slowdowns, place: Place) -> tuple[Change, ...]:
-    """A rank's gaps as in its other steps (as in all, where these are few), and the transfers that it holds up."""
+def pauses_before(slowdowns: Slowdowns, place: Place, but: Collection[int] = ()) -> tuple[Change, ...]:
+    """A rank's gaps as in its other steps, and the transfers that it holds up.
+
+    Where its other steps are few, gaps are as on other ranks, some (indices) left out, or in the middle of all steps.
+    """
     graph, within = slowdowns.graph, place.holds(slowdowns.graph.window)
     slow = slowdowns.slow_windows(place)
     # Where hardly any other steps are left, the median over all of them stands for before.
@@ -59,7 +63,11 @@ def pauses_before(slowdowns: Slowdowns, place: Place) -> tuple[Change, ...]:
         stops |= place.gates
     transfers = np.flatnonzero(within & (graph.gate >= 0) & np.append(held | stops, False)[graph.gate])
     mine = np.flatnonzero((graph.rank_index == place.rank) & within)
-    gap = slowdowns.outside(graph.gap_ns, mine, slow)
+    if slow.any():
+        gap = in_other_steps(slowdowns, graph.gap_ns, mine, slow, slowdowns.accidents(place))
+    else:
+        gap = on_other_ranks(graph, graph.gap_ns, mine, but)
+        gap = np.where(np.isnan(gap), slowdowns.outside(graph.gap_ns, mine, slow), gap)
     work = slowdowns.outside(graph.work_ns, transfers, slow)
     if not place.spikes:
         work = _as_a_habit(graph, transfers, work, ~stops[graph.gate[transfers]])

@@ -191,8 +191,7 @@ def _heterogeneity(graph: Graph, own: Ints) -> Estimate | None:
     names, windows = len(graph.names), len(graph.steps)
     key = (graph.rank_index.astype(np.int64) * names + graph.ops.name) * windows + graph.window
     table = weighed(key, own, len(graph.ranks) * names * windows).reshape(len(graph.ranks), names, windows)
-    role = np.zeros(len(graph.ranks), dtype=np.int64)
-    role[graph.rank_index] = graph.roles
+    role = graph.role_of_rank
     groups = [table[role == r] for r in np.unique(role) if (role == r).sum() >= LEAST_RANKS]
     if not groups:
         return None

@@ -9,6 +9,8 @@ ordinary variation, inside the prediction interval that the peers themselves giv
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 
 from taut.core.array_types import Floats, Indices, Ints, Mask, Numbers
@@ -31,8 +33,8 @@ from taut.diagnose.finding import (
     top_classes,
     why_listed,
 )
-from taut.diagnose.slow_place import RECURS, Place
-from taut.diagnose.slow_sets import MORE_THAN_ALONE, Member, SlowSet, like_peers, shared_place, slow_sets
+from taut.diagnose.slow_place import RECURS, Place, all_along
+from taut.diagnose.slow_sets import MORE_THAN_ALONE, Member, SlowSet, like_peers, shared_place, slow_sets, usual_work
 from taut.graph import Graph
 from taut.replay.excess import by_step
 from taut.replay.excess_kernels import spread_of_steps
@@ -56,7 +58,7 @@ def late_ranks(e: Evidence) -> list[Finding]:
     places = [place for place in e.slowdowns.ranks if place.total_ns >= least]
     timed = [_in_time(e, place) for place in places]
     of_baseline = slow_ranks(e, {place.rank: place.total_ns for place in places})
-    everywhere = [Place(0, len(e.graph.steps) - 1, 0.0, False, 0.0, rank=i) for i in _indices(e.graph, of_baseline)]
+    everywhere = [all_along(e.graph, rank) for rank in _indices(e.graph, of_baseline)]
     level = _level_members(e, [*places, *everywhere])
     spans = recurring(e, [*places, *everywhere])
     again = _recurring_members(e, [span for span in spans if span[0] not in {member.rank for member in level}])
@@ -93,7 +95,7 @@ def _level_members(e: Evidence, places: list[Place]) -> list[Member]:
     for rank in np.flatnonzero(apart.beyond).tolist():
         if rank in known:
             continue
-        work, gaps = changes = like_peers(graph, e.blame, rank)
+        work, gaps = changes = like_peers(e, rank, np.flatnonzero(apart.beyond).tolist())
         excess, sure = e.blame.excess_at(work.ops), 1 - float(apart.chance[rank])
         total = float(excess.sum()) + float((graph.gap_ns[gaps.ops] - gaps.value).sum())
         found = Member(
@@ -109,7 +111,7 @@ def _recurring_members(e: Evidence, spans: list[tuple[int, int, int]]) -> list[M
     # Of half of all ranks nobody can say that these stop and not the others: busy cores stop whoever runs on them.
     some = 1 < len({r for r, _, _ in spans}) < len(graph.ranks) / 2
     for r, a, b in spans if some else []:
-        changes = _as_peers(e, (r, a, b))
+        changes = _as_peers(e, (r, a, b), {rank for rank, _, _ in spans})
         excess = blame.excess_at(changes[0].ops)
         sure = confidence(top[r], len(blame.waits) * len(graph.ranks), blame.free)
         mode = mode_of(graph, changes[0].ops, excess)
@@ -117,14 +119,17 @@ def _recurring_members(e: Evidence, spans: list[tuple[int, int, int]]) -> list[M
     return out
 
 
-def _as_peers(e: Evidence, span: tuple[int, int, int]) -> tuple[Change, ...]:
-    """A rank's own work in a span like that of its peers (or of the baseline), its gaps and what it stops as usual."""
+def _as_peers(e: Evidence, span: tuple[int, int, int], but: Collection[int]) -> tuple[Change, ...]:
+    """A rank's own work in a span like that of its peers (or of the baseline), its gaps and what it stops as usual.
+
+    Some ranks (indices) are slow as well, and tell nothing.
+    """
     graph, (r, a, b) = e.graph, span
     ops = np.flatnonzero(e.slowdowns.own & (graph.rank_index == r) & (graph.window >= a) & (graph.window <= b))
     like = "like its peers" if e.both is None else "as in the baseline"
     pauses = Place(a, b, 0.0, False, 0.0, rank=r, gates=e.slowdowns.stopped(r))
-    work = Change(ops, "work", "set", e.blame.usual_at(ops), f"rank {int(graph.ranks[r])} {like}")
-    return work, *pauses_before(e.slowdowns, pauses)
+    usual = usual_work(graph, e.blame, ops, but) if e.both is None else e.blame.usual_at(ops)
+    return Change(ops, "work", "set", usual, f"rank {int(graph.ranks[r])} {like}"), *pauses_before(e.slowdowns, pauses, but)
 
 
 def _always(e: Evidence, member: Member) -> Finding:
@@ -311,7 +316,7 @@ def _among_peers(e: Evidence, spans: list[tuple[int, int, int]], in_sets: set[tu
                 f"{classes[0] if classes else 'its work'} than {against}, {top[r]:.3g} times {whose} spread (alarm at "
                 f"{blame.threshold:.2f}); the others wait for it",
                 reference="peers" if e.both is None else "baseline",
-                changes=_as_peers(e, (r, a, b)),
+                changes=_as_peers(e, (r, a, b), {rank for rank, _, _ in spans}),
             )
         )
     return out

@@ -112,6 +112,11 @@ class Series:
         return weighed(cell, values, count * self.windows).reshape(count, self.windows)
 
 
+def all_along(graph: Graph, rank: int) -> Place:
+    """A rank (index) in all steps, about which nothing else is known."""
+    return Place(0, len(graph.steps) - 1, 0.0, False, 0.0, rank=rank)
+
+
 def score_of(chance: float) -> float:
     """A chance as standard errors of a normal variable; none where it is as likely as not."""
     return NormalDist().inv_cdf(1 - min(max(chance, 1e-16), 0.5))

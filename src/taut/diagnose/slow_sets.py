@@ -16,7 +16,7 @@ An attribute may name a set; it does not find it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from statistics import NormalDist
 
 import numpy as np
@@ -30,6 +30,8 @@ from taut.core.student import student_quantile, student_tail
 from taut.core.tables import Kind
 from taut.diagnose.accidents import by_accident
 from taut.diagnose.finding import BESIDE, Evidence, why_listed
+from taut.diagnose.ordinary import on_other_ranks
+from taut.diagnose.slow_place import all_along
 from taut.graph import Graph
 from taut.replay.blame import Blame
 from taut.replay.excess import by_step
@@ -184,7 +186,7 @@ def _between(level: Floats) -> tuple[float, float, int]:
 
 def _in_pairs(graph: Graph, known: Mask) -> bool:
     """Whether every rank has one peer: then a slow rank makes another seem quick, and levels mirror each other."""
-    _, members = np.unique(_role_of_ranks(graph)[known], return_counts=True)
+    _, members = np.unique(graph.role_of_rank[known], return_counts=True)
     return bool((members == 2).all()) and len(members) >= LEAST_PAIRS
 
 
@@ -195,12 +197,6 @@ def _between_pairs(level: Floats) -> tuple[float, float, int]:
     # Expected size of that one of so many Gaussian differences (Blom).
     usual = NormalDist().inv_cdf(0.5 + 0.5 * (half - 0.375) / (pairs + 0.25))
     return 0.0, float(apart[half - 1]) / usual, half
-
-
-def _role_of_ranks(graph: Graph) -> Ints:
-    out = np.zeros(len(graph.ranks), dtype=np.int64)
-    out[graph.rank_index] = graph.roles
-    return out
 
 
 def _minority(level: Floats, known: Mask) -> tuple[Mask, float]:
@@ -272,12 +268,28 @@ def _own_error(share: Floats, known: Mask) -> Floats:
     return np.nan_to_num(error)
 
 
-def like_peers(graph: Graph, blame: Blame, rank: int) -> tuple[Change, Change]:
-    """A rank's own work and its gaps, in all steps, as its peers have them."""
+def like_peers(e: Evidence, rank: int, but: Sequence[int]) -> tuple[Change, Change]:
+    """A rank's own work and its gaps, in all steps, as its peers have them (or the baseline), other slow ranks left out."""
+    graph, blame = e.graph, e.blame
     mine, why = graph.rank_index == rank, f"rank {int(graph.ranks[rank])} like its peers"
     ops = np.flatnonzero(own_with_peers(graph, blame) & mine)
     gaps = np.flatnonzero(mine & (graph.gap_ns > blame.usual_gap_ns))
-    return Change(ops, "work", "set", blame.usual_at(ops), why), Change(gaps, "gap", "set", blame.usual_gap_ns[gaps], why)
+    work, gap = blame.usual_at(ops), blame.usual_gap_ns[gaps]
+    if e.both is None:
+        accidents, every = e.slowdowns.accidents(all_along(graph, rank)), np.flatnonzero(mine)
+        work = usual_work(graph, blame, ops, but, accidents)
+        as_others = on_other_ranks(graph, graph.gap_ns, every, but, accidents)[np.searchsorted(every, gaps)]
+        gap = np.where(np.isnan(as_others), gap, as_others).astype(np.int64)
+    return Change(ops, "work", "set", work, why), Change(gaps, "gap", "set", gap, why)
+
+
+def usual_work(graph: Graph, blame: Blame, ops: Ints, but: Collection[int], accidents: Mask | None = None) -> Ints:
+    """What some ops of a rank would take as on its peers, some ranks (indices) left out; as they were where none tells."""
+    usual, known = blame.usual_at(ops), ~np.isnan(blame.peers.value_ns[ops])
+    found = on_other_ranks(graph, graph.work_ns, ops, but, accidents)
+    known &= ~np.isnan(found)
+    usual[known] = np.rint(found[known]).astype(np.int64)
+    return usual
 
 
 def slow_sets(e: Evidence, members: Sequence[Member]) -> list[SlowSet]:
@@ -380,7 +392,7 @@ def two_levels(graph: Graph, blame: Blame, observed: Timeline) -> TwoLevels | No
         return None
     cell = graph.rank_step[own]
     took = np.median(weighed(cell, graph.work_ns[own], count * windows).reshape(count, windows), axis=1)
-    role = _role_of_ranks(graph)
+    role = graph.role_of_rank
     usual = np.array([np.median(took[role == one]) for one in range(int(role.max()) + 1) if (role == one).any()])
     took = took / np.maximum(usual[np.unique(role, return_inverse=True)[1]], 1.0)
     order = np.argsort(took, kind="stable")

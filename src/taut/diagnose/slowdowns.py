@@ -18,6 +18,7 @@ from taut.core.change_points import LEAST_OUTSIDE, LEAST_STEPS, OUTLIER, Span, d
 from taut.core.concentration import heaped
 from taut.core.ids import weighed
 from taut.core.scratch import kept
+from taut.diagnose.accidents import by_accident
 from taut.diagnose.slow_place import FALSE_ALARMS, LATE, RECURS, Place, extra_ns, score_of
 from taut.diagnose.slow_transfers import SlowTransfers
 
@@ -41,10 +42,13 @@ class Slowdowns(SlowTransfers):
     """The series of a graph (work of ranks, transfers of groups, per step), and what changed in them."""
 
     def slow_windows(self, place: Place) -> Mask:
-        """Mask over the windows of a place, and of the other spans of its rank, where enough others are left to tell."""
+        """Mask over the windows of a place, and of the other spans of its rank, where enough others are left to tell.
+
+        Of a rank that stops now and then, also those in which it stopped before.
+        """
         at = np.arange(self.windows)
         mine = place.holds(at)
-        every = mine.copy()
+        every = mine | self._late(place.rank) if place.spikes and place.rank >= 0 else mine.copy()
         for other in self.ranks if place.rank >= 0 else []:
             every |= other.holds(at) if other.rank == place.rank else False
         return every if np.count_nonzero(~every) >= LEAST_OUTSIDE else mine
@@ -74,9 +78,7 @@ class Slowdowns(SlowTransfers):
     @cached_property
     def _kin(self) -> list[Mask]:
         """Ranks that do the same work, and are not alone with it."""
-        role = np.zeros(self.count, dtype=np.int64)
-        if self.graph.trace.waits_recorded:
-            role[self.graph.rank_index] = self.graph.roles
+        role = self.graph.role_of_rank if self.graph.trace.waits_recorded else np.zeros(self.count, dtype=np.int64)
         return [kin for kin in (role == one for one in np.unique(role)) if kin.sum() > 1]
 
     @cached_property
@@ -287,6 +289,16 @@ class Slowdowns(SlowTransfers):
     def _spikes(self) -> Mask:
         """Ranks × windows: where the work and gaps of a rank stand far above what it usually does."""
         return outliers(self._busy)
+
+    def accidents(self, place: Place) -> Mask:
+        """Windows in which a rank stops as well as being slow, where chance makes any rank stop as often; else none."""
+        busy, inside, rank = self._busy.copy(), place.holds(np.arange(self.windows)), place.rank
+        if not inside.all():
+            busy[rank, inside] -= np.median(busy[rank, inside]) - np.median(busy[rank, ~inside])
+        stops = outliers(busy)
+        if place.spikes or by_accident(stops, slice(rank, rank + 1))[0] < FALSE_ALARMS:
+            return np.zeros(self.windows, dtype=bool)
+        return np.asarray(stops[rank])
 
     def _late(self, rank: int) -> Mask:
         """Windows in which a rank with spikes is held up: a stop may last for several, of which the first is its spike."""

@@ -189,6 +189,13 @@ class Graph:
         """Each op's rank and window as one number: rank × windows + window."""
         return self.rank_index.astype(np.int64) * len(self.steps) + self.window
 
+    @cached_property
+    def role_of_rank(self) -> Ints:
+        """Role of each of ``ranks``."""
+        out = np.zeros(len(self.ranks), dtype=np.int64)
+        out[self.rank_index] = self.roles
+        return out
+
     def on_rank(self, key: Indices, count: int) -> tuple[Indices, int]:
         """Numbers of (rank, key) for keys below ``count``, and how many there are; without holes where they would be many."""
         ranks = len(self.ranks)

@@ -64,8 +64,6 @@ def joined(before: Graph, after: Graph) -> Joined:
         group_ranks={**before.trace.group_ranks, **after.trace.group_ranks},
     )
     ops, gates, windows = len(before), int(before.gate.max(initial=NULL)) + 1, len(before.steps)
-    role = np.zeros(len(after.ranks), dtype=after.roles.dtype)
-    role[after.rank_index] = after.roles
     graph = replace(
         after,
         trace=trace,
@@ -86,7 +84,7 @@ def joined(before: Graph, after: Graph) -> Joined:
         events=_after([before.events, np.where(after.events >= 0, after.events + ops, after.events - ops)]),
         window=_after([before.window, after.window + windows]),
         segment=_after([before.segment, after.segment + int(before.segment.max(initial=-1)) + 1]),
-        roles=_after([role[before.rank_index], after.roles]),
+        roles=_after([after.role_of_rank[before.rank_index].astype(after.roles.dtype), after.roles]),
         device=None,
         stored_phases=[*before.phases, *after.phases],
     )
