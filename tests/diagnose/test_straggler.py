@@ -211,6 +211,18 @@ def test_a_slow_rank_keeps_its_ordinary_stops_when_it_is_mended(since: int) -> N
     assert predicted == pytest.approx(saved, rel=0.15)
 
 
+def test_what_is_longer_than_the_stops_of_a_rank_is_not_mended_with_them() -> None:
+    """A rank stops for 80 ms now and then, in its work and in transfers; one of these transfers was held up for 150 ms more."""
+    rng = np.random.default_rng(4)
+    own, transfer = rng.normal(90, 1, (29, 4)), rng.normal(5, 0.05, 29)
+    own[[9, 11, 13, 16, 18, 20, 23, 25, 27], 1] += 80
+    transfer[[10, 15, 22]] += 80
+    transfer[15] += 150
+    (found,) = meetings(own, transfer).findings
+    assert found.ranks == (1,)
+    assert found.recoverable_wall_ns == pytest.approx(12 * 80 * MS, rel=0.05)
+
+
 def test_the_cause_may_lie_gates_away() -> None:
     """Chain of pairs: rank 3 is late for 2, which is late for 1, which is late for 0: rank 3 is blamed."""
 

@@ -69,7 +69,10 @@ def pauses_before(slowdowns: Slowdowns, place: Place, but: Collection[int] = ())
         gap = on_other_ranks(graph, graph.gap_ns, mine, but)
         gap = np.where(np.isnan(gap), slowdowns.outside(graph.gap_ns, mine, slow), gap)
     work = slowdowns.outside(graph.work_ns, transfers, slow)
-    if not place.spikes:
+    if place.spikes:
+        # A stop is as long in a transfer as in the rank's own work: what is longer is somebody else's accident.
+        work = np.maximum(work, graph.work_ns[transfers] - slowdowns.longest_stop(place))
+    else:
         work = _as_a_habit(graph, transfers, work, ~stops[graph.gate[transfers]])
     return _set(mine, "gap", gap, reason), _set(transfers, "work", work, reason)
 

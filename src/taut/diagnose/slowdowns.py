@@ -300,6 +300,11 @@ class Slowdowns(SlowTransfers):
             return np.zeros(self.windows, dtype=bool)
         return np.asarray(stops[rank])
 
+    def longest_stop(self, stall: Place) -> float:
+        """The longest of the stops that a rank has in its own work, where they are enough to tell; ns."""
+        stops = self._above(stall.rank)[self._late(stall.rank) & stall.holds(np.arange(self.windows))]
+        return float(stops.max()) if len(stops) >= RECURS else np.inf
+
     def _late(self, rank: int) -> Mask:
         """Windows in which a rank with spikes is held up: a stop may last for several, of which the first is its spike."""
         above = self._above(rank)
