@@ -31,7 +31,7 @@ def named(ranks: int, rate: float, since: int, seed: int) -> tuple[bool, float |
         slow[1, since:] += SLOWER / NOISE
     seen = evidence(slow)
     found = [finding for finding in diagnose(seen) if finding.ranks or finding.links]
-    mine = [finding.recoverable_wall_ns for finding in found if finding.ranks == (1,)]
+    mine = [finding.recoverable_wall_ns for finding in found if finding.ranks == (1,) and since >= 0]
     saved = seen.observed.wall_ns - evidence(noise).observed.wall_ns if mine else 0
     return bool(found), max(mine) / saved if mine else None
 
