@@ -95,3 +95,13 @@ def test_one_member_that_saves_nearly_everything_is_no_set() -> None:
     took = work(7)
     took[:, [2, 9]] *= [2.5, 1.15]
     assert analyze(barriers(took, 5 * MS)).findings[0].ranks == (2,)
+
+
+def test_a_rank_that_is_slow_and_stops_is_one_finding_and_no_set() -> None:
+    """Slow since step 120, and stopping now and then all along, which the level of the rank and its stops both tell."""
+    rng = np.random.default_rng(6)
+    work = 100 * MS * np.exp(0.1 * rng.standard_normal((200, 16)))
+    work += MS * rng.uniform(60, 180, (200, 16)) * (rng.random((200, 16)) < 0.03)
+    work[120:, 3] += 50 * MS
+    found = [finding.ranks for finding in analyze(barriers(work, 5 * MS)).findings if finding.ranks]
+    assert found == [(3,)]

@@ -21,6 +21,16 @@ def by_accident(late: Mask, asked: slice = slice(None)) -> Floats:
     How often they happen is told by the other ranks, the worst of many left out, and by a prior that expects ACCIDENTS. Where
     the others have so many that it is wrong, as on a busy machine, one that expects nothing (Jeffreys') is asked as well.
     """
+    return np.array([min(1.0, len(late) * chance) for chance in _chances(late, asked)])
+
+
+def one_by_accident(late: Mask, rank: int) -> float:
+    """Chance that hiccups make this rank late in so many windows, which is known to be slow and was not picked for it."""
+    return _chances(late, slice(rank, rank + 1))[0]
+
+
+def _chances(late: Mask, asked: slice) -> list[float]:
+    """Per rank that is asked, not corrected for how many there are."""
     ranks, windows = late.shape
     mine = late.sum(axis=1)
     worst = np.sort(mine)[::-1]
@@ -28,12 +38,10 @@ def by_accident(late: Mask, asked: slice = slice(None)) -> Floats:
     left_out = ranks >= FEW_RANKS
     others = mine.sum() - mine - left_out * np.where(mine == worst[0], worst[1] if ranks > 1 else 0, worst[0])
     seen = max(ranks - 1 - left_out, 0) * windows
-    return np.array(
-        [
-            min(1.0, ranks * max(_at_least(int(k), windows, a + n, b + seen - n) for a, b in _priors(int(n), seen)))
-            for k, n in zip(mine[asked], others[asked], strict=True)
-        ]
-    )
+    return [
+        max(_at_least(int(k), windows, a + n, b + seen - n) for a, b in _priors(int(n), seen))
+        for k, n in zip(mine[asked], others[asked], strict=True)
+    ]
 
 
 def _priors(hits: int, seen: int) -> tuple[tuple[float, float], ...]:

@@ -25,20 +25,24 @@ MOST_RANKS = 16
 
 
 def in_other_steps(series: Series, values: Ints, ops: Ints, slow: Mask, accidents: Mask) -> Floats:
-    """For each of ``ops``: what it would take as outside some windows (a mask); NaN where its class has nothing there.
+    """For each op of a rank what it would take as outside some windows (a mask); NaN where its class has nothing there.
 
-    In windows with accidents (a mask) an op strays as far as it did.
+    Where a rank has an accident (mask, ranks × windows) an op strays as far as it did, and tells nothing of others.
     """
     cls, count = series.classes
     asked = np.zeros(count, dtype=bool)
     asked[cls[ops]] = True
     there = np.flatnonzero(asked[cls])
-    there = there[~slow[series.graph.window[there]]]
-    return _as_usual(values[ops], cls[ops], values[there], cls[there], count, accidents[series.graph.window[ops]])
+    rank, at = series.graph.rank_index, series.graph.window
+    there = there[~slow[at[there]] & ~accidents[rank[there], at[there]]]
+    return _as_usual(values[ops], cls[ops], values[there], cls[there], count, accidents[rank[ops], at[ops]])
 
 
 def on_other_ranks(graph: Graph, values: Ints, ops: Ints, but: Collection[int], accidents: Mask | None = None) -> Floats:
-    """The same as on other ranks of the role in the same windows, some ranks (indices) left out; NaN where there is none."""
+    """The same as on other ranks of the role in the same windows, some ranks (indices) left out; NaN where there is none.
+
+    Where accidents are not given, they are among what is usual.
+    """
     if not len(ops):
         return np.zeros(0)
     mine, role = int(graph.rank_index[ops[0]]), graph.role_of_rank
@@ -49,26 +53,29 @@ def on_other_ranks(graph: Graph, values: Ints, ops: Ints, but: Collection[int], 
     asked[others] = True
     there = np.flatnonzero(asked[graph.rank_index])
     there = there[(graph.window[there] >= window.min()) & (graph.window[there] <= window.max())]
+    strays = np.zeros(len(ops), dtype=bool)
+    if accidents is not None:
+        strays, there = accidents[mine, window], there[~accidents[graph.rank_index[there], graph.window[there]]]
     rows = np.concatenate([ops, there])
     cls, count = coded(graph.ops.name[rows], graph.shape[rows], graph.place[rows], graph.ops.kind[rows])
-    strays = np.zeros(len(ops), dtype=bool) if accidents is None else accidents[window]
     return _as_usual(values[ops], cls[: len(ops)], values[there], cls[len(ops) :], count, strays)
 
 
 def _as_usual(values: Numbers, cls: Indices, usual: Numbers, its_cls: Indices, count: int, accidents: Mask) -> Floats:
     """For each value what is usual in its class at the same quantile; NaN where nothing tells. Accidents (a mask) stay."""
-    own, there = _Sorted(values, cls, count), _Sorted(usual, its_cls, count)
-    took, of = own.values, cls[own.order]
+    own, there = _Sorted(values[~accidents], cls[~accidents], count), _Sorted(usual, its_cls, count)
+    took, of = own.values, cls[~accidents][own.order]
     share = (np.arange(len(of)) - own.begin[of] + 0.5) / np.maximum(own.rows[of], 1)
-    half = np.full(len(of), 0.5)
-    usually, middle = there.quantiles(of, share), there.quantiles(of, half)
-    strays = took - own.quantiles(of, half)
+    usually, middle = there.quantiles(of, share), there.medians[of]
+    strays = took - own.medians[of]
     within = middle + np.where(strays > 0, np.clip(usually - middle, 0, strays), np.clip(usually - middle, strays, 0))
-    low = (np.bincount(of, took <= middle, minlength=count) >= LOW * own.rows)[of]
-    as_it_was = np.where(low, took, middle + strays)
-    mended = np.where(accidents[own.order] & (strays > 0), as_it_was, np.where(low, usually, within))
-    out = np.empty(len(of))
-    out[own.order] = np.minimum(mended, took)
+    low = np.bincount(of, took <= middle, minlength=count) >= LOW * own.rows
+    mended = np.minimum(np.where(low[of], usually, within), took)
+    out = np.empty(len(values))
+    out[np.flatnonzero(~accidents)[own.order]] = mended
+    # What strayed by accident was longer by what the class is longer on the mean; nothing is known of one without other ops.
+    longer = np.bincount(of, took - mended, minlength=count) / np.maximum(own.rows, 1)
+    out[accidents] = values[accidents] - longer[cls[accidents]]
     return out
 
 
@@ -80,6 +87,7 @@ class _Sorted:
         self.values: Floats = np.asarray(values, dtype=np.float64)[self.order]
         self.rows: Ints = np.bincount(cls, minlength=count)
         self.begin: Ints = np.cumsum(self.rows) - self.rows
+        self.medians = self.quantiles(np.arange(count), np.full(count, 0.5))
 
     def quantiles(self, cls: Indices, share: Floats) -> Floats:
         """A quantile of the class of each row; NaN where it has no value."""

@@ -298,9 +298,11 @@ def slow_sets(e: Evidence, members: Sequence[Member]) -> list[SlowSet]:
     out = []
     while left:
         seed = left[0]
-        some = [m for m in left if m.mode == seed.mode and _in_common(m, seed) >= ALIKE]
-        left = [m for m in left if m not in some]
-        found = _priced(e, some) if len(some) > 1 else None
+        alike = [m for m in left if m.mode == seed.mode and _in_common(m, seed) >= ALIKE]
+        left = [m for m in left if m.mode != seed.mode or _in_common(m, seed) < ALIKE]
+        # A rank of which two things are told at the same time is a member once, with what costs more.
+        some = {m.rank: m for m in reversed(alike)}
+        found = _priced(e, list(reversed(some.values()))) if len(some) > 1 else None
         out += [found] if found is not None else []
     return out
 

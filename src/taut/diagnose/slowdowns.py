@@ -18,7 +18,7 @@ from taut.core.change_points import LEAST_OUTSIDE, LEAST_STEPS, OUTLIER, Span, d
 from taut.core.concentration import heaped
 from taut.core.ids import weighed
 from taut.core.scratch import kept
-from taut.diagnose.accidents import by_accident
+from taut.diagnose.accidents import one_by_accident
 from taut.diagnose.slow_place import FALSE_ALARMS, LATE, RECURS, Place, extra_ns, score_of
 from taut.diagnose.slow_transfers import SlowTransfers
 
@@ -34,6 +34,8 @@ MOST_SPANS = 4
 """Spans in which one series of a rank may be higher, each with a level of its own."""
 MOST_STALLS = 16
 """Ranks that may be said to stop now and then: those with the longest stops are asked."""
+BY_CHANCE = 0.05
+"""Chance that a rank stops as often as it does from which these are the stops that any rank has."""
 LONGER_STORY = 1.25
 """Stops of a rank that cost so many times what a level of it does, at the same time, are what it has."""
 
@@ -221,12 +223,12 @@ class Slowdowns(SlowTransfers):
         where = np.nonzero(every)[0]
         return min(1.0, 2 * min(chance, heaped(every[every > 0], where == rank, 1 / self.count, self.count)))
 
-    def _stall(self, rank: int, at: Indices, score: float) -> Place:
-        """A rank that stops in some windows, and what it holds up."""
+    def _stall(self, rank: int, at: Indices, score: float, slow: Mask | None = None) -> Place:
+        """A rank that stops in some windows, and what it holds up; where it is slow (a mask) it does not stop."""
         window = self.gates[0]
         # A transfer may still be held up in the next step; one long before, as while a job warms up, was not by this.
         held = self.stopped(rank) & (window >= at[0]) & ((window <= at.max() + 1) | self._as_long(rank))
-        hit = self._late(rank)
+        hit = self._late(rank) & (True if slow is None else ~slow)
         hit[np.concatenate([at, window[held]])] = True
         hit[: at[0]] = False
         span = Span(rank, *densest(hit), score)
@@ -279,9 +281,9 @@ class Slowdowns(SlowTransfers):
         out, at = [], np.flatnonzero(beside)
         for some in np.split(at, np.searchsorted(at, sorted(level.first for level in levels))):
             if len(some) >= RECURS:
-                found = self._stall(stall.rank, some, stall.score)
-                span = Span(found.rank, found.first, found.last, found.score)
                 slow = np.logical_or.reduce([level.holds(np.arange(self.windows)) for level in levels])
+                found = self._stall(stall.rank, some, stall.score, slow)
+                span = Span(found.rank, found.first, found.last, found.score)
                 out.append(replace(found, extra_ns=extra_ns(self._busy[stall.rank], span, slow)))
         return out
 
@@ -291,14 +293,15 @@ class Slowdowns(SlowTransfers):
         return outliers(self._busy)
 
     def accidents(self, place: Place) -> Mask:
-        """Windows in which a rank stops as well as being slow, where chance makes any rank stop as often; else none."""
+        """Ranks × windows: where ranks stop; of a rank that is slow none, unless chance makes any rank stop as often."""
         busy, inside, rank = self._busy.copy(), place.holds(np.arange(self.windows)), place.rank
         if not inside.all():
             busy[rank, inside] -= np.median(busy[rank, inside]) - np.median(busy[rank, ~inside])
-        stops = outliers(busy)
-        if place.spikes or by_accident(stops, slice(rank, rank + 1))[0] < FALSE_ALARMS:
-            return np.zeros(self.windows, dtype=bool)
-        return np.asarray(stops[rank])
+        # A stop that lasts has more steps than its first.
+        above, first = _above_usual(busy), outliers(busy)
+        stops = np.asarray(above >= np.where(first, above, np.inf).min(axis=1, keepdims=True))
+        stops[rank] &= not place.spikes and one_by_accident(stops, rank) >= BY_CHANCE
+        return stops
 
     def longest_stop(self, stall: Place) -> float:
         """The longest of the stops that a rank has in its own work, where they are enough to tell; ns."""
