@@ -223,6 +223,16 @@ def test_what_is_longer_than_the_stops_of_a_rank_is_not_mended_with_them() -> No
     assert found.recoverable_wall_ns == pytest.approx(12 * 80 * MS, rel=0.05)
 
 
+def test_what_grows_is_mended_to_its_end() -> None:
+    """The last steps of a rank that gets ever slower stand far above its middle, and are no stops."""
+    work = BASE * gaussian(np.random.default_rng(0), 29, 3, 0.02)
+    healthy = work.max(axis=1).sum()
+    work[12:, 1] += 0.01 * MS * np.arange(1, 18) ** 3
+    (found,) = analyze(barriers(work, TRANSFER)).findings
+    assert found.ranks == (1,)
+    assert found.recoverable_wall_ns == pytest.approx(work.max(axis=1).sum() - healthy, rel=0.1)
+
+
 def test_the_cause_may_lie_gates_away() -> None:
     """Chain of pairs: rank 3 is late for 2, which is late for 1, which is late for 0: rank 3 is blamed."""
 

@@ -293,14 +293,17 @@ class Slowdowns(SlowTransfers):
         return outliers(self._busy)
 
     def accidents(self, place: Place) -> Mask:
-        """Ranks × windows: where ranks stop; of a rank that is slow none, unless chance makes any rank stop as often."""
+        """Ranks × windows: where ranks stop; of a rank that is slow none, unless chance makes any rank stop as often.
+
+        One that grows stands above its middle in the end without any stop.
+        """
         busy, inside, rank = self._busy.copy(), place.holds(np.arange(self.windows)), place.rank
         if not inside.all():
             busy[rank, inside] -= np.median(busy[rank, inside]) - np.median(busy[rank, ~inside])
         # A stop that lasts has more steps than its first.
         above, first = _above_usual(busy), outliers(busy)
         stops = np.asarray(above >= np.where(first, above, np.inf).min(axis=1, keepdims=True))
-        stops[rank] &= not place.spikes and one_by_accident(stops, rank) >= BY_CHANCE
+        stops[rank] &= not place.spikes and not place.grows and one_by_accident(stops, rank) >= BY_CHANCE
         return stops
 
     def longest_stop(self, stall: Place) -> float:
