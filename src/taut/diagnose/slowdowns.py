@@ -34,6 +34,8 @@ MOST_SPANS = 4
 """Spans in which one series of a rank may be higher, each with a level of its own."""
 MOST_STALLS = 16
 """Ranks that may be said to stop now and then: those with the longest stops are asked."""
+MOST_BESIDE = 31
+"""Other ranks that tell how far the steps of one stray: more would tell hardly more."""
 BY_CHANCE = 0.05
 """Chance that a rank stops as often as it does from which these are the stops that any rank has."""
 LONGER_STORY = 1.25
@@ -297,14 +299,22 @@ class Slowdowns(SlowTransfers):
 
         One that grows stands above its middle in the end without any stop.
         """
-        busy, inside, rank = self._busy.copy(), place.holds(np.arange(self.windows)), place.rank
-        if not inside.all():
-            busy[rank, inside] -= np.median(busy[rank, inside]) - np.median(busy[rank, ~inside])
-        # A stop that lasts has more steps than its first.
-        above, first = _above_usual(busy), outliers(busy)
-        stops = np.asarray(above >= np.where(first, above, np.inf).min(axis=1, keepdims=True))
-        stops[rank] &= not place.spikes and not place.grows and one_by_accident(stops, rank) >= BY_CHANCE
+        stops, rank = self._stops.copy(), place.rank
+        stops[rank] = False
+        if not place.spikes and not place.grows:
+            mine, inside = self._busy[rank].copy(), place.holds(np.arange(self.windows))
+            if not inside.all():
+                mine[inside] -= np.median(mine[inside]) - np.median(mine[~inside])
+            others = np.delete(self._busy, rank, axis=0)
+            some = others[np.linspace(0, len(others) - 1, min(len(others), MOST_BESIDE)).astype(np.int64)]
+            stops[rank] = _stops_of(np.vstack([mine, some]))[0]
+            stops[rank] &= one_by_accident(stops, rank) >= BY_CHANCE
         return stops
+
+    @cached_property
+    def _stops(self) -> Mask:
+        """Ranks × windows: steps in which the work and gaps of a rank stand far above what it usually does."""
+        return _stops_of(self._busy)
 
     def longest_stop(self, stall: Place) -> float:
         """The longest of the stops that a rank has in its own work, where they are enough to tell; ns."""
@@ -375,6 +385,12 @@ def _tells_more(stall: Place, level: Place) -> bool:
     """Whether stops of a rank explain more than a level of it at the same time: they may fall into one class for a while."""
     overlap = min(stall.last, level.last) >= max(stall.first, level.first)
     return stall.rank == level.rank and overlap and stall.total_ns >= LONGER_STORY * level.total_ns
+
+
+def _stops_of(busy: Floats) -> Mask:
+    """Steps of every series as far above its median as an outlier: a stop that lasts has more of them than its first."""
+    above, first = _above_usual(busy), outliers(busy)
+    return np.asarray(above >= np.where(first, above, np.inf).min(axis=1, keepdims=True))
 
 
 def _above_usual(busy: Floats) -> Floats:
