@@ -91,11 +91,11 @@ def _level_members(e: Evidence, places: list[Place]) -> list[Member]:
     if apart is None:
         return []
     known = {place.rank for place in places if EXPLAINS * (place.last - place.first + 1) >= last + 1}
-    out = []
-    for rank in np.flatnonzero(apart.beyond).tolist():
+    out, beyond = [], np.flatnonzero(apart.beyond).tolist()
+    for rank in beyond:
         if rank in known:
             continue
-        work, gaps = changes = like_peers(e, rank, np.flatnonzero(apart.beyond).tolist())
+        work, gaps = changes = like_peers(e, rank, beyond)
         excess, sure = e.blame.excess_at(work.ops), 1 - float(apart.chance[rank])
         total = float(excess.sum()) + float((graph.gap_ns[gaps.ops] - gaps.value).sum())
         found = Member(
@@ -109,9 +109,9 @@ def _recurring_members(e: Evidence, spans: list[tuple[int, int, int]]) -> list[M
     """Ranks that held the others up time and again, as members of sets: what stops a host stops its ranks at the same time."""
     graph, blame, top, out = e.graph, e.blame, _top_scores(e), []
     # Of half of all ranks nobody can say that these stop and not the others: busy cores stop whoever runs on them.
-    some = 1 < len({r for r, _, _ in spans}) < len(graph.ranks) / 2
-    for r, a, b in spans if some else []:
-        changes = _as_peers(e, (r, a, b), {rank for rank, _, _ in spans})
+    late = {r for r, _, _ in spans}
+    for r, a, b in spans if 1 < len(late) < len(graph.ranks) / 2 else []:
+        changes = _as_peers(e, (r, a, b), late)
         excess = blame.excess_at(changes[0].ops)
         sure = confidence(top[r], len(blame.waits) * len(graph.ranks), blame.free)
         mode = mode_of(graph, changes[0].ops, excess)
