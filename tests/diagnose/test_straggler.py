@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace as edited
 from typing import Any
 
@@ -308,6 +309,36 @@ def test_habits_of_ending_name_no_link(ranks: int) -> None:
         more = np.where(built.ops.group >= 0, np.rint(habit * MS).astype(np.int64)[built.ops.rank], 0)
         done = analyze(edited(built, ops=built.ops.replace(end_ns=built.ops.end_ns + more)))
         assert [f.links for f in done.findings if f.links] == []
+
+
+@pytest.mark.parametrize("late", [(2, 3), (3,), (0, 1)])
+def test_habits_of_ending_name_no_link_of_a_small_ring(late: tuple[int, ...]) -> None:
+    """Some of four ranks end late by one round of a transfer of one size, as behind a slow link or interface."""
+    work = BASE * gaussian(np.random.default_rng(2), 20, 4, 0.02)
+    built = ring_all_reduce(work, 6 * MS, {})
+    habit = np.where((built.ops.group >= 0) & np.isin(built.ops.rank, late), 6 * MS, 0)
+    done = analyze(edited(built, ops=built.ops.replace(end_ns=built.ops.end_ns + habit)))
+    assert [f.links for f in done.findings if f.links] == []
+
+
+def of_two_sizes(small: float, slow: Callable[[int], float]) -> Trace:
+    """Four ranks compute and reduce by turns: chunks of 6 ms, and small ones; ``slow``: what each takes into rank 3, ns."""
+    chunk = np.where(np.arange(40) % 2, small, 6) * MS
+    work = BASE / 2 * gaussian(np.random.default_rng(2), 40, 4, 0.02)
+    built = ring_all_reduce(work, chunk[:, None], {(2, 3): np.array([slow(int(c)) for c in chunk])})
+    size = np.where((built.ops.group >= 0) & (built.ops.step % 2 == 1), 1024, built.ops.size)
+    return edited(built, ops=built.ops.replace(size=size, step=built.ops.step // 2))
+
+
+def test_collectives_of_two_sizes_tell_a_slow_link_of_a_small_ring_from_habits() -> None:
+    """A link slower by a factor, or one that delays chunks alike, is found; ranks that end late by as much in all are not."""
+    for slow in (lambda ns: 3 * ns, lambda ns: 6 * MS + ns):
+        assert [f.links for f in analyze(of_two_sizes(3, slow)).findings] == [("2:3",)]
+    built = of_two_sizes(3, lambda ns: ns)
+    for habit in ([0, 0, 4, 4], [4, 0, 2, 5], [0, 0, 8, 4]):
+        more = np.where(built.ops.group >= 0, np.array(habit)[built.ops.rank] * MS, 0)
+        late = edited(built, ops=built.ops.replace(end_ns=built.ops.end_ns + more))
+        assert [f.links for f in analyze(late).findings if f.links] == []
 
 
 @pytest.mark.parametrize("other", [5.0, 4.85])

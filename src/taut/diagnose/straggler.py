@@ -35,9 +35,10 @@ PART = 0.3
 """What a link's past explains of what it costs, at least, to be the better story."""
 STARVED = 0.25
 """A rank whose own work costs this share of what its links do is slow itself, and its links with it."""
-WITHOUT_PAST = 0.1
+WITHOUT_PAST, APART = 0.1, 0.065
 """A link of a small ring that was slow all along is believed from this share of the wall on: busy hosts end late, too, and no
-past tells."""
+past tells. Where collectives of other sizes do not tell either, its members must end so much of the wall apart: habits that
+are as large would be a fault of their own."""
 
 
 def detect(evidence: Evidence) -> list[Finding]:
@@ -153,7 +154,7 @@ def all_along(e: Evidence) -> list[Finding]:
     rows = np.concatenate([one.ring.rows.ravel() for one in found])
     change = Change(rows, "work", "set", without_slow_links(graph, circles, slow)[rows], "ring without its slow links")
     saved = recovered(e, [change])
-    if any(one.few for one in found) and saved.sum() < WITHOUT_PAST * e.observed.wall_ns:
+    if any(one.few for one in found) and not _beyond_habits(found, e.observed.wall_ns, int(saved.sum())):
         return []
     pairs = _pairs(graph, chosen)
     shared = shared_ends(pairs) if len(pairs) > 1 else set()
@@ -178,6 +179,12 @@ def all_along(e: Evidence) -> list[Finding]:
             reference="peers",
         )
     ]
+
+
+def _beyond_habits(found: list[SlowLinks], wall_ns: int, saved_ns: int) -> bool:
+    """Whether slow links of small rings are more than habits of ending could look like."""
+    told = all(one.by_size for one in found)
+    return saved_ns >= WITHOUT_PAST * wall_ns and (told or sum(one.apart_ns for one in found) >= APART * wall_ns)
 
 
 def _in_words(links: tuple[str, ...], shared: bool) -> tuple[str, str, str]:

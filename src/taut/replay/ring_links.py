@@ -6,7 +6,8 @@ stair ÷ transfer tells the share of the transfer that the link costs: a referen
 
 A ring is tested as a whole. Null: its members end by habit and by chance, whatever their place. From eight members on the
 correlation of their ends with the best of all staircases tells (Student, N − 2 degrees of freedom, Bonferroni over all
-staircases of all rings); with fewer members habits can imitate a staircase, and only chance is excluded (Student over steps).
+staircases of all rings); with fewer members habits can imitate a staircase, and only chance is excluded (Student over steps):
+there a finding also asks how much small collectives are delayed, or, if sizes do not tell, how far apart members end.
 Two links apart from each other are told from eight members on as well, unless they may be the two between two hosts. Either
 way stairs must be of the height that closes the ring, and be lower in smaller collectives, or close these as well, where
 every chunk is delayed alike (latency): habits and busy hosts do not know how much is sent, nor how long that takes. Sizes and
@@ -27,8 +28,9 @@ from taut.graph.staircase import CLOSES, ENOUGH, RING, Staircase, closing_stairc
 
 FALSE_ALARMS = 0.01
 """Chance that any ring of a healthy run is said to have a slow link."""
-UNLIKE = 4
-"""Collectives whose sizes differ by this factor tell a slow link from a busy host."""
+UNLIKE, LONGER, ROUGHLY = 4, 1.5, 1.05
+"""Collectives whose sizes differ by this factor tell a slow link from a busy host; if they also take so many times as long,
+from habits: by what stairs of the small ones are at most, times this for noise."""
 PIECES = 2
 """Pieces of a chunk: a stair is short of a slow round by one of these pieces of a healthy one."""
 STEADY = 0.9
@@ -60,6 +62,10 @@ class SlowLinks(Struct, frozen=True):
     """Of such ends without a slow link, corrected for all staircases and rings."""
     stairs: Floats
     """Per gate: rounds × stair ÷ transfer."""
+    by_size: bool | None
+    """Whether smaller collectives, which take less time, say the same; None where sizes do not tell."""
+    apart_ns: int
+    """Between the first member to end and the last, of all gates."""
     stair_ns: float
     """Median over its larger gates."""
     longer: Floats
@@ -129,6 +135,9 @@ def _slow(graph: Graph, ring: Ring, places: int) -> SlowLinks | None:
     stair = stairs * graph.work_ns[ring.rows].max(axis=1) / ring.rounds
     if chance >= FALSE_ALARMS or not _by_transfer(graph, ring, stair, stairs):
         return None
+    by_size = _by_size(graph, ring, stairs)
+    if by_size is False:
+        return None
     # Of an interface's two receivers one may be a little earlier, which lowers the fit: then the step down from the last of
     # them tells more; among few members, where links in either direction act on each other, the highest step.
     down = _steps_down(graph, ring, found.receivers) if len(found.receivers) > 1 and not found.apart else stairs
@@ -136,8 +145,10 @@ def _slow(graph: Graph, ring: Ring, places: int) -> SlowLinks | None:
     longer = _begun_before(graph, ring, found.receivers) if members >= ENOUGH else np.ones(len(late))
     share = max(float(np.median((step / longer)[large])) for step in steps)
     left = _slower_kind(_between_hosts(graph, ring), np.median((late / longer[:, None])[large], axis=0), found)
-    height = float(np.median(stair[large]))
-    return SlowLinks(ring, found.receivers, share, float(min(1.0, chance)), stairs / longer, height, longer, left)
+    height, work = float(np.median(stair[large])), graph.work_ns[ring.rows]
+    apart = int((work.max(axis=1) - work.min(axis=1)).sum())
+    chance = float(min(1.0, chance))
+    return SlowLinks(ring, found.receivers, share, chance, stairs / longer, by_size, apart, height, longer, left)
 
 
 def _begun_before(graph: Graph, ring: Ring, receivers: Indices) -> Floats:
@@ -222,6 +233,24 @@ def _by_transfer(graph: Graph, ring: Ring, stair_ns: Floats, stairs: Floats) -> 
     small = size < 2 * size.min()
     grows = np.median(stair_ns[2 * size > size.max()]) >= 2 * np.median(stair_ns[small])
     return bool(grows or CLOSES[0] <= np.median(stairs[small]) <= CLOSES[1])
+
+
+def _by_size(graph: Graph, ring: Ring, stairs: Floats) -> bool | None:
+    """Whether the smallest collectives, which take less time, end as behind the same link; None where sizes do not tell.
+
+    A link slower by a factor costs the same share of every transfer. One that delays every chunk alike costs more of small
+    ones, in which a stair is short of a round by half of a shorter chunk. Habits would weigh as much more as those take less.
+    """
+    size = graph.ops.size[ring.rows[:, 0]]
+    if size.min() <= 0 or size.max() < UNLIKE * size.min():
+        return None
+    took, large, small = graph.work_ns[ring.rows].max(axis=1), _large(graph, ring), size < 2 * size.min()
+    longer = float(np.median(took[large]) / max(np.median(took[small]), 1.0))
+    if longer < LONGER:
+        return None
+    share, half = float(np.median(stairs[large])), 1 / PIECES
+    most = min(1.0, max(share, half + longer * (share - half)))
+    return bool(np.median(stairs[small]) <= ROUGHLY * most)
 
 
 def without_slow_links(graph: Graph, some: list[Ring], mended: Mask) -> Ints:
