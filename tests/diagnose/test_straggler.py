@@ -341,6 +341,28 @@ def test_collectives_of_two_sizes_tell_a_slow_link_of_a_small_ring_from_habits()
         assert [f.links for f in analyze(late).findings if f.links] == []
 
 
+def test_clocks_that_are_too_noisy_to_fit_name_no_link_of_a_small_ring() -> None:
+    """They are off by more than a small collective takes, and so by as much in all: its ends are what clocks say, too."""
+    built, rng = of_two_sizes(1, lambda ns: ns), np.random.default_rng(5)
+    meets = np.flatnonzero(built.ops.group >= 0)
+    late = np.zeros(len(built.ops.rank), dtype=np.int64)
+    late[meets] = rng.integers(0, 2 * MS, len(meets))
+    off = np.array([0, 5, 10, 5])[built.ops.rank] * MS
+    ops = built.ops.replace(start_ns=built.ops.start_ns + off, end_ns=built.ops.end_ns + off + late)
+    done = analyze(edited(built, ops=ops, members=built.members.replace(host=np.array(list("abcd")))))
+    assert not done.graph.clock.applied.any()
+    assert [f.links for f in done.findings if f.links] == []
+
+
+def test_a_small_ring_with_members_that_were_not_traced_names_no_link() -> None:
+    """Of six members the three that were traced are no neighbours: behind 4→5 rank 5 ends last, and 2→5 is no link."""
+    work = BASE * gaussian(np.random.default_rng(1), 20, 6, 0.02)
+    built = ring_all_reduce(work, 2 * MS, {(4, 5): 10 * MS})
+    traced = built.ops.take(np.isin(built.ops.rank, (1, 2, 5)))
+    some = edited(built, ops=traced, group_ranks={"all": list(range(6))}, world_size=6)
+    assert [f.links for f in analyze(some).findings if f.links] == []
+
+
 @pytest.mark.parametrize("other", [5.0, 4.85])
 def test_two_links_of_a_ring_that_are_slow_nearly_alike_are_both_named(other: float) -> None:
     work = BASE * gaussian(np.random.default_rng(4), 8, 16, 0.01)

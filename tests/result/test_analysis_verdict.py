@@ -80,6 +80,18 @@ def test_a_run_that_only_transfers_is_not_called_healthy() -> None:
     assert "exposed transfer" in verdict.text
 
 
+def test_clocks_that_may_as_well_be_a_slow_link_are_a_doubt() -> None:
+    """Four hosts end 0, 5, 9 and 5 ms apart, always; only if one leaves before another came are clocks off for sure."""
+    work = 50 * MS * (1 + 0.01 * np.random.default_rng(4).standard_normal((20, 4)))
+    apart = barriers(work, 15 * MS + np.array([[0, 5, 9, 5]]) * MS, hosts=dict(enumerate("abcd")))
+    verdict = analyze(apart).result.verdict
+    assert verdict.kind == "unknown"
+    assert "Clocks were taken to be up to" in verdict.text
+    shift = np.where(apart.ops.rank == 2, 30 * MS, 0)
+    off = replace(apart, ops=apart.ops.replace(start_ns=apart.ops.start_ns + shift, end_ns=apart.ops.end_ns + shift))
+    assert analyze(off).result.verdict.kind == "healthy"
+
+
 def test_three_of_four_slower_ranks_are_not_called_healthy() -> None:
     work = 100 * MS * (1 + 0.01 * np.random.default_rng(8).standard_normal((20, 4)))
     work[:, 1:] *= 1.4

@@ -24,6 +24,7 @@ from taut.core.ids import numbered, weighed
 from taut.core.student import student_tail
 from taut.core.tables import Verb
 from taut.graph import Graph
+from taut.graph.gate_matching import expected_members
 from taut.graph.staircase import CLOSES, ENOUGH, RING, Staircase, closing_staircase
 
 FALSE_ALARMS = 0.01
@@ -116,8 +117,15 @@ def _rounds(graph: Graph, rows: Indices, members: int) -> Ints:
 def slow_links(graph: Graph, some: list[Ring]) -> list[SlowLinks]:
     """Rings whose members end as behind a slow link."""
     places = sum(ring.rows.shape[1] for ring in some)
-    found = [_slow(graph, ring, places) for ring in some]
+    found = [_slow(graph, ring, places) for ring in some if not _with_gaps(graph, ring)]
     return [one for one in found if one is not None]
+
+
+def _with_gaps(graph: Graph, ring: Ring) -> bool:
+    """Whether a small ring has members that were not traced: which links it has is not known then."""
+    members = len(ring.rows[0])
+    group = graph.gates.group[graph.gate[ring.rows[0, 0]]]
+    return members < min(ENOUGH, int(expected_members(graph.trace)[group]))
 
 
 def _slow(graph: Graph, ring: Ring, places: int) -> SlowLinks | None:
@@ -198,9 +206,9 @@ def _slower_kind(between: Mask, ends: Floats, found: Staircase) -> float:
 
 def _in_rounds(graph: Graph, ring: Ring) -> Floats:
     """Gates × members: how much later than the first each ended, in units of the mean round of its gate."""
-    work = graph.work_ns[ring.rows].astype(np.float64)
+    end, work = graph.ops.end_ns[ring.rows], graph.work_ns[ring.rows]
     whole: Floats = np.maximum(work.max(axis=1, keepdims=True), 1.0)
-    out: Floats = (work - work.min(axis=1, keepdims=True)) * ring.rounds[:, None] / whole
+    out: Floats = (end - end.min(axis=1, keepdims=True)) * ring.rounds[:, None] / whole
     return out
 
 

@@ -11,6 +11,7 @@ from taut.core.rank_words import rank_label, rank_labels
 from taut.core.reporting import LISTED_SHARE, spell
 from taut.diagnose.finding import as_a_habit
 from taut.diagnose.slow_sets import shared_place, two_levels
+from taut.graph.gate_matching import EVERYBODY
 from taut.read.contents import ONLY_DUMPS
 from taut.replay.timeline import Change, Timeline, replay, walls
 from taut.result.computed import Computed
@@ -21,6 +22,8 @@ UNEXPLAINED = 10
 UNJUDGED = 100 / 3
 """Per cent of the bill in exposed transfers from which a run is not called healthy: nothing says how long they should be, and
 where they take half again as long a third of them is lost, which is UNEXPLAINED."""
+UNSURE_NS = 50_000
+"""Recorded times of two hosts contradict each other from here on: below it the finest of clocks may."""
 ASKED = 16
 """Ranks that are replayed one by one like their peers: those that others waited for most."""
 FEW_STEPS = 20
@@ -32,7 +35,7 @@ def quiet_doubts(a: Computed, share: dict[str, float]) -> list[str]:
     found = (
         _ranks_missing(a, share),
         _only_dumps(a),
-        _clocks(a),
+        _clocks(a) or _clocks_or_links(a, share),
         _two_heaps(a),
         _undecided(a),
         _saving(a) or _one_step(a, share),
@@ -75,6 +78,29 @@ def _clocks(a: Computed) -> str | None:
     return (
         f"The clocks of some ranks are off, and that of {who} is known to ± {spell(widest)} only: who is late is not sure; "
         "synchronised clocks (PTP, chrony), or more steps, would tell."
+    )
+
+
+def _clocks_or_links(a: Computed, share: dict[str, float]) -> str | None:
+    """Clocks that were taken to be off because members end apart, as they would behind a slow link of a small group."""
+    g, clock = a.graph, a.graph.clock
+    rows = np.flatnonzero((g.gate >= 0) & np.isin(g.ops.verb, EVERYBODY))
+    if not len(rows) or not clock.applied.any() or share["exposed transfer"] < UNEXPLAINED:
+        return None
+    gate, off = g.gate[rows], clock.offset_ns[g.rank_index[rows]]
+    came, left, first, last = np.zeros((4, len(g.gates)), dtype=np.int64)
+    for out, value in ((came, g.ops.start_ns[rows] + off), (last, off), (left, -g.ops.end_ns[rows] - off), (first, -off)):
+        out[:] = np.iinfo(np.int64).min // 4
+        np.maximum.at(out, gate, value)
+    met = np.unique(gate)
+    # Nobody leaves before everybody came: where the recorded times say so, clocks are off indeed.
+    impossible = (came + left)[met] > UNSURE_NS
+    apart = (last + first)[met]
+    if impossible.any() or 100 * apart.sum() < UNEXPLAINED * a.observed.wall_ns:
+        return None
+    return (
+        f"Clocks were taken to be up to {spell(float(apart.max()))} apart, because members of the same collectives end so far "
+        "apart by them; behind a slow link they would, too: synchronised clocks (PTP, chrony), or a baseline run, would tell."
     )
 
 
