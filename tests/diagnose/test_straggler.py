@@ -321,24 +321,40 @@ def test_habits_of_ending_name_no_link_of_a_small_ring(late: tuple[int, ...]) ->
     assert [f.links for f in done.findings if f.links] == []
 
 
-def of_two_sizes(small: float, slow: Callable[[int], float]) -> Trace:
-    """Four ranks compute and reduce by turns: chunks of 6 ms, and small ones; ``slow``: what each takes into rank 3, ns."""
-    chunk = np.where(np.arange(40) % 2, small, 6) * MS
+def of_two_sizes(small: float, slow: Callable[[int], float], every: int = 2) -> Trace:
+    """Four ranks compute and reduce, by turns chunks of 6 ms and small ones; ``slow``: what a chunk takes from 2 to 3, ns."""
+    chunk = np.where(np.arange(40) % every, small, 6) * MS
     work = BASE / 2 * gaussian(np.random.default_rng(2), 40, 4, 0.02)
     built = ring_all_reduce(work, chunk[:, None], {(2, 3): np.array([slow(int(c)) for c in chunk])})
-    size = np.where((built.ops.group >= 0) & (built.ops.step % 2 == 1), 1024, built.ops.size)
-    return edited(built, ops=built.ops.replace(size=size, step=built.ops.step // 2))
+    size = np.where((built.ops.group >= 0) & (built.ops.step % every > 0), 1024, built.ops.size)
+    return edited(built, ops=built.ops.replace(size=size, step=built.ops.step // every))
 
 
-def test_collectives_of_two_sizes_tell_a_slow_link_of_a_small_ring_from_habits() -> None:
-    """A link slower by a factor, or one that delays chunks alike, is found; ranks that end late by as much in all are not."""
+def ending_late(built: Trace, ms: list[int]) -> Trace:
+    """Ranks that end their collectives late by a habit of their own."""
+    late = np.where(built.ops.group >= 0, np.array(ms)[built.ops.rank] * MS, 0)
+    return edited(built, ops=built.ops.replace(end_ns=built.ops.end_ns + late))
+
+
+@pytest.mark.parametrize("habit", [[0, 0, 0, 0], [2, 0, 1, 2]])
+def test_collectives_of_two_sizes_tell_a_slow_link_of_a_small_ring(habit: list[int]) -> None:
+    """A link slower by a factor, or one that delays chunks alike; habits that hide in the large ones show in the small."""
     for slow in (lambda ns: 3 * ns, lambda ns: 6 * MS + ns):
-        assert [f.links for f in analyze(of_two_sizes(3, slow)).findings] == [("2:3",)]
-    built = of_two_sizes(3, lambda ns: ns)
-    for habit in ([0, 0, 4, 4], [4, 0, 2, 5], [0, 0, 8, 4]):
-        more = np.where(built.ops.group >= 0, np.array(habit)[built.ops.rank] * MS, 0)
-        late = edited(built, ops=built.ops.replace(end_ns=built.ops.end_ns + more))
-        assert [f.links for f in analyze(late).findings if f.links] == []
+        assert [f.links for f in analyze(ending_late(of_two_sizes(1, slow), habit)).findings] == [("2:3",)]
+
+
+@pytest.mark.parametrize("habit", [[0, 0, 4, 4], [4, 0, 2, 5], [0, 0, 8, 4]])
+def test_who_ends_late_by_as_much_in_collectives_of_any_size_has_no_slow_link(habit: list[int]) -> None:
+    done = analyze(ending_late(of_two_sizes(3, lambda ns: ns), habit))
+    assert [f.links for f in done.findings if f.links] == []
+
+
+def test_tiny_collectives_of_another_kind_do_not_hide_a_slow_link() -> None:
+    """Three times something small is gathered after each gradient is reduced, and is the largest of its kind."""
+    built = of_two_sizes(0.25, lambda ns: 3 * ns, every=4)
+    tiny = (built.ops.group >= 0) & (built.ops.size == 1024)
+    gathers = edited(built, ops=built.ops.replace(verb=np.where(tiny, Verb.ALL_GATHER, built.ops.verb)))
+    assert [f.links for f in analyze(gathers).findings] == [("2:3",)]
 
 
 def test_clocks_that_are_too_noisy_to_fit_name_no_link_of_a_small_ring() -> None:

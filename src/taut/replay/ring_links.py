@@ -25,13 +25,13 @@ from taut.core.student import student_tail
 from taut.core.tables import Verb
 from taut.graph import Graph
 from taut.graph.gate_matching import expected_members
-from taut.graph.staircase import CLOSES, ENOUGH, RING, Staircase, closing_staircase
+from taut.graph.staircase import CLOSES, ENOUGH, RING, SLOWER, Staircase, closing_staircase
 
 FALSE_ALARMS = 0.01
 """Chance that any ring of a healthy run is said to have a slow link."""
 UNLIKE, LONGER, ROUGHLY = 4, 1.5, 1.05
-"""Collectives whose sizes differ by this factor tell a slow link from a busy host; if they also take so many times as long,
-from habits: by what stairs of the small ones are at most, times this for noise."""
+"""Collectives whose sizes differ by this factor tell a slow link from a busy host; those that take so many times as long as the
+smallest, from habits: by what stairs of the small ones are at most, times this for noise."""
 PIECES = 2
 """Pieces of a chunk: a stair is short of a slow round by one of these pieces of a healthy one."""
 STEADY = 0.9
@@ -213,11 +213,17 @@ def _in_rounds(graph: Graph, ring: Ring) -> Floats:
 
 
 def _large(graph: Graph, ring: Ring) -> Mask:
-    """Gates at least half as large as the largest of their verb: in small ones latency and habits show instead."""
+    """Gates at least half as large as the largest of their verb: in small ones latency and habits show instead.
+
+    Of verbs that take about as long as the longest: a job may gather sizes before it reduces gradients.
+    """
     size, verb = (column[ring.rows[:, 0]].astype(np.int64) for column in (graph.ops.size, graph.ops.verb))
-    most = np.zeros(int(verb.max()) + 1, dtype=np.int64)
-    np.maximum.at(most, verb, size)
-    return 2 * np.maximum(size, 0) >= most[verb]
+    took, of, count = graph.work_ns[ring.rows].max(axis=1), *numbered(verb)
+    most = np.zeros(count, dtype=np.int64)
+    np.maximum.at(most, of, size)
+    large = 2 * np.maximum(size, 0) >= most[of]
+    usual = np.array([np.median(took[large & (of == k)]) for k in range(count)])
+    return np.asarray(large & (UNLIKE * usual >= usual.max())[of])
 
 
 def _by_chance(stairs: Floats, window: Indices) -> float:
@@ -247,18 +253,19 @@ def _by_size(graph: Graph, ring: Ring, stairs: Floats) -> bool | None:
     """Whether the smallest collectives, which take less time, end as behind the same link; None where sizes do not tell.
 
     A link slower by a factor costs the same share of every transfer. One that delays every chunk alike costs more of small
-    ones, in which a stair is short of a round by half of a shorter chunk. Habits would weigh as much more as those take less.
+    ones, in which a stair is short of a round by half of a shorter chunk. Habits would weigh as much more as those take less;
+    beside a slow link they show in the small ones, and what the large ones take longer is the link's alone.
     """
     size = graph.ops.size[ring.rows[:, 0]]
-    if size.min() <= 0 or size.max() < UNLIKE * size.min():
+    if size.min() <= 0 or size.max() <= 2 * size.min():
         return None
     took, large, small = graph.work_ns[ring.rows].max(axis=1), _large(graph, ring), size < 2 * size.min()
-    longer = float(np.median(took[large]) / max(np.median(took[small]), 1.0))
-    if longer < LONGER:
+    (long, cost), (short, of_small) = ((np.median(took[mask]), np.median((stairs * took)[mask])) for mask in (large, small))
+    if long < LONGER * max(short, 1.0):
         return None
     share, half = float(np.median(stairs[large])), 1 / PIECES
-    most = min(1.0, max(share, half + longer * (share - half)))
-    return bool(np.median(stairs[small]) <= ROUGHLY * most)
+    most = min(1.0, max(share, half + float(long / max(short, 1.0)) * (share - half)))
+    return bool(np.median(stairs[small]) <= ROUGHLY * most or cost - of_small >= SLOWER * (long - short))
 
 
 def without_slow_links(graph: Graph, some: list[Ring], mended: Mask) -> Ints:
