@@ -508,6 +508,15 @@ def test_a_slow_link_is_not_absorbed_as_skew() -> None:
     assert [f.links for f in done.findings] == [("2:3",)]
 
 
+@pytest.mark.parametrize("ranks", [4, 5, 6])
+def test_clocks_of_a_small_ring_are_all_off_by_the_same_in_all_gates_or_a_link_is_slow(ranks: int) -> None:
+    """Behind a steady slow link some members end apart by nearly the same, and others do not: no clock is set by these."""
+    work = BASE * gaussian(np.random.default_rng(0), 20, ranks, 0.02)
+    hosts = {r: f"node {r}" for r in range(ranks)}
+    done = analyze(ring_all_reduce(work, 4 * MS, {(2, 3): 12 * MS}, noise=0.05, hosts=hosts))
+    assert [f.links for f in done.findings] == [("2:3",)]
+
+
 @pytest.mark.parametrize("ranks", [2, 8])
 def test_a_backward_straggler_that_all_reduce_hides(ranks: int) -> None:
     """Every step ends for all ranks together, whoever was slow inside it: wall times differ by less than 0.3 %."""

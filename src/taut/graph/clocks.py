@@ -69,10 +69,18 @@ class Fit(Struct, frozen=True):
         pairs = zip(astuple(self), astuple(other), strict=True)
         return Fit(*(np.where(mask, mine, theirs) for mine, theirs in pairs))
 
+    def apart(self) -> Mask:
+        """Offsets that stand out of the scatter of single gates."""
+        out: Mask = np.abs(self.offset) > np.maximum(np.maximum(WORTH_NS, self.noise), SURE * self.error)
+        return out
+
     def believed(self) -> Mask:
-        """Offsets that were there all the time and stand out of the scatter of single gates."""
-        least = np.maximum(np.maximum(WORTH_NS, self.noise), SURE * self.error)
-        return self.steady & (np.abs(self.offset) > least)
+        """Offsets that do, and were there all the time."""
+        return self.steady & self.apart()
+
+    def proven(self) -> Mask:
+        """Clocks of which recorded times show that they are off: else somebody left before everybody came."""
+        return np.asarray((self.least > 0) | (self.most < 0))
 
     def placed(self, believed: Mask) -> tuple[Floats, Floats, Floats]:
         """(offsets, and where they may be): around the ends or between the bounds, whichever is narrower.
@@ -226,7 +234,7 @@ def _clocks(ops: Table, rows: Ints, base: int, middle: int, drifts: bool) -> Fit
     """Clocks of a group against one of its members, from its gates.
 
     Behind a slow link members end one after the other, up to the whole transfer apart: what that can explain must be constant,
-    and must not be the staircase of a ring.
+    of all members of a small ring, and must not be the staircase of a ring.
     """
     rows = rows[np.lexsort((ops.end_ns[rows[:, base]], ops.step[rows[:, base]]))]
     end = ops.end_ns[rows]
@@ -242,9 +250,12 @@ def _clocks(ops: Table, rows: Ints, base: int, middle: int, drifts: bool) -> Fit
     away = np.where(found.drifting, found.slope, 0.0) * time[:, None]
     least = (ops.start_ns[rows] - end[:, [base]] - away).max(axis=0)
     most = (end - ops.start_ns[rows[:, [base]]] - away).min(axis=0)
-    return replace(
-        found, steady=found.steady & ~ring & (strict | (np.abs(found.offset) > np.median(transfer))), least=least, most=most
-    )
+    found = replace(found, steady=found.steady & ~ring & (strict | (np.abs(found.offset) > np.median(transfer))))
+    found = replace(found, least=least, most=most)
+    if late.shape[1] < ENOUGH and np.isin(ops.verb[rows[:, 0]], RING).any() and (found.apart() & ~found.steady).any():
+        # Who ends apart, but not by the same in all gates, speaks of a link: then the others may be as far apart by it.
+        return replace(found, steady=found.steady & (found.proven() | ~found.apart()))
+    return found
 
 
 def _is_staircase(verb: Indices, late: Numbers, transfer: Ints) -> bool:
