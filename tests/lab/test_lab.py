@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from taut.core.errors import RunError, TautError, UsageError
-from taut.lab.case import JOBS, LOCAL, TOUCHED, Spec, draw, neighbours
+from taut.lab.case import JOBS, LOCAL, TOUCHED, Spec, clocks, draw, neighbours
 from taut.lab.matrix import ONLY, Chosen, judge, plan
 from taut.lab.run_case import Lab, missing
 from taut.lab.truth import BASELINE, HEALTHY, MODES, ON_ALL, TRACES, load
@@ -175,6 +175,16 @@ def test_hosts_have_several_ranks_where_a_host_is_the_place() -> None:
     hosts = [Spec(job="ddp", fault="slow", ranks=n, places="host", folder="x").hosts for n in (4, 8, 16)]
     assert [len(set(some)) for some in hosts] == [2, 4, 4]
     assert Spec(job="ddp", fault="slow", folder="x").hosts == ("node0", "node1", "node2", "node3")
+
+
+def test_ranks_of_a_host_have_its_clock() -> None:
+    for places, ranks in (("host", 8), ("1", 4)):
+        for seed in range(10):
+            spec = Spec(job="hsdp", fault="skew", places=places, ranks=ranks, seed=seed, folder="x")
+            off = clocks(spec)
+            assert off
+            assert 0 not in off
+            assert len({(spec.hosts[rank], off.get(rank)) for rank in range(ranks)}) == len(set(spec.hosts))
 
 
 def test_the_matrix_holds_what_must_be_shown(tmp_path: Path) -> None:

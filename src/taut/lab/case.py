@@ -307,12 +307,14 @@ def law(spec: Spec) -> Injected:
 
 
 def clocks(spec: Spec) -> dict[int, tuple[float, float]]:
-    """Offset (ns) and drift (ppm) of the clocks that run wrong; rank 0 keeps the true time."""
-    if spec.fault != "skew":
+    """Offset (ns) and drift (ppm) of the clocks that run wrong, which ranks of a host share; rank 0 keeps the true time."""
+    hosts = list(dict.fromkeys(spec.hosts))
+    if spec.fault != "skew" or len(hosts) < 2:
         return {}
     rng = np.random.default_rng((spec.seed, 7, spec.ranks))
-    wrong = rng.permutation(np.arange(1, spec.ranks))[: int(rng.integers(1, spec.ranks))]
-    return {
-        int(r): (float(rng.choice((-1, 1)) * rng.uniform(2e6, 20e6)), float(rng.uniform(-40, 40)) * bool(rng.integers(2)))
-        for r in sorted(wrong.tolist())
+    wrong = rng.permutation(np.arange(1, len(hosts)))[: int(rng.integers(1, len(hosts)))]
+    off = {
+        hosts[h]: (float(rng.choice((-1, 1)) * rng.uniform(2e6, 20e6)), float(rng.uniform(-40, 40)) * bool(rng.integers(2)))
+        for h in sorted(wrong.tolist())
     }
+    return {rank: off[host] for rank, host in enumerate(spec.hosts) if host in off}
