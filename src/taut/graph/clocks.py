@@ -250,8 +250,8 @@ def _clocks(ops: Table, rows: Ints, base: int, middle: int, drifts: bool) -> Fit
     away = np.where(found.drifting, found.slope, 0.0) * time[:, None]
     least = (ops.start_ns[rows] - end[:, [base]] - away).max(axis=0)
     most = (end - ops.start_ns[rows[:, [base]]] - away).min(axis=0)
-    found = replace(found, steady=found.steady & ~ring & (strict | (np.abs(found.offset) > np.median(transfer))))
-    found = replace(found, least=least, most=most)
+    steady = found.steady & ~ring & (strict | (np.abs(found.offset) > np.median(transfer)))
+    found = replace(found, steady=steady, least=least, most=most)
     if late.shape[1] < ENOUGH and np.isin(ops.verb[rows[:, 0]], RING).any() and (found.apart() & ~found.steady).any():
         # Who ends apart, but not by the same in all gates, speaks of a link: then the others may be as far apart by it.
         return replace(found, steady=found.steady & (found.proven() | ~found.apart()))

@@ -116,16 +116,15 @@ def _rounds(graph: Graph, rows: Indices, members: int) -> Ints:
 
 def slow_links(graph: Graph, some: list[Ring]) -> list[SlowLinks]:
     """Rings whose members end as behind a slow link."""
-    places = sum(ring.rows.shape[1] for ring in some)
-    found = [_slow(graph, ring, places) for ring in some if not _with_gaps(graph, ring)]
+    places, wanted = sum(ring.rows.shape[1] for ring in some), expected_members(graph.trace)
+    found = [_slow(graph, ring, places) for ring in some if not _with_gaps(graph, ring, wanted)]
     return [one for one in found if one is not None]
 
 
-def _with_gaps(graph: Graph, ring: Ring) -> bool:
-    """Whether a small ring has members that were not traced: which links it has is not known then."""
-    members = len(ring.rows[0])
-    group = graph.gates.group[graph.gate[ring.rows[0, 0]]]
-    return members < min(ENOUGH, int(expected_members(graph.trace)[group]))
+def _with_gaps(graph: Graph, ring: Ring, wanted: Ints) -> bool:
+    """Whether a small ring has members that were not traced (of each group, those wanted): then its links are not known."""
+    group = int(graph.gates.group[graph.gate[ring.rows[0, 0]]])
+    return group >= 0 and len(ring.rows[0]) < min(ENOUGH, int(wanted[group]))
 
 
 def _slow(graph: Graph, ring: Ring, places: int) -> SlowLinks | None:
