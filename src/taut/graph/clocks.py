@@ -75,7 +75,7 @@ class Fit(Struct, frozen=True):
         return out
 
     def believed(self) -> Mask:
-        """Offsets that do, and were there all the time."""
+        """Offsets that stand out so, and were there all the time."""
         return self.steady & self.apart()
 
     def proven(self) -> Mask:

@@ -308,10 +308,9 @@ def law(spec: Spec) -> Injected:
 
 def clocks(spec: Spec) -> dict[int, tuple[float, float]]:
     """Offset (ns) and drift (ppm) of the clocks that run wrong, which ranks of a host share; rank 0 keeps the true time."""
-    hosts = list(dict.fromkeys(spec.hosts))
-    if spec.fault != "skew" or len(hosts) < 2:
+    if spec.fault != "skew":
         return {}
-    rng = np.random.default_rng((spec.seed, 7, spec.ranks))
+    rng, hosts = np.random.default_rng((spec.seed, 7, spec.ranks)), list(dict.fromkeys(spec.hosts))
     wrong = rng.permutation(np.arange(1, len(hosts)))[: int(rng.integers(1, len(hosts)))]
     off = {
         hosts[h]: (float(rng.choice((-1, 1)) * rng.uniform(2e6, 20e6)), float(rng.uniform(-40, 40)) * bool(rng.integers(2)))

@@ -142,7 +142,7 @@ def _slow(graph: Graph, ring: Ring, places: int) -> SlowLinks | None:
     stair = stairs * graph.work_ns[ring.rows].max(axis=1) / ring.rounds
     if chance >= FALSE_ALARMS or not _by_transfer(graph, ring, stair, stairs):
         return None
-    by_size = _by_size(graph, ring, stairs)
+    by_size = _by_size(graph, ring, stairs, large)
     if by_size is False:
         return None
     # Of an interface's two receivers one may be a little earlier, which lowers the fit: then the step down from the last of
@@ -248,7 +248,7 @@ def _by_transfer(graph: Graph, ring: Ring, stair_ns: Floats, stairs: Floats) -> 
     return bool(grows or CLOSES[0] <= np.median(stairs[small]) <= CLOSES[1])
 
 
-def _by_size(graph: Graph, ring: Ring, stairs: Floats) -> bool | None:
+def _by_size(graph: Graph, ring: Ring, stairs: Floats, large: Mask) -> bool | None:
     """Whether the smallest collectives, which take less time, end as behind the same link; None where sizes do not tell.
 
     A link slower by a factor costs the same share of every transfer. One that delays every chunk alike costs more of small
@@ -258,13 +258,15 @@ def _by_size(graph: Graph, ring: Ring, stairs: Floats) -> bool | None:
     size = graph.ops.size[ring.rows[:, 0]]
     if size.min() <= 0 or size.max() <= 2 * size.min():
         return None
-    took, large, small = graph.work_ns[ring.rows].max(axis=1), _large(graph, ring), size < 2 * size.min()
-    (long, cost), (short, of_small) = ((np.median(took[mask]), np.median((stairs * took)[mask])) for mask in (large, small))
-    if long < LONGER * max(short, 1.0):
+    took, small = graph.work_ns[ring.rows].max(axis=1), size < 2 * size.min()
+    (long, cost, share), (short, of_small, small_share) = (
+        [float(np.median(column[mask])) for column in (took, stairs * took, stairs)] for mask in (large, small)
+    )
+    short, half = max(short, 1.0), 1 / PIECES
+    if long < LONGER * short:
         return None
-    share, half = float(np.median(stairs[large])), 1 / PIECES
-    most = min(1.0, max(share, half + float(long / max(short, 1.0)) * (share - half)))
-    return bool(np.median(stairs[small]) <= ROUGHLY * most or cost - of_small >= SLOWER * (long - short))
+    most = min(1.0, max(share, half + long / short * (share - half)))
+    return small_share <= ROUGHLY * most or cost - of_small >= SLOWER * (long - short)
 
 
 def without_slow_links(graph: Graph, some: list[Ring], mended: Mask) -> Ints:

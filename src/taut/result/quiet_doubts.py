@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from taut.core.array_types import Ints
-from taut.core.ids import least
+from taut.core.ids import greatest, least
 from taut.core.interval import share_of
 from taut.core.rank_words import rank_label, rank_labels
 from taut.core.reporting import LISTED_SHARE, spell
 from taut.diagnose.finding import as_a_habit
 from taut.diagnose.slow_sets import shared_place, two_levels
+from taut.graph.clocks import WORTH_NS
 from taut.graph.gate_matching import EVERYBODY
 from taut.read.contents import ONLY_DUMPS
 from taut.replay.timeline import Change, Timeline, replay, walls
@@ -22,8 +23,6 @@ UNEXPLAINED = 10
 UNJUDGED = 100 / 3
 """Per cent of the bill in exposed transfers from which a run is not called healthy: nothing says how long they should be, and
 where they take half again as long a third of them is lost, which is UNEXPLAINED."""
-UNSURE_NS = 50_000
-"""Recorded times of two hosts contradict each other from here on: below it the finest of clocks may."""
 ASKED = 16
 """Ranks that are replayed one by one like their peers: those that others waited for most."""
 FEW_STEPS = 20
@@ -87,16 +86,12 @@ def _clocks_or_links(a: Computed, share: dict[str, float]) -> str | None:
     rows = np.flatnonzero((g.gate >= 0) & np.isin(g.ops.verb, EVERYBODY))
     if not len(rows) or not clock.applied.any() or share["exposed transfer"] < UNEXPLAINED:
         return None
-    gate, off = g.gate[rows], clock.offset_ns[g.rank_index[rows]]
-    came, left, first, last = np.zeros((4, len(g.gates)), dtype=np.int64)
-    for out, value in ((came, g.ops.start_ns[rows] + off), (last, off), (left, -g.ops.end_ns[rows] - off), (first, -off)):
-        out[:] = np.iinfo(np.int64).min // 4
-        np.maximum.at(out, gate, value)
+    gate, off, gates = g.gate[rows], clock.offset_ns[g.rank_index[rows]], len(g.gates)
     met = np.unique(gate)
     # Nobody leaves before everybody came: where the recorded times say so, clocks are off indeed.
-    impossible = (came + left)[met] > UNSURE_NS
-    apart = (last + first)[met]
-    if impossible.any() or 100 * apart.sum() < UNEXPLAINED * a.observed.wall_ns:
+    came, left = greatest(gate, gates, g.ops.start_ns[rows] + off)[met], least(gate, gates, g.ops.end_ns[rows] + off)[met]
+    apart = (greatest(gate, gates, off) - least(gate, gates, off))[met]
+    if (came - left > WORTH_NS).any() or 100 * apart.sum() < UNEXPLAINED * a.observed.wall_ns:
         return None
     return (
         f"Clocks were taken to be up to {spell(float(apart.max()))} apart, because members of the same collectives end so far "
