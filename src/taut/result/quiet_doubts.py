@@ -94,8 +94,8 @@ def _clocks_or_links(a: Computed, share: dict[str, float]) -> str | None:
     if (came - left > WORTH_NS).any() or 100 * apart.sum() < UNEXPLAINED * a.observed.wall_ns:
         return None
     return (
-        f"Clocks were taken to be up to {spell(float(apart.max()))} apart, because members of the same collectives end so far "
-        "apart by them; behind a slow link they would, too: synchronised clocks (PTP, chrony), or a baseline run, would tell."
+        f"Clocks were taken to be up to {spell(float(apart.max()))} apart, because by them ranks end the same collectives "
+        "so far apart; a slow link looks the same: synchronised clocks (PTP, chrony), or a baseline run, would tell."
     )
 
 
