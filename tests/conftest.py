@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import sys
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +20,9 @@ ROOT = Path(__file__).resolve().parents[1]
 SHARED_ABSENT = "needs ../shared/data (not part of a user's clone)"
 
 os.environ["TAUT_AUDIT"] = "off"  # tests that ask for records switch them on
+# What taut remembers of a user (keys, logs, files it wrote) stays out of the configuration of whoever runs the tests.
+os.environ["XDG_CONFIG_HOME"] = tempfile.mkdtemp(prefix="taut-tests-")
+atexit.register(shutil.rmtree, os.environ["XDG_CONFIG_HOME"], ignore_errors=True)
 # Tests start taut some hundred times: its modules are compiled once, also where the surroundings ask Python to keep nothing.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False

@@ -44,7 +44,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_command_is_run_again_in_a_process_of_its_own(here: Path) -> None:
     assert taut_("export", "--to", "schema", "-o", "schema.json").exit_code == 0
-    assert json.loads(taut_("audit", "why", "1", "--again", "--json").stdout)["again"]["same"]
+    assert json.loads(taut_("audit", "why", "1", "--again", "--yes", "--json").stdout)["again"]["same"]
 
 
 @pytest.mark.parametrize("words", [["traces/ops.csv"], ["../site/traces"], ["HERE/traces", "-o", "HERE/run"]])
@@ -53,7 +53,7 @@ def test_a_command_gives_the_same_bytes_again_and_nothing_here_changes(here: Pat
     words = [word.replace("HERE", str(here)) for word in words]
     assert taut_("analyze", *words, "--json", "-q").exit_code == 0
     before = {path: path.stat().st_mtime_ns for path in here.parent.rglob("*")}
-    done = taut_("audit", "why", "1", "--again", "--json")
+    done = taut_("audit", "why", "1", "--again", "--yes", "--json")
     assert done.exit_code == 0, done.stderr
     again = json.loads(done.stdout)["again"]
     assert (again["same"], again["differs"]) == (True, [])
@@ -67,7 +67,7 @@ def test_an_input_that_changed_is_named_and_nothing_is_run(here: Path, place: st
     assert taut_("analyze", place, "-q").exit_code == 0
     with Path("traces/ops.csv").open("a") as out:
         out.write("0,3,compute,60,10\n")
-    done = taut_("audit", "why", "1", "--again")
+    done = taut_("audit", "why", "1", "--again", "--yes")
     assert done.exit_code == 2
     assert "ops.csv: is not what was read then" in done.stderr
 
@@ -77,14 +77,14 @@ def test_other_bytes_are_exit_5_and_named(here: Path, monkeypatch: pytest.Monkey
     with monkeypatch.context() as other:
         other.setattr("taut.result.schema.stored_schema", lambda: b"{}")
         assert taut_("export", "--to", "schema", "-o", "schema.json").exit_code == 0
-    done = taut_("audit", "why", "1", "--again")
+    done = taut_("audit", "why", "1", "--again", "--yes")
     assert done.exit_code == 5
     assert "differs in 1 file: schema.json" in done.stdout
 
 
 def test_what_was_only_shown_is_not_run_again(here: Path) -> None:
     assert taut_("analyze", "traces", "--no-save").exit_code == 0
-    done = taut_("audit", "why", "1", "--again")
+    done = taut_("audit", "why", "1", "--again", "--yes")
     assert (done.exit_code, "holds no digest" in done.stderr) == (2, True)
 
 
@@ -93,8 +93,8 @@ def test_standard_input_is_given_once_more(here: Path) -> None:
     assert taut_("analyze", "-", "--json", "-q", "-o", "run", given=OPS.encode()).exit_code == 0
     told = json.loads(taut_("audit", "why", "1", "--json").stdout)["chain"][0]["record"]["details"]
     assert [one["name"] for one in told["read"]] == ["standard input"]
-    assert taut_("audit", "why", "1", "--again", given=OPS.encode()).exit_code == 0
-    done = taut_("audit", "why", "1", "--again", given=b"something else")
+    assert taut_("audit", "why", "1", "--again", "--yes", given=OPS.encode()).exit_code == 0
+    done = taut_("audit", "why", "1", "--again", "--yes", given=b"something else")
     assert (done.exit_code, "standard input is not what was read then; give it once more" in done.stderr) == (2, True)
 
 
@@ -105,9 +105,9 @@ def test_very_many_files_are_held_against_the_digest_of_all(here: Path, monkeypa
     Path("traces/more.csv").write_text(OPS.replace("\n0,", "\n2,").replace("\n1,", "\n3,"))
     assert taut_("analyze", "traces", "--json", "-q").exit_code == 0
     assert json.loads(taut_("audit", "log", "--json").stdout)["records"][1]["details"]["read"][0]["name"] == "2 files"
-    assert taut_("audit", "why", "1", "--again").exit_code == 0
+    assert taut_("audit", "why", "1", "--again", "--yes").exit_code == 0
     Path("traces/more.csv").write_text(OPS.replace("\n0,", "\n2,").replace("\n1,", "\n4,"))
-    done = taut_("audit", "why", "1", "--again")
+    done = taut_("audit", "why", "1", "--again", "--yes")
     assert (done.exit_code, "is not what was read then (2 files were read then, 2 now)" in done.stderr) == (2, True)
 
 
@@ -116,5 +116,5 @@ def test_what_is_run_again_leaves_no_record_in_any_log(here: Path) -> None:
     log = here / "elsewhere.db"
     assert taut_("analyze", "traces", "--json", "-q", "--audit", log).exit_code == 0
     before = log.read_bytes()
-    assert taut_("audit", "why", "1", "--again", "--audit", log).exit_code == 0
+    assert taut_("audit", "why", "1", "--again", "--yes", "--audit", log).exit_code == 0
     assert log.read_bytes() == before

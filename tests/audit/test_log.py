@@ -11,11 +11,12 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
+import rfc8785
 
 from audit_logs import AT_NS, KEY, details, written
 from taut.audit.database import connected
 from taut.audit.log import open_log
-from taut.audit.record import VERB, Text, revealed, stamp
+from taut.audit.record import VERB, Text, revealed, stamp, unmarked
 from taut.audit.verify import verify
 from taut.core.errors import AuditError, DamagedLog, UsageError
 
@@ -41,7 +42,10 @@ def test_a_record_is_canonical_json(tmp_path: Path) -> None:
         body = log.append(
             VERB, {"z": 1.0, "a": Decimal("2.50"), "n": 1 << 60, "é": True, "nan": float("nan")}, at_ns=AT_NS
         ).body
-    assert body.startswith(b'{"at":"2023-11-14T22:13:20.000000Z","before":"')
+    plain, mark = unmarked(body)
+    assert plain.startswith(b'{"at":"2023-11-14T22:13:20.000000Z","before":"')
+    assert body.startswith(b'{"at":"2023-11-14T22:13:20.000000Z"' + mark + b',"before":"')
+    assert rfc8785.dumps(json.loads(body)) == body
     assert '"details":{"a":"2.50","n":"1152921504606846976","nan":"nan","z":1,"é":true},"format":1,"index":1'.encode() in body
     assert json.loads(body)["kind"] == "verb"
 

@@ -69,19 +69,32 @@ def test_a_log_that_was_written_anew_is_consistent_but_refused_by_a_kept_checkpo
     assert "of another log" in (found.says or "")
 
 
-def test_a_log_that_was_set_back_is_refused_by_a_kept_checkpoint(tmp_path: Path) -> None:
+def test_a_log_that_was_set_back_is_refused_by_a_kept_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = written(tmp_path / "audit.db", 5)
     before = path.read_bytes()
     with open_log(path, "1", create=True) as log:
         log.append(VERB, details(5))
         kept = log.sign(KEY)
     path.write_bytes(before)
-    assert verify(path).ok
     assert not verify(path, Anchors(checkpoint=kept)).ok
     with open_log(path, "1", create=True) as log:
         log.append(VERB, details(6))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "somebody-else"))
+    assert verify(path).ok
     found = verify(path, Anchors(checkpoint=kept))
     assert (found.ok, found.says) == (False, "the first 7 records are not those of the checkpoint")
+
+
+def test_a_log_that_was_set_back_is_refused_by_who_signed_it(tmp_path: Path) -> None:
+    path = written(tmp_path / "audit.db", 5)
+    before = path.read_bytes()
+    with open_log(path, "1", create=True) as log:
+        log.append(VERB, details(5))
+        log.sign(KEY)
+    assert verify(path).ok
+    path.write_bytes(before)
+    found = verify(path)
+    assert (found.ok, "set back" in (found.says or "")) == (False, True)
 
 
 def cosigned(note: str, name: str, at_s: int) -> str:

@@ -54,7 +54,16 @@ def test_closed_findings_since_a_time_the_newest_first(tmp_path: Path) -> None:
     assert finding_files(tmp_path / "nowhere", 0) == []
 
 
+@pytest.mark.parametrize("name", ["findings-2026-01-01T12.jsonl", "open.json", "live.json", "lock"])
+def test_a_folder_with_files_of_others_is_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("mine")
+    with pytest.raises(UsageError, match=f"holds {name}, which no collector wrote"):
+        Kept(tmp_path, wall_ns=Wall())
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [(name, "mine")]
+
+
 def test_a_name_that_is_no_hour_is_left_alone(tmp_path: Path) -> None:
+    Kept(tmp_path, wall_ns=Wall()).close()
     (tmp_path / "findings-2026-99-99T99.jsonl").write_text("")
     Kept(tmp_path, wall_ns=Wall()).close()
     assert (tmp_path / "findings-2026-99-99T99.jsonl").exists()
@@ -169,6 +178,7 @@ def test_a_folder_that_cannot_be(tmp_path: Path) -> None:
 
 def test_files_that_somebody_damaged(tmp_path: Path) -> None:
     wall = Wall()
+    Kept(tmp_path, wall_ns=wall).close()
     (tmp_path / "findings-2026-01-01T12.jsonl").write_bytes(b'{"at_ns":1}\nnonsense\n')
     (tmp_path / "open.json").write_text("[{]")
     kept = Kept(tmp_path, wall_ns=wall)

@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from taut.cli import main
+from taut.core.errors import RunError
 from taut.read.trace import read
 from taut.watch.pull import BEFORE, LONG_S, NCCL_OPEN, NOW, SHARE, Puller, describe
 from taut.watch.torch_workers import workers
@@ -51,6 +52,43 @@ def test_who_does_not_answer_is_missing_and_its_old_dump_is_not_taken_for_a_new_
     assert written(tmp_path) == {BEFORE: ["fr_rank0.json"], NOW: ["fr_rank0.json"]}
     assert "1 of 2 ranks read" in describe(done)
     assert describe(done).endswith("rank 1 missing: answers 500")
+
+
+@pytest.mark.parametrize("name", ["now/fr_rank0.json", "before/notes.txt", "before/fr_rank0.json"])
+def test_files_of_others_are_not_deleted(tmp_path: Path, name: str) -> None:
+    kept = tmp_path / name
+    kept.parent.mkdir()
+    kept.write_text("mine")
+    with serving(FakeWorker({FR: dump(5)})) as places:
+        done = CliRunner().invoke(main, ["watch", "pull", *places, "--keep", str(tmp_path), "--times", "1"])
+    assert (done.exit_code, done.stderr.count("\n")) == (1, 1)
+    assert f"{kept}: was not written by taut here, so it is not deleted; give another --keep" in done.stderr
+    assert (kept.read_text(), sorted(path.name for path in tmp_path.iterdir())) == ("mine", [name.partition("/")[0]])
+
+
+def test_a_dump_that_somebody_changed_is_not_deleted(tmp_path: Path) -> None:
+    with serving(FakeWorker({FR: dump(5)})) as places:
+        puller = Puller(workers(places), tmp_path)
+        puller.round()
+        (tmp_path / NOW / "fr_rank0.json").write_text("mine")
+        with pytest.raises(RunError, match="was not written by taut here"):
+            puller.round()
+    assert (tmp_path / NOW / "fr_rank0.json").read_text() == "mine"
+
+
+def test_a_folder_that_is_a_link_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "keep").mkdir()
+    (tmp_path / "keep" / BEFORE).symlink_to(tmp_path / "elsewhere")
+    with serving(FakeWorker({FR: dump(5)})) as places, pytest.raises(RunError, match="was not made by taut"):
+        Puller(workers(places), tmp_path / "keep")
+
+
+def test_a_later_reading_goes_on_in_its_folder(tmp_path: Path) -> None:
+    with serving(FakeWorker({FR: dump(5)})) as places:
+        Puller(workers(places), tmp_path).round()
+        Puller(workers(places), tmp_path).round()
+    assert written(tmp_path) == {BEFORE: [], NOW: ["fr_rank0.json"]}
 
 
 def test_of_a_job_that_is_gone_the_last_dumps_stay(tmp_path: Path) -> None:

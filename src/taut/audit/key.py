@@ -6,7 +6,6 @@ import os
 import stat
 from base64 import b64decode
 from contextlib import suppress
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,6 +37,13 @@ def config_folder() -> Path:
 
 def signing_key() -> Ed25519PrivateKey:
     """The user's key; made, readable by the user alone, where there is none yet."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    return Ed25519PrivateKey.from_private_bytes(private_bytes())
+
+
+def private_bytes() -> bytes:
+    """The 32 secret bytes of the user's key, read without loading what signs with it."""
     path = config_folder() / FILE
     try:
         return _loaded(path)
@@ -47,7 +53,7 @@ def signing_key() -> Ed25519PrivateKey:
         raise AuditError(f"{path}: the key cannot be read ({error.strerror}); nothing is signed") from None
 
 
-def _loaded(path: Path) -> Ed25519PrivateKey:
+def _loaded(path: Path) -> bytes:
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as stream:
         found = os.fstat(descriptor)
@@ -60,19 +66,17 @@ def _loaded(path: Path) -> Ed25519PrivateKey:
     return key
 
 
-def _as_made(data: bytes) -> Ed25519PrivateKey | None:
+def _as_made(data: bytes) -> bytes | None:
     """A key in the form of ``_made``, without importing what reads keys of every kind: that takes longer than to sign."""
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
     body = data.removeprefix(b"-----BEGIN PRIVATE KEY-----\n").removesuffix(b"\n-----END PRIVATE KEY-----\n")
     try:
         whole = b64decode(body, validate=True)
     except ValueError:
         return None
-    return Ed25519PrivateKey.from_private_bytes(whole[-32:]) if whole[:-32] == BEFORE_KEY else None
+    return whole[-32:] if whole[:-32] == BEFORE_KEY else None
 
 
-def _of_any_form(data: bytes) -> Ed25519PrivateKey | None:
+def _of_any_form(data: bytes) -> bytes | None:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
@@ -80,10 +84,10 @@ def _of_any_form(data: bytes) -> Ed25519PrivateKey | None:
         key = load_pem_private_key(data, password=None)
     except (ValueError, TypeError):
         return None
-    return key if isinstance(key, Ed25519PrivateKey) else None
+    return key.private_bytes_raw() if isinstance(key, Ed25519PrivateKey) else None
 
 
-def _made(path: Path) -> Ed25519PrivateKey:
+def _made(path: Path) -> bytes:
     """A new key. It is linked into place whole, so that of two processes that make one at once the first wins."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
@@ -95,26 +99,6 @@ def _made(path: Path) -> Ed25519PrivateKey:
         return _loaded(path)
     except OSError as error:
         raise AuditError(f"{path}: no key can be made there ({error.strerror}); nothing is signed") from None
-
-
-def last_signed(origin: str) -> str | None:
-    """The last checkpoint of a log that this user signed, kept beside the key; None where none is known."""
-    try:
-        return _memory(origin).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
-        return None
-
-
-def remember(origin: str, note: str) -> None:
-    """Keep the last checkpoint that was signed: a log that was set back since is not signed again."""
-    path = _memory(origin)
-    with suppress(OSError):  # then a log that is set back is found by whoever kept a checkpoint
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        put(path, note.encode())
-
-
-def _memory(origin: str) -> Path:
-    return config_folder() / "signed" / f"{sha256(origin.encode()).hexdigest()[:32]}.txt"
 
 
 def put_new(path: Path, data: bytes) -> None:

@@ -12,12 +12,13 @@ import sqlite3
 import time
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import msgspec
 
+from taut.audit import trust
 from taut.audit.database import connected, damaged, is_new, lay_out, rows, writing
 from taut.audit.merkle import HASH_BYTES, Frontier, inclusion, leaf_hash, root_of
 from taut.audit.record import (
@@ -50,6 +51,9 @@ SET_BACK = (
     "was set back or replaced since its first {} records were signed, and is not signed again; "
     "bring it back from a copy, or move it away to begin anew"
 )
+
+
+NOT_KNOWN = "this user neither began nor adopted this audit log; to use it: taut audit adopt {}"
 
 
 class Row(NamedTuple):
@@ -93,6 +97,10 @@ class Log:
         self._tree: Frontier | None = None
         """As this log was when it was last written to from here, with what its ends then hold."""
         self._ends: Ends | None = None
+        self._origin: str | None = None
+        self._known: trust.KnownLog | None = None
+        """What this user knows of it, once that was asked."""
+        self._author: bytes | None = None
 
     def append(
         self,
@@ -105,10 +113,13 @@ class Log:
     ) -> Appended:
         """Add a record; it is on disk when this returns. With a key, the log is signed up to it.
 
-        ``also`` does what the record tells, in the same transaction.
+        ``also`` does what the record tells, in the same transaction. Refused for a log that this user does not know.
         """
+        self._author = self._author or trust.author_key()
         with Held(), writing(self._connection):
             self._begin(at_ns)
+            if self._known is None and trust.is_kept():
+                self.check_known()
             tree = self.frontier()
             path = tuple(reversed(tree.peaks))
             index, body = self._put(kind, details, tree, at_ns)
@@ -120,9 +131,8 @@ class Log:
             return Appended(index, body, None, unsigned)
         # What only signing needs is loaded here: most verbs sign nothing, and recording them is to take no time.
         from taut.audit.checkpoint import Proof
-        from taut.audit.key import remember
 
-        remember(self.origin(), note)
+        self._remember(note)
         return Appended(index, body, Proof(index, path, note, body))
 
     def _try_to_sign(self, tree: Frontier, key: Ed25519PrivateKey | None) -> tuple[str | None, str]:
@@ -136,13 +146,17 @@ class Log:
         """Name the log in its first record, if it has none yet."""
         if not self._written and is_new(self._connection, self.path):
             lay_out(self._connection)
-            self._put(BEGIN, {"log": f"{ORIGIN}{os.urandom(16).hex()}"}, Frontier(), at_ns)
+            self._origin = f"{ORIGIN}{os.urandom(16).hex()}"
+            self._put(BEGIN, {"log": self._origin}, Frontier(), at_ns)
+            if trust.is_kept():
+                self._known = trust.KnownLog(self._origin, "begun", trust.place_of(self.path))
+                trust.know(self._known)
 
     def _put(self, kind: str, details: Mapping[str, Detail], tree: Frontier, at_ns: int | None) -> tuple[int, bytes]:
         """Write a record behind the last, and the tree with it."""
         index, before = tree.size, b64encode(tree.root()).decode()
         at_ns = time.time_ns() if at_ns is None else at_ns
-        body, texts = made(kind, details, index=index, before=before, version=self._version, at_ns=at_ns)
+        body, texts = made(kind, details, index=index, before=before, version=self._version, at_ns=at_ns, author=self._author)
         tree.append(leaf := leaf_hash(body))
         beside = msgspec.json.encode(texts) if texts else None
         self._connection.execute("INSERT INTO records VALUES (?, ?, ?, ?)", (index, leaf, body, beside))
@@ -181,39 +195,53 @@ class Log:
         from taut.audit.note import signed
 
         origin = self.origin()
-        self._check_not_set_back(origin, tree.size)
+        self._check_not_set_back(self.check_known(), tree.size)
         note = signed(str(Checkpoint(origin, tree.size, tree.root())), origin, key)
         self._connection.execute("INSERT OR REPLACE INTO checkpoints VALUES (?, ?)", (tree.size, note.encode()))
         return note
 
-    def _check_not_set_back(self, origin: str, size: int) -> None:
+    def check_known(self) -> trust.KnownLog:
+        """What this user knows of the log; refused where this user neither began nor adopted it."""
+        self._known = self._known or trust.known_log(self.origin())
+        if self._known is None:
+            raise AuditError(f"{self.path}: {NOT_KNOWN.format(self.path)}")
+        return self._known
+
+    def _check_not_set_back(self, known: trust.KnownLog, size: int) -> None:
         """Refuse to sign a log that does not go on from what was signed before: two histories would both be proven."""
         from taut.audit.checkpoint import checkpoint_of
-        from taut.audit.key import last_signed
 
-        kept = last_signed(origin)
-        if kept is None or kept.encode() in {note for (note,) in rows(self._connection, SIGNED, tuple[bytes])}:
+        if known.checkpoint is None:
             return
-        top = checkpoint_of(kept)
+        top = checkpoint_of(known.checkpoint)
+        if top.size <= size and known.checkpoint.encode() in {n for (n,) in rows(self._connection, SIGNED, tuple[bytes])}:
+            return
         if top.size > size or root_of([row.leaf for row in self.raw()[: top.size]]) != top.root:
             raise AuditError(f"{self.path}: {SET_BACK.format(top.size)}")
 
+    def _remember(self, note: str) -> None:
+        """Keep the last checkpoint that this user signed: a log that was set back since is not signed again."""
+        self._known = msgspec.structs.replace(self.check_known(), path=trust.place_of(self.path), checkpoint=note)
+        with suppress(AuditError):  # then a log that is set back is found by whoever kept a checkpoint
+            trust.know(self._known)
+
     def sign(self, key: Ed25519PrivateKey) -> str:
         """A signed checkpoint of all records."""
-        from taut.audit.key import remember
-
         with Held(), writing(self._connection):
             self._check_written()
             note = self._sign(self.frontier(), key)
-        remember(self.origin(), note)
+        self._remember(note)
         return note
 
     def origin(self) -> str:
-        """The name of this log: random, told by its first record."""
+        """The name of this log: random, in its first record."""
+        if self._origin is not None:
+            return self._origin
         first = self.entry(0).record
         name = first.details.get("log") if first is not None else None
         if not isinstance(name, str):
             raise damaged(self.path, "its first record does not name it")
+        self._origin = name
         return name
 
     def entry(self, index: int) -> Entry:
@@ -250,13 +278,12 @@ class Log:
     def proof(self, index: int, key: Ed25519PrivateKey) -> Proof:
         """That a record lies in the log as it is now, signed."""
         from taut.audit.checkpoint import Proof
-        from taut.audit.key import remember
 
         with Held(), writing(self._connection):
             self._check_written()
             entry, leaves = self.entry(index), [row.leaf for row in self.raw()]
             note = self._sign(self.frontier(), key)
-        remember(self.origin(), note)
+        self._remember(note)
         return Proof(index, tuple(inclusion(leaves, index)), note, entry.body or b"")
 
     def take_out(self, index: int, body: bool, texts: Texts | None) -> None:

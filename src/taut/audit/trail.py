@@ -196,6 +196,14 @@ def why(log: Log, target: Path | int) -> AuditWhyResult:
     return AuditWhyResult(log=log.origin(), chain=chain)
 
 
+def body_of(log: Log, target: Path | int, index: int) -> bytes:
+    """The bytes of a record; of a run also where the log has it no more, as the run's proof carries it."""
+    entries = log.entries()
+    if not isinstance(target, int):
+        entries = _with_proven(entries, log, target)
+    return entries[index].body or b""
+
+
 def proven(log: Log, run: Path) -> Entry:
     """The record of a run."""
     entries = _with_proven(log.entries(), log, run)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
+from taut.audit import trust
 from taut.audit.checkpoint import Checkpoint, Proof, checkpoint_of
 from taut.audit.log import Log, Row, open_log
 from taut.audit.merkle import EMPTY, Frontier, leaf_hash
@@ -71,7 +72,7 @@ def verify(path: Path, anchors: Anchors | None = None, notes: Sequence[str] = ()
         found = _Found(salvaged(path), None, None, [], [str(error)])
     found = replace(found, notes=[*found.notes, *notes])
     walk = _walked(found.rows)
-    why = _judged(walk, found)
+    why = _judged(walk, found) or _set_back(walk)
     return _result(walk, found, why, [] if anchors is None else _anchored(walk, found.notes, anchors))
 
 
@@ -180,6 +181,15 @@ def _judged(walk: _Walk, found: _Found) -> str:
             "cannot be read" if unfit[0] is None else f"is of {unfit[0].size} other records than the first of these"
         )
     return f"the file is damaged beside its records: {found.problems[0]}" if found.problems else ""
+
+
+def _set_back(walk: _Walk) -> str:
+    """Whether a log lacks records that this user has signed; empty where it has them, or is not known here."""
+    known = trust.known_log(walk.origin) if walk.origin else None
+    top = None if known is None or known.checkpoint is None else _checkpoint(known.checkpoint)
+    if top is None or _fits(walk, top):
+        return ""
+    return f"was set back or replaced, or is an older copy: {top.size} records of it were signed, and they are not all here"
 
 
 def _checkpoint(note: str) -> Checkpoint | None:

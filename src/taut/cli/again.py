@@ -1,14 +1,17 @@
 """``taut audit why --again``: run a recorded command again in a scratch folder, and compare the bytes of what it gives.
 
-Inputs must have their recorded digests, or nothing is run; of very many files there is one digest of all, which is held
-against that of what was read this time. Inputs are linked into the scratch folder under the names that the command used, so
-that names in results are the same; what it wrote elsewhere is written into the scratch folder too, and so is its record.
+Only records that carry the mark of this user's key are repeated, only verbs that compute, and only after the command was shown
+and agreed to. Inputs must have their recorded digests, or nothing is run; of very many files there is one digest of all, which
+is held against that of what was read this time. Inputs are linked into the scratch folder under the names that the command
+used, so that names in results are the same; what it wrote elsewhere is written into the scratch folder too, and so is its
+record. It sees no variable of taut's, so no secret, and opens no address and no cluster.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -16,42 +19,107 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
+
 from taut import __version__
+from taut.cli.common import FAILED, say
+from taut.cli.options import Target
 from taut.cli.recording import MOST_FILES, STDIN, SWITCH, file_digest
 from taut.core.errors import AuditError, UsageError
 from taut.core.folder import RUN, is_run_folder, sealed
+from taut.read.remote import is_address
 from taut.result.types import AuditAgain, AuditRecord
 
 if TYPE_CHECKING:
     from taut.core.array_types import Json
 
 PRINTED = "standard output"
+COMPUTING = ("analyze", "bill", "brief", "compare", "control", "demo", "export", "project", "whatif")
+"""Verbs that only compute: they read what they are given, and write what they are told to."""
+CLUSTER = "on"
+"""Name of the option that names a cluster."""
 
 
-def run_again(record: AuditRecord) -> AuditAgain:
-    """Whether a recorded command gives the same bytes again; refused where it cannot be run as it was."""
+def run_again(record: AuditRecord, is_own: bool, agreed: bool) -> AuditAgain:
+    """Whether a recorded command gives the same bytes again; refused where it cannot be run as it was, or may not be."""
     told = record.details
     words = [word for word in _list(told, "arguments") if isinstance(word, str)]
     if record.kind != "verb" or not words or len(words) != len(_list(told, "arguments")):
         raise UsageError(
             f"record {record.index}: has no command to run again: it is no verb's, is older, or was redacted or pruned"
         )
+    if not is_own:
+        raise UsageError(
+            f"record {record.index}: does not carry the mark of your key: only commands that you recorded are run again"
+        )
     if record.version != __version__:
         raise UsageError(f"record {record.index}: was written by taut {record.version}; run it again with that version")
     inputs, outputs = [*_parts(told, "inputs")], [*_parts(told, "outputs")]
     if not outputs and told.get("printed") is None:
         raise UsageError(f"record {record.index}: holds no digest of anything written, or printed with --json, to compare")
+    words = _without_log(words)
+    _check_local(record, words)
+    _check_computes(record.index, words, outputs)
     _check_inputs(record, inputs)
     _check_apart(record.index, inputs, outputs)
+    _check_agreed(record.index, words, agreed)
     piped = [one for one in _parts(told, "read") if one.get("name") in (STDIN, "")]
     given = _standard_input(record.index, piped) if piped else b""
     with tempfile.TemporaryDirectory(prefix="taut-again-") as scratch:
         return _compared(record, words, given, Path(scratch))
 
 
+def _check_local(record: AuditRecord, words: Sequence[str]) -> None:
+    """Refuse a command that read what lies at an address."""
+    names = [*words, *(str(one.get("name")) for key in ("inputs", "read") for one in _parts(record.details, key))]
+    address = next((part for name in names for part in (name, name.partition("=")[2]) if is_address(part)), None)
+    if address is not None:
+        raise UsageError(f"record {record.index}: reads {address}; inputs at addresses cannot be repeated; run it by hand")
+
+
+def _check_computes(index: int, words: Sequence[str], outputs: Sequence[Mapping[str, Json]]) -> None:
+    """Refuse a command that does more than compute: another verb, a cluster, or a place to write that was not recorded."""
+    verb, context = _parsed(index, words)
+    if verb not in COMPUTING:
+        raise UsageError(f"record {index}: taut {verb} is not run again: only {', '.join(COMPUTING)} are, which only compute")
+    if context.params.get(CLUSTER) is not None:
+        raise UsageError(f"record {index}: ran on a cluster (--{CLUSTER}); run it again by hand")
+    written = {os.path.abspath(_name(one)) for one in outputs}
+    for param in context.command.params:
+        given = context.params.get(param.name or "") if isinstance(param.type, Target) else None
+        for place in given if isinstance(given, (list, tuple)) else [given]:
+            if isinstance(place, str) and place != "-" and os.path.abspath(place) not in written:
+                raise UsageError(f"record {index}: writes to {place}, which its record does not list; run it again by hand")
+
+
+def _parsed(index: int, words: Sequence[str]) -> tuple[str, click.Context]:
+    """The verb of a command line, and its options; nothing is run."""
+    from taut.cli import main
+
+    try:
+        outer = main.make_context("taut", list(words))
+        name, verb, rest = main.resolve_command(outer, [*outer._protected_args, *outer.args])
+        if name is None or verb is None or isinstance(verb, click.Group):
+            return " ".join(words[:2]), outer
+        return name, verb.make_context(name, rest, parent=outer)
+    except (click.ClickException, click.exceptions.Exit, click.Abort):
+        raise UsageError(f"record {index}: {shlex.join(words)!r} is no command of this version of taut") from None
+
+
+def _check_agreed(index: int, words: Sequence[str], agreed: bool) -> None:
+    """Show the command, and go on only if whoever asked agrees."""
+    say(f"record {index}: taut {shlex.join(words)}")
+    if agreed:
+        return
+    if sys.stdin is None or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise UsageError(f"record {index}: --again asks before it runs that command; without a terminal give --yes")
+    if not click.confirm("run it again in a scratch folder?", err=True):
+        click.get_current_context().exit(FAILED)
+
+
 def _standard_input(index: int, read: Sequence[Mapping[str, Json]]) -> bytes:
     """What the command read on standard input, given once more."""
-    how = f"give it once more: taut audit why {index} --again < FILE"
+    how = f"give it once more: taut audit why {index} --again --yes < FILE"
     if sys.stdin is None or sys.stdin.isatty():
         raise UsageError(f"record {index}: read standard input, which is not kept; {how}")
     given = sys.stdin.buffer.read()
@@ -69,7 +137,7 @@ def _compared(record: AuditRecord, words: list[str], given: bytes, scratch: Path
         raise UsageError(f"record {record.index}: writes to a place that its arguments do not name; run it again by hand")
     here = _linked([_name(one) for one in inputs], [_name(one) for one in outputs], scratch)
     log = scratch / "again.db"
-    done = ran(["--audit", str(log), *_without_log(words)], here, {SWITCH: "on", "XDG_CONFIG_HOME": str(scratch)}, given)
+    done = ran(["--audit", str(log), *words], here, _environment(scratch), given)
     if done.returncode != record.details.get("code"):
         last = (done.stderr.decode("utf-8", "replace").strip().splitlines() or ["it said nothing"])[-1]
         raise AuditError(f"record {record.index}: run again it ends with exit code {done.returncode}: {last}")
@@ -80,10 +148,16 @@ def _compared(record: AuditRecord, words: list[str], given: bytes, scratch: Path
     return AuditAgain(record=record.index, same=not differs, compared=sorted(before), differs=differs)
 
 
+def _environment(scratch: Path) -> dict[str, str]:
+    """The environment without variables of taut's, secrets among them, and with a configuration of its own."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("TAUT_")}
+    return {**kept, SWITCH: "on", "XDG_CONFIG_HOME": str(scratch)}
+
+
 def ran(words: list[str], here: Path, env: Mapping[str, str], given: bytes) -> subprocess.CompletedProcess[bytes]:
     """A command of taut's in a process of its own."""
     command = [sys.executable, "-m", "taut", *words]
-    return subprocess.run(command, cwd=here, env={**os.environ, **env}, input=given, capture_output=True, check=False)
+    return subprocess.run(command, cwd=here, env=env, input=given, capture_output=True, check=False)
 
 
 def _without_log(words: Sequence[str]) -> list[str]:

@@ -106,28 +106,35 @@ def list_records(last: int | None, as_json: bool) -> None:
 @click.argument("target", metavar="RUN|RECORD")
 @where_option
 @click.option("--again", is_flag=True, help="Run its command again in a scratch folder, and compare the bytes.")
+@click.option("--yes", is_flag=True, help="Do not ask before --again runs the command.")
 @json_option
-def why(target: str, again: bool, as_json: bool) -> None:
+def why(target: str, again: bool, yes: bool, as_json: bool) -> None:
     """Show what a run, a decision or an outcome rests on, down to the digests of what was read.
 
-    RUN is a run folder, RECORD the number of a record (taut audit log lists them). --again is asked in the folder that the
-    command was given in, and refused where an input is not what it was; exit 5 where the bytes differ.
+    RUN is a run folder, RECORD the number of a record (taut audit log lists them). --again repeats only what you recorded
+    yourself, only verbs that compute, and only files: no address, no cluster. It shows the command and asks. Use it in the
+    folder that the command was given in; it is refused where an input is not what it was. Exit 5 where the bytes differ.
     """
     from msgspec.structs import replace
 
     from taut.audit.log import open_log
-    from taut.audit.trail import found_log
+    from taut.audit.trail import body_of, found_log
     from taut.audit.trail import why as chain
+    from taut.audit.trust import is_own_record
     from taut.render.audit_screen import render_why
 
+    if yes and not again:
+        raise UsageError("--yes answers what --again asks: give both")
     number = _number(target)
     path = log_path(click.get_current_context()) if number is not None else found_log(Path(target), _named_log())
     with open_log(path) as log:
-        result = chain(log, Path(target) if number is None else number)
+        place = Path(target) if number is None else number
+        result = chain(log, place)
+        is_own = again and is_own_record(body_of(log, place, result.chain[0].record.index))
     if again:
         from taut.cli.again import run_again
 
-        result = replace(result, again=run_again(result.chain[0].record))
+        result = replace(result, again=run_again(result.chain[0].record, is_own, yes))
     print_object(result) if as_json else show(render_why, result)
     if result.again is not None and not result.again.same:
         click.get_current_context().exit(NOT_OK)
@@ -162,6 +169,7 @@ def proof(target: str | None, only_key: bool) -> None:
         write_out(_proof_of_run(Path(target)))
         return
     with open_log(path, __version__) as log:
+        log.check_known()
         key = signing_key()
         if only_key:
             write_out(f"{public_key(log.origin(), key)}\n")
@@ -185,6 +193,37 @@ def _proof_of_run(run: Path) -> str:
     with whole_file(run / PROOF) as out:
         out.write(text.encode())
     return text
+
+
+@audit.command(short_help="Use a log that somebody else began; or list the logs that you use.")
+@click.argument("log", metavar="[LOG]", required=False, type=click.Path())
+@click.option("--remove", metavar="LOG", type=click.Path(), help="Neither append to LOG nor sign it any more.")
+@json_option
+@quiet_option
+def adopt(log: str | None, remove: str | None, as_json: bool, quiet: bool) -> None:
+    """Append to a log that somebody else began, and sign it, from now on; shows whose key signed it so far.
+
+    taut appends only to logs that you began or adopted. LOG is the file, or the folder of runs that it lies in. A log that
+    does not verify is refused. Records that others wrote stay theirs: --again does not run them. Without LOG, the logs that
+    you use are listed.
+
+    \b
+      taut audit adopt shared-runs/audit.db
+      taut audit adopt
+      taut audit adopt --remove shared-runs/audit.db
+    """
+    from taut.audit import adoption
+    from taut.render.audit_screen import render_adopt
+
+    if log is not None and remove is not None:
+        raise UsageError("--remove LOG names the log itself: give it without another LOG")
+    if remove is not None:
+        origin = adoption.remove(Path(remove))
+        if not quiet:
+            say(f"removed: {origin}; taut neither appends to this log nor signs it any more")
+        return
+    result = adoption.listed() if log is None else adoption.adopt(Path(log))
+    print_object(result) if as_json else show(render_adopt, result)
 
 
 @audit.command(short_help="Take names and free text out of a record; proofs still hold.")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 import click
 
 from taut.cli.common import print_object, progress, shown_and_kept
-from taut.cli.options import Target, price
+from taut.cli.options import Target, force_option, price
 from taut.core.errors import UsageError
 from taut.core.question_words import HIGHEST
 
@@ -44,10 +44,17 @@ class BriefOptions(TypedDict):
 @click.option("--focus", metavar="BILL", multiple=True, type=click.Path(), help="FOCUS bill of the runs; may be given again.")
 @click.option("--redact", is_flag=True, help="Take hosts, jobs, people and other names out.")
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(0, HIGHEST), help="Decides every draw.")
+@force_option
 @click.option("--json", "as_json", is_flag=True, help="Print questions, causes and demands as one JSON object.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress and no hints on stderr.")
 def brief(
-    inputs: tuple[str, ...], files: tuple[str, ...], redact: bool, as_json: bool, quiet: bool, **asked: Unpack[BriefOptions]
+    inputs: tuple[str, ...],
+    files: tuple[str, ...],
+    redact: bool,
+    force: bool,
+    as_json: bool,
+    quiet: bool,
+    **asked: Unpack[BriefOptions],
 ) -> None:
     """Write the Architecture Risk Briefing: one document for those who decide, from what was measured and modelled.
 
@@ -67,7 +74,7 @@ def brief(
     from taut.cli.recording import log_path
 
     targets = [Path(file) for file in files] or ([] if as_json else [Path("brief.html")])
-    _check(targets)
+    _check(targets, force)
     _one_heap()
     prices, words = _prices(asked["gpu_hour"], asked["prices_file"])
     with progress(quiet) as stage:
@@ -89,7 +96,8 @@ def _one_heap() -> None:
     pa.set_memory_pool(pa.system_memory_pool())
 
 
-def _check(targets: list[Path]) -> None:
+def _check(targets: list[Path], force: bool) -> None:
+    from taut.audit.trust import check_replaceable
     from taut.briefing.brief import FORMS
 
     for path in targets:
@@ -97,6 +105,7 @@ def _check(targets: list[Path]) -> None:
             raise UsageError(f"-o {path}: a briefing is HTML, PDF or Markdown; end its name in {', '.join(FORMS)}")
         if not path.parent.is_dir():
             raise UsageError(f"-o {path}: there is no folder {path.parent}")
+        check_replaceable(path, force)
 
 
 def _prices(gpu_hour: tuple[str, str] | None, file: str | None) -> tuple[Prices | None, str]:
@@ -118,8 +127,10 @@ def _prices(gpu_hour: tuple[str, str] | None, file: str | None) -> tuple[Prices 
 
 
 def _write(path: Path, data: bytes) -> Path:
+    from taut.audit.trust import register_file
     from taut.core.whole_file import whole_file
 
     with whole_file(path) as out:
         out.write(data)
+    register_file(path)
     return path

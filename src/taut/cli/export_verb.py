@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import click
 
 from taut.cli.common import reason, say, write_out
-from taut.cli.options import Target
+from taut.cli.options import Target, force_option
 from taut.core.errors import TautError, UsageError
 
 if TYPE_CHECKING:
@@ -43,7 +43,10 @@ FOCUS_VERSIONS = ("1.0", "1.2", "1.4")
 )
 @click.option("--version", type=click.Choice(FOCUS_VERSIONS), help="Version of FOCUS to write  [default: 1.4]")
 @click.option("--parquet", is_flag=True, help="Write FOCUS as Parquet instead of CSV.")
-def export(run: str | None, form: str, file: str | None, zone: int | None, version: str | None, parquet: bool) -> None:
+@force_option
+def export(
+    run: str | None, form: str, file: str | None, zone: int | None, version: str | None, parquet: bool, force: bool
+) -> None:
     """Write a finished run or a bill in a form that other tools open.
 
     HTML is one file to share: overview, timeline, structure, what-ifs, where the money went and decisions of a run, or
@@ -72,36 +75,40 @@ def export(run: str | None, form: str, file: str | None, zone: int | None, versi
         if given and form != wants:
             raise UsageError(f"{name} is of --to {wants}, not of --to {form}")
     if form == "schema":
-        _export_schema(file)
+        _export_schema(file, force)
         return
     if run is None:
         raise UsageError("give the RUN to export")
     if form == "html":
-        _export_pages(run, file)
+        _export_pages(run, file, force)
     elif form == "focus":
-        _export_bill(run, file, version or FOCUS_VERSIONS[-1], parquet)
+        _export_bill(run, file, version or FOCUS_VERSIONS[-1], parquet, force)
     else:
-        _export_trace(run, file, zone)
+        _export_trace(run, file, zone, force)
 
 
-def _export_schema(file: str | None) -> None:
+def _export_schema(file: str | None, force: bool) -> None:
     from taut.result.schema import stored_schema
 
     if file is None or file == "-":
         write_out(stored_schema())
         return
+    from taut.audit.trust import check_replaceable
+
+    check_replaceable(Path(file), force)
     with _written(Path(file)) as out:
         out.write(stored_schema())
 
 
-def _export_pages(run: str, file: str | None) -> None:
-    from taut.core.folder import add_file, checked_addition, is_run_folder
+def _export_pages(run: str, file: str | None, force: bool) -> None:
+    from taut.audit.trust import check_replaceable
+    from taut.core.folder import add_file, is_run_folder
     from taut.export import html
     from taut.stored import refusing_runs
 
     path = Path(file) if file else Path(run) / "taut.html"
     if file != "-":
-        checked_addition(path)
+        check_replaceable(path, force)
     with refusing_runs(run):
         page = html(run)
     if file == "-":
@@ -113,10 +120,11 @@ def _export_pages(run: str, file: str | None) -> None:
         add_file(Path(run), path.name)
 
 
-def _export_bill(run: str, file: str | None, version: str, parquet: bool) -> None:
+def _export_bill(run: str, file: str | None, version: str, parquet: bool, force: bool) -> None:
     if parquet and (file is None or (file == "-" and sys.stdout.isatty())):
         raise UsageError("--parquet: give a file with -o, or -o - and send it through a pipe")
-    from taut.core.folder import add_file, checked_addition
+    from taut.audit.trust import check_replaceable
+    from taut.core.folder import add_file
     from taut.export import focus
     from taut.stored_bill import open_bill, refusing_bill
 
@@ -127,7 +135,7 @@ def _export_bill(run: str, file: str | None, version: str, parquet: bool) -> Non
         write_out(b"")
     else:
         path = Path(file) if file else bill.folder / "focus.csv"
-        checked_addition(path)
+        check_replaceable(path, force)
         with refusing_bill(run), _written(path) as out:
             notes = focus(bill, out, version, columnar=parquet)
         if path.parent.samefile(bill.folder):
@@ -136,10 +144,11 @@ def _export_bill(run: str, file: str | None, version: str, parquet: bool) -> Non
         say(note)
 
 
-def _export_trace(run: str, file: str | None, zone: int | None) -> None:
+def _export_trace(run: str, file: str | None, zone: int | None, force: bool) -> None:
     if file == "-" and sys.stdout.isatty():
         raise UsageError("-o -: a trace is not for a terminal; give a file, or send it through a pipe")
-    from taut.core.folder import add_file, checked_addition
+    from taut.audit.trust import check_replaceable
+    from taut.core.folder import add_file
     from taut.export import perfetto
     from taut.run import open_run
     from taut.stored import refusing_runs
@@ -151,7 +160,7 @@ def _export_trace(run: str, file: str | None, zone: int | None) -> None:
         write_out(b"")
         return
     path = Path(file) if file else opened.folder / ("perfetto.pftrace" if zone is None else f"perfetto-zone{zone}.pftrace")
-    checked_addition(path)
+    check_replaceable(path, force)
     with refusing_runs(run), _written(path) as out:
         perfetto(*shown, out, part)
     if path.parent.samefile(opened.folder):
@@ -161,11 +170,13 @@ def _export_trace(run: str, file: str | None, zone: int | None) -> None:
 @contextmanager
 def _written(path: Path) -> Iterator[BinaryIO]:
     """A file that appears when it is complete; says so, or why not."""
+    from taut.audit.trust import register_file
     from taut.core.whole_file import whole_file
 
     try:
         with whole_file(path) as out:
             yield out
+        register_file(path)
     except OSError as error:
         raise TautError(f"{path}: cannot be written ({reason(error)}); give another -o") from None
     say(f"written: {path}")

@@ -62,6 +62,9 @@ class Target(click.Path):
         return super().convert(value, param, ctx)
 
 
+force_option = click.option("--force", is_flag=True, help="Replace FILE even if taut did not write it.")
+
+
 def price(_: click.Context, __: click.Parameter, value: str | None) -> tuple[str, str] | None:
     """``2.50EUR`` → amount and currency."""
     if value is None:

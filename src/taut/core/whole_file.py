@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import sha256
@@ -34,7 +35,8 @@ def whole_file(path: str | Path) -> Iterator[BinaryIO]:
     """A file to write; it takes the place of ``path`` when the block ends, and is removed if the block raises.
 
     It is written beside ``path`` under a name that nobody can guess, so that no link planted there is followed; a link at
-    ``path`` itself is replaced. What is no file (a device, a pipe) is written to at once. Raises OSError.
+    ``path`` itself is replaced. A file that is replaced passes on who may read and write it. What is no file (a device, a
+    pipe) is written to at once. Raises OSError.
     """
     target = Path(path)
     if target.exists() and not target.is_file():
@@ -46,7 +48,18 @@ def whole_file(path: str | Path) -> Iterator[BinaryIO]:
         # Not tempfile: its files are private, while here the umask decides.
         made = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
         with os.fdopen(made, "wb") as out:
+            if (mode := _mode(target)) is not None:
+                os.fchmod(made, mode)
             yield out
         os.replace(scratch, target)
     finally:
         scratch.unlink(missing_ok=True)
+
+
+def _mode(path: Path) -> int | None:
+    """Who may read and write a file; None where there is none, or a link."""
+    try:
+        found = path.lstat().st_mode
+    except FileNotFoundError:
+        return None
+    return stat.S_IMODE(found) if stat.S_ISREG(found) else None

@@ -11,7 +11,16 @@ from rich.text import Text
 
 from taut.render.terminal import Screen, screen_text
 from taut.render.text import UNKNOWN, count, middle, percent, safe
-from taut.result.types import AuditAgain, AuditLogResult, AuditOutcome, AuditRecord, AuditVerification, AuditWhyResult, Estimate
+from taut.result.types import (
+    AuditAdoptResult,
+    AuditAgain,
+    AuditLogResult,
+    AuditOutcome,
+    AuditRecord,
+    AuditVerification,
+    AuditWhyResult,
+    Estimate,
+)
 
 if TYPE_CHECKING:
     from rich.console import ConsoleRenderable
@@ -94,6 +103,25 @@ def _alone(result: AuditVerification) -> list[Text]:
     what = "the run's files, and the proof of " if result.run else "the proof of "
     log = f"its log is not here: {safe(result.log)}, {count(result.records, 'record')} then"
     return [Text(f"consistent: {what}record {result.alone}", style="bold"), Text(f"anchored by a {result.anchor}"), Text(log)]
+
+
+def render_adopt(result: AuditAdoptResult, screen: Screen) -> str:
+    """The whole screen of ``taut audit adopt``: a log with the keys that signed it, or the list of logs."""
+    if not result.logs:
+        return screen_text([Text("you use no audit log yet: any verb of taut's begins one")], screen)
+    parts: list[ConsoleRenderable] = []
+    for log in result.logs:
+        since = {"begun": "begun by you", "adopted": "adopted", "signed": "signed by an earlier version of taut"}[log.since]
+        parts.append(Text(f"{safe(log.path or UNKNOWN)}: {since}", style="bold"))
+        size = "" if log.records is None else f": {count(log.records, 'record')}"
+        parts.append(_indented(Text(f"{safe(log.log)}{size}"), 1))
+        for signer in log.signers or ():
+            whose = "yours" if signer.own else "not yours"
+            line = f"signed up to {count(signer.records, 'record')} by key {safe(signer.key)} ({whose})"
+            parts.append(_indented(Text(line), 1))
+        if log.signers == []:
+            parts.append(_indented(Text("not signed by anybody so far"), 1))
+    return screen_text(parts, screen)
 
 
 def render_outcome(result: AuditOutcome, screen: Screen) -> str:

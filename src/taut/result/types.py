@@ -2369,6 +2369,38 @@ class AuditVerification(Part, frozen=True, kw_only=True):
     """What is wrong; null where nothing is."""
 
 
+class AuditSigner(Part, frozen=True, kw_only=True):
+    """A key that signed an audit log."""
+
+    key: str
+    """Its id, as signatures name it."""
+    own: bool
+    """Whether it is the key of this user, who made that signature."""
+    records: int
+    """The largest number of records that it signed."""
+
+
+class AuditKnownLog(Part, frozen=True, kw_only=True):
+    """An audit log that this user may append to and sign."""
+
+    log: str
+    """Its name, from its first record."""
+    path: str | None
+    """Where it was last used; null where an earlier version signed it."""
+    since: Literal["begun", "adopted", "signed"]
+    """How it became known: begun here, adopted, or signed by an earlier version of taut."""
+    records: int | None = None
+    """Records that it has; null in the list of all logs."""
+    signers: list[AuditSigner] | None = None
+    """Keys that signed it so far, the one that signed most records first; null in the list of all logs."""
+
+
+class AuditAdoptResult(Part, frozen=True, kw_only=True):
+    """What ``taut audit adopt`` prints: the log that was adopted, or all logs that this user may append to."""
+
+    logs: list[AuditKnownLog]
+
+
 class AuditRecord(Part, frozen=True, kw_only=True):
     """A record of the audit trail, with its texts where they are still kept."""
 
@@ -2600,6 +2632,7 @@ class BriefResult(Part, frozen=True, kw_only=True):
 
 RESULTS.update(
     {
+        "audit adopt": AuditAdoptResult,
         "audit log": AuditLogResult,
         "audit why": AuditWhyResult,
         "audit verify": AuditVerification,

@@ -26,7 +26,7 @@ from taut.watch.profile_on_request import BEFORE, MOST_MS, MOST_STEPS, WRITTEN, 
 from taut.watch.window import Member, Window, Word
 from taut.watch.wire import REQUEST
 
-ASKED = re.compile(r"capture-([0-9a-f]{16})\.ask")
+ASKED, TOLD = re.compile(r"capture-([0-9a-f]{16})\.ask"), re.compile(r"capture-[0-9a-f]{16}\.json")
 MOST_ASKED = 4096
 """Bytes of a file that asks."""
 LOOK_S = 0.5
@@ -225,8 +225,8 @@ def _tell(path: Path, capture: Capture) -> None:
 def _forget(folder: Path) -> None:
     """Delete what nobody reads any more."""
     with contextlib.suppress(OSError):
-        for path in folder.glob("capture-*.json"):
-            if time.time() - path.stat().st_mtime > KEEP_S:
+        for path in folder.iterdir():
+            if TOLD.fullmatch(path.name) and time.time() - path.stat().st_mtime > KEEP_S:
                 path.unlink(missing_ok=True)
 
 

@@ -206,6 +206,7 @@ class Kept:
         """The folder, made if need be, and held alone; None where there are no locks."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
+            self._check_own()
             self._lived_ns = _modified_ns(self.folder / LOCK)
             lock = os.open(self.folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
         except OSError as error:
@@ -218,6 +219,15 @@ class Kept:
         except OSError:
             pass
         return lock
+
+    def _check_own(self) -> None:
+        """Refuse a folder with files of our names that no collector wrote: it would replace, and in time delete them."""
+        lock = self.folder / LOCK
+        if os.path.lexists(lock) and not lock.is_symlink() and not lock.stat().st_size:
+            return
+        foreign = sorted(name for name in os.listdir(self.folder) if name in (LOCK, OPEN, LIVE) or NAME.fullmatch(name))
+        if foreign:
+            raise UsageError(f"--keep {self.folder}: holds {foreign[0]}, which no collector wrote; give another folder")
 
     def _continue(self) -> None:
         """Go on where an earlier collector ended, and say for how long nobody listened."""

@@ -8,16 +8,16 @@ can do that (NCCL): that shows a hang, not who is late.
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
 
+from taut.audit.trust import check_only_registered, register_files, stamp
 from taut.core.errors import InputRefused, RunError, TautError
 from taut.core.rank_words import listed
-from taut.core.whole_file import whole_file
+from taut.core.whole_file import scratch_name
 from taut.read.flight import reader
 from taut.watch.torch_workers import ANSWER_S, PROFILE_BYTES, Answer, Worker, ask_all
 
@@ -27,7 +27,7 @@ EVERY_S, LEAST_S = 30.0, 2.0
 LONG_S = 0.3
 PROFILE_S = 60.0
 """For a profile to be written and sent, beyond its own time."""
-NOW, BEFORE = "now", "before"
+NOW, BEFORE = PARTS = "now", "before"
 """Folders of the newest dumps and of those before them: whoever did not move in between stands still."""
 NCCL, NCCL_OPEN = "/handler/dump_nccl_trace_json", "/handler/dump_nccl_trace_json?onlyactive=true"
 PICKLED = "/handler/dump_nccl_trace_pickle?includestacktraces=false"
@@ -70,6 +70,7 @@ class Puller:
         """What a worker was found to have."""
         self._not_before: dict[Worker, float] = {}
         self._long = self._written = False
+        check_only_registered(folder, PARTS)
 
     @property
     def due_s(self) -> float:
@@ -108,29 +109,34 @@ class Puller:
         return found
 
     def _write(self, dumps: dict[int, bytes]) -> None:
-        """The newest dumps, and of the same ranks those before them: who did not answer is in neither."""
+        """The newest dumps, and of the same ranks those before them: who did not answer is in neither.
+
+        Files that taut did not write here are neither moved nor deleted. New files are registered before they get their names,
+        and moved files under both: whenever this is killed, the next reading knows them again.
+        """
+        check_only_registered(self.folder, PARTS)
         now, before = self.folder / NOW, self.folder / BEFORE
-        shutil.rmtree(before, ignore_errors=True)
-        if not self._written:  # whatever is there may be of another job
-            shutil.rmtree(now, ignore_errors=True)
+        for part in (now, before):
+            part.mkdir(parents=True, exist_ok=True)
+        names = {_name(rank): body for rank, body in dumps.items()}
+        kept = [one for one in now.iterdir() if self._written and one.name in names]  # else of a rank or a job that is gone
+        for old in [*before.iterdir(), *(one for one in now.iterdir() if one not in kept)]:
+            old.unlink()
+        new = {name: now / scratch_name(".part") for name in names}
+        for name, path in new.items():
+            path.write_bytes(names[name])
+        stamps = {f"{BEFORE}/{one.name}": stamp(one) for one in kept} | {f"{NOW}/{name}": stamp(new[name]) for name in new}
+        register_files(self.folder, stamps)
+        for one in kept:
+            one.rename(before / one.name)
+        for name, path in new.items():
+            path.rename(now / name)
         self._written = True
-        now.mkdir(parents=True, exist_ok=True)
-        now.rename(before)
-        now.mkdir()
-        names = {_name(rank) for rank in dumps}
-        for old in before.iterdir():
-            if old.name not in names:
-                old.unlink()
-        for rank, body in dumps.items():
-            with whole_file(now / _name(rank)) as out:
-                out.write(body)
 
 
 def profile(some: Sequence[Worker], folder: Path, seconds: float) -> dict[int, str]:
     """Have every worker profile itself for so long, all at once, into ``rank3.json`` and so on; rank → why there is none."""
     folder.mkdir(parents=True, exist_ok=True)
-    for old in folder.glob("rank*.json"):
-        old.unlink()
     got = ask_all(
         dict.fromkeys(some, f"/handler/torch_profile?duration={seconds:g}"),
         seconds=seconds + PROFILE_S,
