@@ -8,7 +8,7 @@ import threading
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import httpx
 
@@ -20,6 +20,9 @@ from taut.serve.listening import bound
 from taut.serve.opened import OpenRuns
 from taut.serve.routes import House
 from taut.serve.server import make_server
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
 
 T = TypeVar("T")
 TOKEN = "a-token-of-24-characters"
@@ -44,7 +47,8 @@ class App:
         self._thread.start()
         self.said: list[str] = []
         self.runs = OpenRuns(Catalogue(roots), **about)
-        self.asgi = make_app(House(self.runs, log), Door(TOKEN, port=PORT), self.said.append)
+        self.door = Door(TOKEN, port=PORT)
+        self.asgi = make_app(House(self.runs, log), self.door, self.said.append)
 
     def do(self, work: Callable[[httpx.AsyncClient], Awaitable[T]]) -> T:
         """What a client is answered."""
@@ -76,8 +80,16 @@ class App:
         self._loop.close()
 
 
+class Served(Protocol):
+    """What a server can be put before."""
+
+    @property
+    def asgi(self) -> ASGIApp:
+        """What answers."""
+
+
 @contextmanager
-def listening(app: App) -> Iterator[tuple[str, int]]:
+def listening(app: Served) -> Iterator[tuple[str, int]]:
     """The app behind a real server; the address to connect to."""
     place = bound("127.0.0.1", 0)
     server = make_server(app.asgi)

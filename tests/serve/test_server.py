@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import httpx
 import pytest
@@ -15,6 +19,9 @@ from taut.core.errors import UsageError
 from taut.serve import server
 from taut.serve.guard import CSP, MOST_BODY
 from taut.serve.listening import bound, is_loopback
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
 HEAD = f"GET /api/runs HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {TOKEN}\r\n".encode()
 
@@ -120,17 +127,90 @@ def test_two_hundred_clients_at_once(app: App) -> None:
         assert sorted(asyncio.run(asked(address))) == [200] * 150 + [404] * 50
 
 
-def test_too_many_connections_are_closed(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+class Slow:
+    """Answers ``/slow`` once it is released, and everything else at once."""
+
+    def __init__(self) -> None:
+        self.release = threading.Event()
+        self.asked = threading.Semaphore(0)
+
+    @property
+    def asgi(self) -> ASGIApp:
+        return self
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+        if scope["path"] == "/slow":
+            self.asked.release()
+            await asyncio.to_thread(self.release.wait, 30)
+        await send({"type": "http.response.body", "body": b"ok"})
+
+
+@dataclass(frozen=True)
+class Small:
+    """A slow app behind a server that takes four connections."""
+
+    app: Slow
+    address: tuple[str, int]
+    open_ones: ExitStack
+
+    def ask(self, path: str = "") -> socket.socket:
+        """A new connection that asks for a path, or for nothing; once a slow answer is under way."""
+        connection = self.open_ones.enter_context(socket.create_connection(self.address, timeout=10))
+        if path:
+            connection.sendall(f"GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
+        assert path != "/slow" or self.app.asked.acquire(timeout=10)
+        return connection
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[Small]:
     monkeypatch.setattr(server, "most_connections", lambda: 4)
-    with listening(app) as address:
-        open_ones = [socket.create_connection(address, timeout=10) for _ in range(4)]
-        for one in open_ones:
-            one.sendall(HEAD + b"\r\n")
-            assert one.recv(12) == b"HTTP/1.1 200"
-        with socket.create_connection(address, timeout=10) as fifth:
-            assert closed(fifth)
-        for one in open_ones:
-            one.close()
+    app = Slow()
+    with listening(app) as address, ExitStack() as open_ones:
+        yield Small(app, address, open_ones)
+        app.release.set()
+
+
+def body(connection: socket.socket) -> bytes:
+    """What a connection is answered, behind the head; nothing where it was closed before."""
+    found = b""
+    while not found.endswith(b"\r\n\r\nok"):
+        try:
+            part = connection.recv(65536)
+        except ConnectionError:
+            return b""
+        if not part:
+            return b""
+        found += part
+    return b"ok"
+
+
+def test_silent_strangers_lock_nobody_out(small: Small) -> None:
+    strangers = [small.ask() for _ in range(4)]
+    for stranger in strangers[:3]:
+        assert body(small.ask("/")) == b"ok"
+        assert closed(stranger)
+
+
+def test_a_newcomer_takes_the_place_of_the_oldest_that_is_not_being_answered(small: Small) -> None:
+    slow, answered, silent, youngest = small.ask("/slow"), small.ask("/"), small.ask(), small.ask()
+    assert body(answered) == b"ok"
+    assert body(small.ask("/")) == b"ok"
+    assert closed(answered)
+    assert body(small.ask("/")) == b"ok"
+    assert closed(silent)
+    small.app.release.set()
+    assert body(slow) == b"ok"
+    youngest.sendall(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n")
+    assert body(youngest) == b"ok"
+
+
+def test_where_all_are_being_answered_the_oldest_goes(small: Small) -> None:
+    slow_ones = [small.ask("/slow") for _ in range(4)]
+    assert body(small.ask("/")) == b"ok"
+    small.app.release.set()
+    assert [body(one) for one in slow_ones] == [b"", b"ok", b"ok", b"ok"]
 
 
 def test_a_port_that_is_taken(runs: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hmac
 import re
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -28,6 +29,8 @@ MOST_HEAD = 16 << 10
 """Bytes of its headers."""
 PIECE = 64 << 10
 """Bytes of an answer that are handed to the connection at a time: a client that does not read holds no more of it."""
+NONCE_BYTES = 32
+"""Random bytes of a server process that its cookies depend on: as many as SHA-256 gives."""
 METHODS = ("GET", "POST")
 OPENS = re.compile(r"/(run/[0-9a-f]{1,64}/[a-z]{1,16})?")
 """Pages that may be opened with the token in the address."""
@@ -61,6 +64,8 @@ class Door:
     any_address: bool = False
     """Whether any number is a name of it: bound to all addresses. A number needs no DNS, so nobody can rebind it."""
     port: int = 0
+    nonce: bytes = field(default_factory=lambda: secrets.token_bytes(NONCE_BYTES), repr=False)
+    """Drawn anew by every server process, so that no cookie outlives it, even where the token is fixed."""
 
     @property
     def cookie(self) -> str:
@@ -69,8 +74,8 @@ class Door:
 
     @cached_property
     def pass_word(self) -> str:
-        """What the cookie holds: made from the token, and not the token."""
-        return hmac.new(self.token.encode(), b"taut serve: cookie", sha256).hexdigest()
+        """What the cookie holds: made from the token and the nonce, and neither of them."""
+        return hmac.new(self.token.encode(), b"taut serve: cookie" + self.nonce, sha256).hexdigest()
 
     def knows(self, host: str) -> bool:
         """Whether a Host header names this server."""

@@ -1,6 +1,7 @@
 """The server: one process, one event loop, a socket that is bound before anything is announced, and clients with limits.
 
-uvicorn waits for ever for the head of a request, and for a client that does not read. Here both are closed.
+uvicorn waits for ever for the head of a request, and for a client that does not read. Here both are closed. Where all
+connections are taken, a newcomer gets the place of one that is not being answered: opening many locks nobody out.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -31,13 +32,14 @@ KEEP_ALIVE_S = 20
 """A connection without requests is kept this long; pages ask every few seconds."""
 GRACE_S = 1
 """Answers under way are waited for this long when the server ends."""
-MOST_CONNECTIONS = 1024
+MAX_CONNECTIONS = 1024
+"""Connections at a time: those of 170 browsers, which open six to a server each."""
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def most_connections() -> int:
     """Connections at a time: half of the files that the process may have open."""
-    return max(16, min(MOST_CONNECTIONS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2))
+    return max(16, min(MAX_CONNECTIONS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2))
 
 
 class Bounded(H11Protocol):
@@ -45,18 +47,31 @@ class Bounded(H11Protocol):
 
     _head: asyncio.TimerHandle | None = None
     _stalled: asyncio.TimerHandle | None = None
-    most = MOST_CONNECTIONS
+    most = MAX_CONNECTIONS
+    by_age: ClassVar[dict[Bounded, None]] = {}
+    """Connections of one server, the oldest first; ``make_server`` gives each server its own."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Wait for a request, or close at once where there are too many."""
+        """Wait for a request, in the place of another connection where there are too many."""
         super().connection_made(transport)
-        if len(self.connections) > self.most:
-            transport.abort()
-            return
+        if len(self.by_age) >= self.most:
+            self._evict()
+        self.by_age[self] = None
         self._head = self.loop.call_later(HEAD_S, transport.abort)
+
+    def _evict(self) -> None:
+        """Close the oldest connection that is not being answered, else the oldest."""
+        evicted = next((one for one in self.by_age if not one._is_being_answered()), next(iter(self.by_age)))
+        del self.by_age[evicted]  # now, because asyncio tells that it is lost only later
+        evicted.transport.abort()
+
+    def _is_being_answered(self) -> bool:
+        """Whether an answer is being made, or is not sent whole."""
+        return not self._idle() or self.transport.get_write_buffer_size() > 0
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget it."""
+        self.by_age.pop(self, None)
         for timer in (self._head, self._stalled):
             if timer is not None:
                 timer.cancel()
@@ -149,7 +164,7 @@ def serve(app: ASGIApp, listening: socket.socket) -> None:
 
 def make_server(app: ASGIApp) -> LimitedServer:
     """A server that is not running yet."""
-    protocol = type("Limited", (Bounded,), {"most": most_connections()})
+    protocol = type("Limited", (Bounded,), {"most": most_connections(), "by_age": {}})
     config = uvicorn.Config(
         app,
         http=protocol,
