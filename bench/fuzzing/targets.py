@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
-from fuzzing import folders, judge, logs, options, runs, seeds, tabular, trees
+from fuzzing import folders, judge, logs, options, runs, seeds, tabular, trees, trust
 from fuzzing.judge import Case, Judge
 from fuzzing.mutate import Mutator, lines, mixed, raw
 from fuzzing.seeds import Seed
@@ -128,5 +128,7 @@ TARGETS: dict[str, Target] = {
         Target("loops", options.loops, options.reviewed, judge.command),
         Target("requests", options.requests, options.requested, options.read_requests),
         Target("runs", runs.seeds, runs.mutated, judge.command, weight=3, limit_s=15),
+        Target("again", trust.logs, trust.foreign_log, trust.again),
+        Target("pull", trust.folders, trust.foreign_folder, trust.pull),
     )
 }

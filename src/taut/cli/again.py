@@ -79,6 +79,8 @@ def _check_local(record: AuditRecord, words: Sequence[str]) -> None:
 
 def _check_computes(index: int, words: Sequence[str], outputs: Sequence[Mapping[str, Json]]) -> None:
     """Refuse a command that does more than compute: another verb, a cluster, or a place to write that was not recorded."""
+    if any("\0" in word for word in (*words, *map(_name, outputs))):
+        raise UsageError(f"record {index}: holds a word that no command line can hold")
     verb, context = _parsed(index, words)
     if verb not in COMPUTING:
         raise UsageError(f"record {index}: taut {verb} is not run again: only {', '.join(COMPUTING)} are, which only compute")
