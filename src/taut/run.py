@@ -42,6 +42,7 @@ from taut.read.kept_reading import KeptReading
 from taut.read.remote import is_address
 from taut.read.trace import read
 from taut.replay.blame import Wait, blame
+from taut.replay.own_time import OwnTimeRow, own_time_table
 from taut.replay.timeline import batch, replay
 from taut.replay.whatif import decompose, dimensions
 from taut.result.analysis_result import report
@@ -413,6 +414,7 @@ def _graph_tables(analysis: Analysis) -> dict[str, Iterator[pa.Table]]:
             len(graph.pred), lambda rows: pa.table({"pred": graph.pred[rows].astype(np.int64), "lag_ns": graph.lag_ns[rows]})
         ),
         "events": _in_parts(len(graph.events), lambda rows: pa.table({"event": graph.events[rows].astype(np.int64)})),
+        "own_time": of(own_time_table(analysis.own_time)),
         "waits": of(ledger.waits),
         "ledger": of(ledger.cells, "name", fate=FATES),
         "metrics": of(trace.metrics),
@@ -460,7 +462,7 @@ def _meta(analysis: Analysis) -> dict[str, object]:
     }  # fmt: skip
 
 
-ROWS: tuple[type, ...] = (Op, Member, Gate, Clock, Wait, Cell, Metric, Attempt, Action)
+ROWS: tuple[type, ...] = (Op, Member, Gate, Clock, OwnTimeRow, Wait, Cell, Metric, Attempt, Action)
 """Row types of the tables in a run folder."""
 
 __all__ = ["ROWS", "Analysis", "JobAnalysis", "Run", "analyze", "analyze_trace", "digest", "open_run"]

@@ -16,6 +16,7 @@ from taut.ledger import Ledger
 from taut.ledger.attempt_ledger import Attempts
 from taut.replay.blame import Blame
 from taut.replay.coupled_ranks import Coupling, couple
+from taut.replay.own_time import OwnTime, own_time
 from taut.replay.timeline import Batch, Timeline, walls
 from taut.replay.whatif import WhatIf
 from taut.result.types import Baseline
@@ -52,6 +53,11 @@ class Computed:
     """Loss that may be nobody's, of which the run is too short to tell."""
     known_slowdowns: Slowdowns | None = None
     """What became slower during the run, as findings were told from it."""
+
+    @cached_property
+    def own_time(self) -> OwnTime:
+        """Own time of each rank in each step."""
+        return own_time(self.graph, self.observed)
 
     @cached_property
     def slowdowns(self) -> Slowdowns:
