@@ -111,11 +111,15 @@ def again(root: Path, case: Case) -> str:
     """``audit why --again`` of every record, with what would run it replaced by what checks it."""
     from click.testing import CliRunner
 
+    from taut.audit.adoption import adopt
     from taut.cli import main
+    from taut.core.errors import AuditError
 
     recipe = json.loads(case.files[RECIPE])
     log = Path(FOLDER, "taut-runs", "audit.db")
     _write_log(log, recipe["records"], root)
+    with _user(root / "me"), contextlib.suppress(AuditError):
+        adopt(log)
     data = bytearray(log.read_bytes())
     for place, bits in recipe["flips"]:
         data[int(place * len(data))] ^= bits
@@ -145,15 +149,16 @@ def again(root: Path, case: Case) -> str:
 
 
 def _write_log(path: Path, records: list[dict[str, Any]], root: Path) -> None:
-    from taut.audit import trust
+    from taut.audit.adoption import adopt
     from taut.audit.log import open_log
     from taut.audit.record import Text
 
     path.parent.mkdir(parents=True)
-    for record in [{"author": "me", "words": [], "begins": True}, *records]:
-        with _user(root / record["author"]), open_log(path, record.get("version", "1"), create=True) as log:
-            if not record.get("begins"):
-                trust.know(trust.KnownLog(log.origin(), "adopted"))
+    for turn, record in enumerate(records):
+        with _user(root / record["author"]), contextlib.ExitStack() as stack:
+            if turn:
+                adopt(path)
+            log = stack.enter_context(open_log(path, record.get("version", "1"), create=True))
             details: dict[str, Any] = {
                 "verb": "analyze", "code": 0, "printed": record.get("printed"),
                 "arguments": [Text(word) for word in record["words"]],
@@ -163,10 +168,7 @@ def _write_log(path: Path, records: list[dict[str, Any]], root: Path) -> None:
             }  # fmt: skip
             if record.get("odd"):
                 details[record["odd"]] = [7, "x", None, {"name": 3}]
-            if record.get("begins"):
-                log._begin(None)
-            else:
-                log.append(record.get("kind", "verb"), details)
+            log.append(record.get("kind", "verb"), details)
 
 
 def _check_run(words: list[str], own: list[list[str]], here: Path, env: dict[str, str]) -> None:

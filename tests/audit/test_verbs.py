@@ -67,6 +67,7 @@ def run(analysed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     """A run in ./taut-runs, and its log beside it."""
     shutil.copytree(analysed, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
+    assert taut_("audit", "adopt", "taut-runs").exit_code == 0  # a copy is another log
     (found,) = Path("taut-runs").glob("ops-*")
     return found
 
@@ -373,8 +374,12 @@ def test_a_log_that_was_set_back_is_not_signed_again(run: Path) -> None:
     done = taut_("audit", "proof")
     assert (done.exit_code, "was set back or replaced" in done.stderr) == (1, True)
     done = taut_("analyze", "ops.csv", "-q", "-o", "run")
-    assert (done.exit_code, "recorded, but not signed" in done.stderr) == (0, True)
-    assert answer("audit", "log")["size"] == 3
+    assert (done.exit_code, "not recorded: taut-runs/audit.db: was set back" in done.stderr) == (0, True)
+    assert answer("audit", "log")["size"] == 2
+    assert taut_("audit", "verify").exit_code == 5
+    assert taut_("audit", "adopt", "taut-runs").exit_code == 0  # to go on from here is a decision
+    assert taut_("analyze", "ops.csv", "-q", "-o", "run").stderr == ""
+    assert answer("audit", "verify")["records"] == 3
 
 
 def test_a_key_that_others_may_read_signs_nothing(run: Path) -> None:
@@ -422,7 +427,7 @@ def test_a_log_that_another_process_holds_stops_no_verb(run: Path, monkeypatch: 
 
 
 @pytest.mark.parametrize("home", [None, "", "relative", "/proc/nobody"])
-def test_without_a_place_for_the_key_a_run_is_recorded_and_not_signed(
+def test_without_a_configuration_a_run_is_saved_and_not_recorded(
     run: Path, monkeypatch: pytest.MonkeyPatch, home: str | None
 ) -> None:
     monkeypatch.delenv("XDG_CONFIG_HOME")
@@ -433,9 +438,10 @@ def test_without_a_place_for_the_key_a_run_is_recorded_and_not_signed(
     done = taut_("analyze", "ops.csv", "-q", "-o", "again")
     assert done.exit_code == 0
     (line,) = done.stderr.splitlines()
-    assert line.startswith("taut: recorded, but not signed: ")
+    assert line.startswith("taut: not recorded: ")
+    assert "set HOME or XDG_CONFIG_HOME" in line
     assert not Path("again/proof.txt").exists()
-    assert answer("audit", "log")["size"] == 3
+    assert answer("audit", "log")["size"] == 2
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from audit_logs import KEY, details, written
+from taut.audit.adoption import adopt
 from taut.audit.checkpoint import checkpoint_of
 from taut.audit.database import connected
 from taut.audit.log import open_log
@@ -77,10 +78,11 @@ def test_a_log_that_was_set_back_is_refused_by_a_kept_checkpoint(tmp_path: Path,
         kept = log.sign(KEY)
     path.write_bytes(before)
     assert not verify(path, Anchors(checkpoint=kept)).ok
-    with open_log(path, "1", create=True) as log:
-        log.append(VERB, details(6))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "somebody-else"))
     assert verify(path).ok
+    adopt(path)
+    with open_log(path, "1", create=True) as log:
+        log.append(VERB, details(6))
     found = verify(path, Anchors(checkpoint=kept))
     assert (found.ok, found.says) == (False, "the first 7 records are not those of the checkpoint")
 

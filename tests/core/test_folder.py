@@ -27,7 +27,7 @@ def test_a_folder_is_replaced_by_a_newer_one(tmp_path: Path) -> None:
 def test_a_folder_with_a_file_that_its_manifest_does_not_list_is_kept(tmp_path: Path, foreign: str) -> None:
     save(tmp_path / "run", "old")
     (tmp_path / "run" / foreign).write_text("mine")
-    with pytest.raises(RunError, match="manifest does not list"):
+    with pytest.raises(RunError, match="not as its manifest lists"):
         save(tmp_path / "run", "new")
     assert (tmp_path / "run" / foreign).read_text() == "mine"
     assert (tmp_path / "run" / "a.parquet").read_text() == "old"

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from taut.audit import trust
 from taut.audit.checkpoint import checkpoint_of
 from taut.audit.key import signing_key
-from taut.audit.log import open_log
+from taut.audit.log import NO_CONFIGURATION, open_log
 from taut.audit.note import BadNote, is_signed_by, parted, public_key
 from taut.audit.trail import FILE, found_log
 from taut.audit.verify import verify
@@ -21,17 +21,18 @@ from taut.result.types import AuditAdoptResult, AuditKnownLog, AuditSigner
 def adopt(place: Path) -> AuditAdoptResult:
     """Append to a log and sign it from now on; refused where it does not verify."""
     path = found_log(place, None)
-    found = verify(path)
-    if not found.ok:
+    found = verify(path, as_stranger=True)
+    if not found.ok or found.root is None:
         raise DamagedLog(f"{path}: is not adopted, because it does not verify: {found.says}")
-    if not trust.is_kept():
-        raise AuditError(f"{path}: cannot be adopted: your configuration cannot be written; set HOME or XDG_CONFIG_HOME")
     with open_log(path) as log:
         origin, notes = log.origin(), log.checkpoints()
+    if not trust.is_kept():
+        raise AuditError(f"{path}: {NO_CONFIGURATION}")
     known = trust.known_log(origin)
-    if known is None:
-        known = trust.KnownLog(origin, "adopted", trust.place_of(path))
-        trust.know(known)
+    how = "adopted" if known is None else known.since
+    kept = None if known is None or known.checkpoint not in notes else known.checkpoint
+    known = trust.KnownLog(origin, how, trust.place_of(path), found.records, found.root, kept)
+    trust.know_anew(known)
     return AuditAdoptResult(logs=[replace(_told(known), records=found.records, signers=_signers(origin, notes))])
 
 

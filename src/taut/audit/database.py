@@ -7,6 +7,7 @@ lie on a network's file system. Removed text is overwritten with zeros (``secure
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -51,9 +52,39 @@ REASONS = {
 """What the low byte of SQLite's error code means here, and the way out."""
 
 
+SUPER_JOURNAL = bytes.fromhex("d9d505f920a163d7")
+"""How a journal ends that names another file, which SQLite deletes: those of a log, which is one file, do not."""
+NO_WAL = b"\x01\x01"
+"""Bytes 18 and 19 of a database that keeps no write-ahead log."""
+
+
+def _check_plain(path: Path) -> None:
+    """Refuse what a log of taut's never is, before SQLite opens it: SQLite deletes or writes files that others may name."""
+    if path.is_symlink() and not path.exists():
+        raise AuditError(f"{path}: is a link that leads nowhere; remove it, or give --audit FILE")
+    if path.exists() and not path.is_file():
+        raise AuditError(f"{path}: is no plain file; give another --audit FILE")
+    for suffix in ("-journal", "-wal", "-shm"):
+        beside = path.with_name(path.name + suffix)
+        if not os.path.lexists(beside):
+            continue
+        if beside.is_symlink() or not beside.is_file() or suffix != "-journal":
+            raise damaged(path, f"{beside.name} lies beside it, which no log of taut's has")
+        with beside.open("rb") as stream:
+            stream.seek(max(0, os.fstat(stream.fileno()).st_size - len(SUPER_JOURNAL)))
+            if stream.read() == SUPER_JOURNAL:
+                raise damaged(path, f"{beside.name} names another file, to be deleted")
+    if path.is_file():
+        with path.open("rb") as stream:
+            head = stream.read(20)
+        if len(head) == 20 and head[18:] != NO_WAL:
+            raise damaged(path, "its header is not that of a log")
+
+
 @contextmanager
 def connected(path: Path, create: bool = False) -> Iterator[sqlite3.Connection]:
     """A connection to the file of a log; every failure of SQLite inside is one line of taut's."""
+    _check_plain(path)
     where = f"file:{quote(fsencode(path.absolute()))}?mode={'rwc' if create else 'rw'}"
     try:
         with closing(sqlite3.connect(where, uri=True, timeout=PATIENCE_S, isolation_level=None)) as connection:

@@ -8,6 +8,7 @@ time is over; both are recorded, and leave the hashes as they are.
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 import time
 from base64 import b64encode
@@ -46,11 +47,14 @@ ENDS = (
 )
 """The head, and the last record with its hash."""
 GROW = "UPDATE head SET size = ?, root = ?, peaks = ? WHERE id = 0"
-SIGNED = "SELECT note FROM checkpoints"
 SET_BACK = (
-    "was set back or replaced since its first {} records were signed, and is not signed again; "
-    "bring it back from a copy, or move it away to begin anew"
+    "was set back or replaced since you wrote its first {} records; bring it back, or move it away to begin anew, "
+    "or go on from here: taut audit adopt {}"
 )
+COPIED = "is a copy of the log at {}, which you use; to use this one instead: taut audit adopt {}"
+NO_CONFIGURATION = "your configuration cannot be written, so whose log it is cannot be known; set HOME or XDG_CONFIG_HOME"
+NAME = re.compile(r"taut/audit/[0-9a-f]{32}")
+"""Names of logs: anything else could be taken for a part of what is signed."""
 
 
 NOT_KNOWN = "this user neither began nor adopted this audit log; to use it: taut audit adopt {}"
@@ -97,10 +101,14 @@ class Log:
         self._tree: Frontier | None = None
         """As this log was when it was last written to from here, with what its ends then hold."""
         self._ends: Ends | None = None
+        self._appended = False
+        """Whether what was appended is still to be remembered."""
         self._origin: str | None = None
         self._known: trust.KnownLog | None = None
         """What this user knows of it, once that was asked."""
         self._author: bytes | None = None
+        self.replaced: trust.KnownLog | None = None
+        """The log of this user that lay here before this one was begun."""
 
     def append(
         self,
@@ -118,21 +126,21 @@ class Log:
         self._author = self._author or trust.author_key()
         with Held(), writing(self._connection):
             self._begin(at_ns)
-            if self._known is None and trust.is_kept():
-                self.check_known()
             tree = self.frontier()
+            if self._known is None:
+                self._check_state(self.check_known(), tree)
             path = tuple(reversed(tree.peaks))
             index, body = self._put(kind, details, tree, at_ns)
             if also is not None:
                 also(index)
             note, unsigned = self._try_to_sign(tree, key)
-        self._written, self._tree = True, tree
+        self._written, self._tree, self._appended = True, tree, True
         if note is None:
             return Appended(index, body, None, unsigned)
         # What only signing needs is loaded here: most verbs sign nothing, and recording them is to take no time.
         from taut.audit.checkpoint import Proof
 
-        self._remember(note)
+        self.remember(note)
         return Appended(index, body, Proof(index, path, note, body))
 
     def _try_to_sign(self, tree: Frontier, key: Ed25519PrivateKey | None) -> tuple[str | None, str]:
@@ -146,11 +154,15 @@ class Log:
         """Name the log in its first record, if it has none yet."""
         if not self._written and is_new(self._connection, self.path):
             lay_out(self._connection)
-            self._origin = f"{ORIGIN}{os.urandom(16).hex()}"
-            self._put(BEGIN, {"log": self._origin}, Frontier(), at_ns)
-            if trust.is_kept():
-                self._known = trust.KnownLog(self._origin, "begun", trust.place_of(self.path))
-                trust.know(self._known)
+            if not trust.is_kept():
+                raise AuditError(f"{self.path}: {NO_CONFIGURATION}")
+            place, self._origin = trust.place_of(self.path), f"{ORIGIN}{os.urandom(16).hex()}"
+            self.replaced = trust.log_at(place)
+            if self.replaced is not None:
+                trust.know_anew(msgspec.structs.replace(self.replaced, path=None))
+            self._put(BEGIN, {"log": self._origin}, tree := Frontier(), at_ns)
+            self._known = trust.KnownLog(self._origin, "begun", place, 1, b64encode(tree.root()).decode())
+            trust.know(self._known)
 
     def _put(self, kind: str, details: Mapping[str, Detail], tree: Frontier, at_ns: int | None) -> tuple[int, bytes]:
         """Write a record behind the last, and the tree with it."""
@@ -195,33 +207,39 @@ class Log:
         from taut.audit.note import signed
 
         origin = self.origin()
-        self._check_not_set_back(self.check_known(), tree.size)
+        self._check_state(self.check_known(), tree)
         note = signed(str(Checkpoint(origin, tree.size, tree.root())), origin, key)
         self._connection.execute("INSERT OR REPLACE INTO checkpoints VALUES (?, ?)", (tree.size, note.encode()))
         return note
 
     def check_known(self) -> trust.KnownLog:
-        """What this user knows of the log; refused where this user neither began nor adopted it."""
-        self._known = self._known or trust.known_log(self.origin())
+        """What this user knows of the log; refused where this user neither began nor adopted it, or another copy of it."""
         if self._known is None:
-            raise AuditError(f"{self.path}: {NOT_KNOWN.format(self.path)}")
+            if not trust.is_kept():
+                raise AuditError(f"{self.path}: {NO_CONFIGURATION}")
+            known, place = trust.known_log(self.origin()), trust.place_of(self.path)
+            if known is None:
+                raise AuditError(f"{self.path}: {NOT_KNOWN.format(self.path)}")
+            if known.path not in (None, place) and origin_at(Path(known.path)) == known.origin:
+                raise AuditError(f"{self.path}: {COPIED.format(known.path, self.path)}")
+            self._known = msgspec.structs.replace(known, path=place)
         return self._known
 
-    def _check_not_set_back(self, known: trust.KnownLog, size: int) -> None:
-        """Refuse to sign a log that does not go on from what was signed before: two histories would both be proven."""
-        from taut.audit.checkpoint import checkpoint_of
+    def _check_state(self, known: trust.KnownLog, tree: Frontier) -> None:
+        """Refuse a log that does not go on from what this user wrote: two histories would both be proven."""
+        root = b64encode(tree.root()).decode() if tree.size == known.size else None
+        if tree.size > known.size:
+            root = b64encode(root_of([row.leaf for row in self.raw()[: known.size]])).decode()
+        if root != known.root:
+            self._known = None
+            raise AuditError(f"{self.path}: {SET_BACK.format(known.size, self.path)}")
 
-        if known.checkpoint is None:
-            return
-        top = checkpoint_of(known.checkpoint)
-        if top.size <= size and known.checkpoint.encode() in {n for (n,) in rows(self._connection, SIGNED, tuple[bytes])}:
-            return
-        if top.size > size or root_of([row.leaf for row in self.raw()[: top.size]]) != top.root:
-            raise AuditError(f"{self.path}: {SET_BACK.format(top.size)}")
-
-    def _remember(self, note: str) -> None:
-        """Keep the last checkpoint that this user signed: a log that was set back since is not signed again."""
-        self._known = msgspec.structs.replace(self.check_known(), path=trust.place_of(self.path), checkpoint=note)
+    def remember(self, note: str | None = None) -> None:
+        """Keep how far this user wrote, and the last checkpoint that was signed: they show that a log was set back."""
+        tree, known = self.head(), self.check_known()
+        root = b64encode(tree.root()).decode()
+        self._known = msgspec.structs.replace(known, size=tree.size, root=root, checkpoint=note or known.checkpoint)
+        self._appended = False
         with suppress(AuditError):  # then a log that is set back is found by whoever kept a checkpoint
             trust.know(self._known)
 
@@ -230,7 +248,7 @@ class Log:
         with Held(), writing(self._connection):
             self._check_written()
             note = self._sign(self.frontier(), key)
-        self._remember(note)
+        self.remember(note)
         return note
 
     def origin(self) -> str:
@@ -239,7 +257,7 @@ class Log:
             return self._origin
         first = self.entry(0).record
         name = first.details.get("log") if first is not None else None
-        if not isinstance(name, str):
+        if not isinstance(name, str) or not NAME.fullmatch(name):
             raise damaged(self.path, "its first record does not name it")
         self._origin = name
         return name
@@ -283,7 +301,7 @@ class Log:
             self._check_written()
             entry, leaves = self.entry(index), [row.leaf for row in self.raw()]
             note = self._sign(self.frontier(), key)
-        self._remember(note)
+        self.remember(note)
         return Proof(index, tuple(inclusion(leaves, index)), note, entry.body or b"")
 
     def take_out(self, index: int, body: bool, texts: Texts | None) -> None:
@@ -311,7 +329,19 @@ def open_log(path: Path, version: str = "", create: bool = False) -> Iterator[Lo
     if create:
         _make_room(path)
     with connected(path, create) as connection:
-        yield Log(path, connection, version)
+        log = Log(path, connection, version)
+        yield log
+        if log._appended:
+            log.remember()
+
+
+def origin_at(path: Path) -> str | None:
+    """The name of the log in a file; None where there is none that can be read."""
+    try:
+        with open_log(path) as log:
+            return log.origin()
+    except AuditError:
+        return None
 
 
 def _make_room(path: Path) -> None:

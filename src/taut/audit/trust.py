@@ -11,10 +11,10 @@ import hmac
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
-from hashlib import sha256
+from contextlib import contextmanager, suppress
+from hashlib import file_digest, sha256
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import BinaryIO, Literal, TypeVar
 
 import msgspec
 
@@ -22,10 +22,11 @@ from taut.audit.key import config_folder, private_bytes, put
 from taut.audit.record import marked, unmarked
 from taut.core.errors import AuditError, RunError, UsageError
 from taut.core.folder import checked_addition, manifest_of, read_file
-from taut.core.whole_file import is_scratch
+from taut.core.whole_file import is_scratch, whole_file
 
-LOGS, CHECKPOINTS, WRITTEN = "logs", "signed", "written"
-"""Folders of the configuration: known logs; the last checkpoint of logs that earlier versions signed; written files."""
+LOGS, PLACES, CHECKPOINTS, WRITTEN = "logs", "places", "signed", "written"
+"""Folders of the configuration: known logs; which log lies where; the last checkpoints that earlier versions signed; written
+files."""
 MAX_ENTRY_BYTES = 1 << 26
 """Of one entry: the files of a folder of 100,000 ranks take a tenth of it."""
 MARK_LABEL = b"taut audit: author of a record"
@@ -58,19 +59,22 @@ def is_own_record(body: bytes) -> bool:
 
 
 class KnownLog(msgspec.Struct, frozen=True):
-    """An audit log that this user may append to and sign."""
+    """An audit log that this user may append to and sign: its name, where it lies, and how far it had come."""
 
     origin: str
     since: Literal["begun", "adopted", "signed"]
     """How it became known; ``signed`` by a version of taut that did not ask."""
     path: str | None = None
-    """Where it lay then."""
+    """Where it lies; a copy of it elsewhere is another log."""
+    size: int = 0
+    root: str = ""
+    """Its records when this user last wrote to it: what does not begin with these is not this log."""
     checkpoint: str | None = None
     """The last checkpoint of it that this user signed."""
 
 
 def is_kept() -> bool:
-    """Whether this user has a configuration in which trust can be kept; without one nothing is signed."""
+    """Whether this user has a configuration in which trust can be kept; without one nothing is recorded."""
     try:
         folder = config_folder()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -81,28 +85,49 @@ def is_kept() -> bool:
 
 def place_of(path: Path) -> str:
     """Where a log lies, as text."""
-    return os.fsencode(path.absolute()).decode("utf-8", "replace")
+    return os.fsencode(os.path.realpath(path)).decode("utf-8", "replace")
 
 
 def known_log(origin: str) -> KnownLog | None:
-    """What is known of a log; None of one that this user neither began nor adopted."""
+    """What is known of a log by its name; None of one that this user neither began nor adopted."""
     with suppress(AuditError):
         found = _read(LOGS, origin, KnownLog)
-        return found if found is not None else _signed_before(origin)
+        return found if found is not None else _signed_before(_entry(CHECKPOINTS, origin, ".txt"))
     return None
 
 
-def _signed_before(origin: str) -> KnownLog | None:
+def _signed_before(path: Path) -> KnownLog | None:
     """A log that an earlier version signed, by the checkpoint that it left."""
-    with suppress(OSError, UnicodeDecodeError):
-        note = read_file(_entry(CHECKPOINTS, origin, ".txt"), MAX_ENTRY_BYTES).decode()
-        return KnownLog(origin, "signed", checkpoint=note)
+    with suppress(OSError, UnicodeDecodeError, ValueError):
+        note = read_file(path, MAX_ENTRY_BYTES).decode()
+        origin, size, root = note.split("\n")[:3]
+        return KnownLog(origin, "signed", size=int(size), root=root, checkpoint=note)
     return None
 
 
 def know(log: KnownLog) -> None:
-    """Keep what is known of a log. Raises AuditError."""
+    """Keep what is known of a log; another process may have come further. Raises AuditError."""
+    before = known_log(log.origin)
+    if before is not None and before.path == log.path and before.size > log.size:
+        log = before
     _write(LOGS, log.origin, log)
+    if log.path is not None and (before is None or before.path != log.path):
+        _write(PLACES, log.path, log.origin)
+
+
+def know_anew(log: KnownLog) -> None:
+    """Keep this of a log, whatever was known before. Raises AuditError."""
+    forget_log(log.origin)
+    know(log)
+
+
+def log_at(place: str) -> KnownLog | None:
+    """The log of this user that lies, or lay, at a place."""
+    with suppress(AuditError):
+        origin = _read(PLACES, place, str)
+        known = None if origin is None else known_log(origin)
+        return known if known is not None and known.path == place else None
+    return None
 
 
 def forget_log(origin: str) -> None:
@@ -118,11 +143,8 @@ def known_logs() -> list[KnownLog]:
         with suppress(OSError, msgspec.DecodeError, UnicodeDecodeError):
             found = msgspec.json.decode(read_file(path, MAX_ENTRY_BYTES), type=KnownLog)
             logs[found.origin] = found
-    for path in _files(CHECKPOINTS):
-        with suppress(OSError, UnicodeDecodeError):
-            note = read_file(path, MAX_ENTRY_BYTES).decode()
-            origin = note.partition("\n")[0]
-            logs.setdefault(origin, KnownLog(origin, "signed", checkpoint=note))
+    for older in filter(None, map(_signed_before, _files(CHECKPOINTS))):
+        logs.setdefault(older.origin, older)
     return sorted(logs.values(), key=lambda one: (one.path or "", one.origin))
 
 
@@ -130,10 +152,11 @@ def known_logs() -> list[KnownLog]:
 
 
 class Stamp(msgspec.Struct, frozen=True):
-    """A file as taut left it: another size or time of change is another file."""
+    """A file as taut left it: one of another size, time of change or content is another file."""
 
     bytes: int
     changed_ns: int
+    sha256: str | None = None
 
 
 class Written(msgspec.Struct, frozen=True):
@@ -142,23 +165,48 @@ class Written(msgspec.Struct, frozen=True):
     files: dict[str, Stamp]
 
 
-def check_replaceable(path: Path, force: bool) -> None:
+class Replaceable(msgspec.Struct, frozen=True):
+    """A file that may be written, as it was when that was decided."""
+
+    path: Path
+    force: bool
+    before: Stamp | None
+    """None where there was none."""
+
+
+def replaceable(path: Path, force: bool) -> Replaceable:
     """Refuse to replace a file that taut did not write, or that was changed since; devices and pipes are only written to."""
     checked_addition(path)
-    if force or not os.path.lexists(path) or not (path.is_symlink() or path.is_file()) or manifest_of(path.parent) is not None:
-        return
-    written = _written(path)
-    if written.get(SELF) != stamp(path):
-        why = "was changed since taut wrote it" if written else "was not written by taut"
-        raise UsageError(f"{path}: exists and {why}; give --force to replace it, or another -o")
+    before = stamp(path, hashed=True)
+    is_special = path.exists() and not path.is_file()
+    if os.path.lexists(path) and not (force or is_special or manifest_of(path.parent) is not None):
+        written = _written(path).get(SELF)
+        if (
+            path.is_symlink()
+            or written is None
+            or (written.bytes, written.sha256) != (before and (before.bytes, before.sha256))
+        ):
+            why = "is not known to be written by taut" if written is None else "was changed since taut wrote it"
+            raise UsageError(f"{path}: exists and {why}; give --force to replace it, or another -o")
+    return Replaceable(path, force or is_special, before)
 
 
-def register_file(path: Path) -> None:
-    """Remember a file that taut has just written."""
-    found = stamp(path)
-    if found is not None and is_kept() and manifest_of(path.parent) is None:
+@contextmanager
+def replacing(target: Replaceable) -> Iterator[BinaryIO]:
+    """The file to write; it is refused where somebody wrote to it meanwhile, and remembered as taut's."""
+    with whole_file(target.path) as out:
+        yield out
+        appeared = target.before is None and os.path.lexists(target.path)
+        if not target.force and (appeared or stamp(target.path) != _unhashed(target.before)):
+            raise UsageError(f"{target.path}: was written by somebody else meanwhile, and is not replaced; try again")
+    found = stamp(target.path, hashed=True)
+    if found is not None and is_kept() and manifest_of(target.path.parent) is None:
         with suppress(AuditError):
-            _write(WRITTEN, _place(path), Written({SELF: found}))
+            _write(WRITTEN, _place(target.path), Written({SELF: found}))
+
+
+def _unhashed(found: Stamp | None) -> Stamp | None:
+    return None if found is None else Stamp(found.bytes, found.changed_ns)
 
 
 def register_files(folder: Path, stamps: Mapping[str, Stamp | None]) -> None:
@@ -190,13 +238,18 @@ def _place(path: Path) -> str:
     return os.path.join(os.path.realpath(path.parent), path.name)
 
 
-def stamp(path: Path) -> Stamp | None:
+def stamp(path: Path, hashed: bool = False) -> Stamp | None:
     """A plain file as it is now; None of anything else."""
     try:
         found = path.lstat()
+        if not stat.S_ISREG(found.st_mode):
+            return None
+        if not hashed:
+            return Stamp(found.st_size, found.st_mtime_ns)
+        with path.open("rb") as stream:
+            return Stamp(found.st_size, found.st_mtime_ns, file_digest(stream, "sha256").hexdigest())
     except OSError:
         return None
-    return Stamp(found.st_size, found.st_mtime_ns) if stat.S_ISREG(found.st_mode) else None
 
 
 # -- entries of the configuration ---------------------------------------------------------------------------------------------

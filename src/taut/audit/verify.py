@@ -14,7 +14,7 @@ from typing import Literal
 
 from taut.audit import trust
 from taut.audit.checkpoint import Checkpoint, Proof, checkpoint_of
-from taut.audit.log import Log, Row, open_log
+from taut.audit.log import NAME, Log, Row, open_log
 from taut.audit.merkle import EMPTY, Frontier, leaf_hash
 from taut.audit.note import COSIGNATURE, BadNote, Key, is_signed_by
 from taut.audit.record import PRUNE, REDACTION, Record, decoded_record, decoded_texts, hashes
@@ -60,10 +60,13 @@ class Unfollowed(ValueError):
     """A record that names another root than those before it make."""
 
 
-def verify(path: Path, anchors: Anchors | None = None, notes: Sequence[str] = ()) -> AuditVerification:
+def verify(
+    path: Path, anchors: Anchors | None = None, notes: Sequence[str] = (), *, as_stranger: bool = False
+) -> AuditVerification:
     """Check a whole log: every record, text, root and checkpoint, and whether it agrees with what is given from outside.
 
-    ``notes`` are further checkpoints that must fit, such as that of a run's proof.
+    ``notes`` are further checkpoints that must fit, such as that of a run's proof. What this user wrote to the log must be
+    there too, unless it is looked at as a stranger would.
     """
     try:
         with open_log(path) as log:
@@ -72,7 +75,7 @@ def verify(path: Path, anchors: Anchors | None = None, notes: Sequence[str] = ()
         found = _Found(salvaged(path), None, None, [], [str(error)])
     found = replace(found, notes=[*found.notes, *notes])
     walk = _walked(found.rows)
-    why = _judged(walk, found) or _set_back(walk)
+    why = _judged(walk, found) or ("" if as_stranger else _set_back(walk, path))
     return _result(walk, found, why, [] if anchors is None else _anchored(walk, found.notes, anchors))
 
 
@@ -139,6 +142,8 @@ def _step(walk: _Walk, tree: Frontier, row: Row) -> None:
     _note_taken(walk, record)
     if row.id == 0:
         walk.origin = str(record.details.get("log", ""))
+        if not NAME.fullmatch(walk.origin):
+            raise ValueError("does not name the log")
 
 
 def _check_texts(walk: _Walk, row: Row, record: Record) -> None:
@@ -183,13 +188,14 @@ def _judged(walk: _Walk, found: _Found) -> str:
     return f"the file is damaged beside its records: {found.problems[0]}" if found.problems else ""
 
 
-def _set_back(walk: _Walk) -> str:
-    """Whether a log lacks records that this user has signed; empty where it has them, or is not known here."""
+def _set_back(walk: _Walk, path: Path) -> str:
+    """Whether a log lacks records that this user wrote; empty where it has them, or is a copy, or is not known here."""
     known = trust.known_log(walk.origin) if walk.origin else None
-    top = None if known is None or known.checkpoint is None else _checkpoint(known.checkpoint)
-    if top is None or _fits(walk, top):
+    if known is None or known.path not in (None, trust.place_of(path)):
         return ""
-    return f"was set back or replaced, or is an older copy: {top.size} records of it were signed, and they are not all here"
+    if known.size < len(walk.roots) and b64encode(walk.roots[known.size]).decode() == known.root:
+        return ""
+    return f"was set back or replaced, or is an older copy: you wrote {known.size} records to it, and they are not all here"
 
 
 def _checkpoint(note: str) -> Checkpoint | None:

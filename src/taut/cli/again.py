@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 PRINTED = "standard output"
 COMPUTING = ("analyze", "bill", "brief", "compare", "control", "demo", "export", "project", "whatif")
 """Verbs that only compute: they read what they are given, and write what they are told to."""
-CLUSTER = "on"
-"""Name of the option that names a cluster."""
+CLUSTER, LOCAL = "on", "local"
+"""Name of the option that names a cluster, and what names this machine."""
 
 
 def run_again(record: AuditRecord, is_own: bool, agreed: bool) -> AuditAgain:
@@ -50,7 +50,8 @@ def run_again(record: AuditRecord, is_own: bool, agreed: bool) -> AuditAgain:
         )
     if not is_own:
         raise UsageError(
-            f"record {record.index}: does not carry the mark of your key: only commands that you recorded are run again"
+            f"record {record.index}: carries no mark of your key: somebody else or an earlier taut wrote it, and only commands "
+            "that you recorded are run again"
         )
     if record.version != __version__:
         raise UsageError(f"record {record.index}: was written by taut {record.version}; run it again with that version")
@@ -84,7 +85,7 @@ def _check_computes(index: int, words: Sequence[str], outputs: Sequence[Mapping[
     verb, context = _parsed(index, words)
     if verb not in COMPUTING:
         raise UsageError(f"record {index}: taut {verb} is not run again: only {', '.join(COMPUTING)} are, which only compute")
-    if context.params.get(CLUSTER) is not None:
+    if context.params.get(CLUSTER) not in (None, LOCAL):
         raise UsageError(f"record {index}: ran on a cluster (--{CLUSTER}); run it again by hand")
     written = {os.path.abspath(_name(one)) for one in outputs}
     for param in context.command.params:
@@ -101,9 +102,13 @@ def _parsed(index: int, words: Sequence[str]) -> tuple[str, click.Context]:
     try:
         outer = main.make_context("taut", list(words))
         name, verb, rest = main.resolve_command(outer, [*outer._protected_args, *outer.args])
-        if name is None or verb is None or isinstance(verb, click.Group):
-            return " ".join(words[:2]), outer
-        return name, verb.make_context(name, rest, parent=outer)
+        context = outer
+        while isinstance(verb, click.Group):
+            context = verb.make_context(name, rest, parent=context)
+            _, verb, rest = verb.resolve_command(context, [*context._protected_args, *context.args])
+        if name is None or verb is None:
+            return " ".join(words[:1]), outer
+        return name, verb.make_context(name, rest, parent=context)
     except (click.ClickException, click.exceptions.Exit, click.Abort):
         raise UsageError(f"record {index}: {shlex.join(words)!r} is no command of this version of taut") from None
 
@@ -132,19 +137,20 @@ def _standard_input(index: int, read: Sequence[Mapping[str, Json]]) -> bytes:
 
 def _compared(record: AuditRecord, words: list[str], given: bytes, scratch: Path) -> AuditAgain:
     inputs, outputs = ([*_parts(record.details, key)] for key in ("inputs", "outputs"))
-    moved = {name: str(scratch / "absolute" / f"{k}") for k, name in enumerate(map(_name, outputs)) if os.path.isabs(name)}
-    (scratch / "absolute").mkdir()
+    named = [_name(one) for one in outputs]
+    moved = {name: str(scratch / f"out{k}" / Path(name).name) for k, name in enumerate(named) if os.path.isabs(name)}
+    for place in moved.values():
+        Path(place).parent.mkdir()
     words = [_into_scratch(word, moved) for word in words]
     if any(place not in " ".join(words) for place in moved.values()):
         raise UsageError(f"record {record.index}: writes to a place that its arguments do not name; run it again by hand")
-    here = _linked([_name(one) for one in inputs], [_name(one) for one in outputs], scratch)
+    here = _linked([_name(one) for one in inputs], named, scratch)
     log = scratch / "again.db"
     done = ran(["--audit", str(log), *words], here, _environment(scratch), given)
     if done.returncode != record.details.get("code"):
         last = (done.stderr.decode("utf-8", "replace").strip().splitlines() or ["it said nothing"])[-1]
         raise AuditError(f"record {record.index}: run again it ends with exit code {done.returncode}: {last}")
-    if _is_many(record):
-        _check_many(record, log)
+    _check_read(record, log)
     before, now = dict(_before(record, outputs)), dict(_now(record, outputs, moved, here, done.stdout))
     differs = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
     return AuditAgain(record=record.index, same=not differs, compared=sorted(before), differs=differs)
@@ -177,14 +183,14 @@ def _is_many(record: AuditRecord) -> bool:
     return isinstance(files, int) and files > MOST_FILES
 
 
-def _check_many(record: AuditRecord, log: Path) -> None:
-    """Refuse where other files were read this time; a digest of all of them does not say which."""
+def _check_read(record: AuditRecord, log: Path) -> None:
+    """Refuse where other files were read this time; of very many, one digest of all does not say which."""
     from taut.audit.log import open_log
     from taut.audit.trail import shown
 
     with open_log(log) as opened:
         last = shown(opened.entries()[-1]).details
-    now, then = ([one.get("sha256") for one in _parts(told, "read")] for told in (last, record.details))
+    now, then = (sorted(str(one.get("sha256")) for one in _parts(told, "read")) for told in (last, record.details))
     if now != then:
         files = f"{record.details.get('files_read')} files were read then, {last.get('files_read')} now"
         raise UsageError(f"record {record.index}: what lies in its folders is not what was read then ({files}); bring it back")
@@ -216,8 +222,8 @@ def _under(name: str, files: Mapping[str, Json]) -> Iterator[tuple[str, Json]]:
 
 def _into_scratch(word: str, moved: Mapping[str, str]) -> str:
     """An argument with the place in the scratch folder for one to write to."""
-    option, equals, value = word.partition("=")
-    return moved.get(word) or (f"{option}={moved[value]}" if equals and value in moved else word)
+    name = next((one for one in moved if word == one or (word.startswith("-") and word.endswith(one))), None)
+    return word if name is None else word.removesuffix(name) + moved[name]
 
 
 def _linked(inputs: Sequence[str], outputs: Sequence[str], scratch: Path) -> Path:
@@ -225,6 +231,9 @@ def _linked(inputs: Sequence[str], outputs: Sequence[str], scratch: Path) -> Pat
     relative = [os.path.normpath(name) for name in (*inputs, *outputs) if not os.path.isabs(name)]
     here = scratch.joinpath("work", *["in"] * max((Path(name).parts.count("..") for name in relative), default=0))
     here.mkdir(parents=True)
+    for name in outputs:
+        if not os.path.isabs(name):
+            Path(os.path.normpath(here / name)).parent.mkdir(parents=True, exist_ok=True)
     for name in {os.path.normpath(name) for name in inputs if not os.path.isabs(name) and os.path.lexists(name)}:
         place = Path(os.path.normpath(here / name))
         place.parent.mkdir(parents=True, exist_ok=True)

@@ -121,6 +121,7 @@ def why(target: str, again: bool, yes: bool, as_json: bool) -> None:
     from taut.audit.trail import body_of, found_log
     from taut.audit.trail import why as chain
     from taut.audit.trust import is_own_record
+    from taut.audit.verify import verify as check
     from taut.render.audit_screen import render_why
 
     if yes and not again:
@@ -131,6 +132,10 @@ def why(target: str, again: bool, yes: bool, as_json: bool) -> None:
         place = Path(target) if number is None else number
         result = chain(log, place)
         is_own = again and is_own_record(body_of(log, place, result.chain[0].record.index))
+        if again:
+            log.check_known()
+    if again and not (found := check(path)).ok:
+        raise DamagedLog(f"{path}: nothing is run again from a log that does not verify: {found.says}")
     if again:
         from taut.cli.again import run_again
 

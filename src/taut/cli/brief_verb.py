@@ -14,6 +14,7 @@ from taut.core.errors import UsageError
 from taut.core.question_words import HIGHEST
 
 if TYPE_CHECKING:
+    from taut.audit.trust import Replaceable
     from taut.core.prices import Prices
 
 
@@ -74,7 +75,7 @@ def brief(
     from taut.cli.recording import log_path
 
     targets = [Path(file) for file in files] or ([] if as_json else [Path("brief.html")])
-    _check(targets, force)
+    replaced = _check(targets, force)
     _one_heap()
     prices, words = _prices(asked["gpu_hour"], asked["prices_file"])
     with progress(quiet) as stage:
@@ -86,7 +87,9 @@ def brief(
     if as_json:
         print_object(made.result)
     for path, data in rendered.items():
-        shown_and_kept(lambda: None, partial(_write, path, data), "the briefing", "give -o a file that can be written", quiet)
+        shown_and_kept(
+            lambda: None, partial(_write, replaced[path], data), "the briefing", "give -o a file that can be written", quiet
+        )
 
 
 def _one_heap() -> None:
@@ -96,8 +99,8 @@ def _one_heap() -> None:
     pa.set_memory_pool(pa.system_memory_pool())
 
 
-def _check(targets: list[Path], force: bool) -> None:
-    from taut.audit.trust import check_replaceable
+def _check(targets: list[Path], force: bool) -> dict[Path, Replaceable]:
+    from taut.audit.trust import replaceable
     from taut.briefing.brief import FORMS
 
     for path in targets:
@@ -105,7 +108,7 @@ def _check(targets: list[Path], force: bool) -> None:
             raise UsageError(f"-o {path}: a briefing is HTML, PDF or Markdown; end its name in {', '.join(FORMS)}")
         if not path.parent.is_dir():
             raise UsageError(f"-o {path}: there is no folder {path.parent}")
-        check_replaceable(path, force)
+    return {path: replaceable(path, force) for path in targets}
 
 
 def _prices(gpu_hour: tuple[str, str] | None, file: str | None) -> tuple[Prices | None, str]:
@@ -126,11 +129,9 @@ def _prices(gpu_hour: tuple[str, str] | None, file: str | None) -> tuple[Prices 
     return Prices(Decimal(gpu_hour[0]), gpu_hour[1]), f"--gpu-hour {''.join(gpu_hour)}"
 
 
-def _write(path: Path, data: bytes) -> Path:
-    from taut.audit.trust import register_file
-    from taut.core.whole_file import whole_file
+def _write(target: Replaceable, data: bytes) -> Path:
+    from taut.audit.trust import replacing
 
-    with whole_file(path) as out:
+    with replacing(target) as out:
         out.write(data)
-    register_file(path)
-    return path
+    return target.path

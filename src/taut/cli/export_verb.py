@@ -15,6 +15,7 @@ from taut.cli.options import Target, force_option
 from taut.core.errors import TautError, UsageError
 
 if TYPE_CHECKING:
+    from taut.audit.trust import Replaceable
     from taut.result.types import Zone
     from taut.run import Run
 
@@ -93,28 +94,28 @@ def _export_schema(file: str | None, force: bool) -> None:
     if file is None or file == "-":
         write_out(stored_schema())
         return
-    from taut.audit.trust import check_replaceable
+    from taut.audit.trust import replaceable
 
-    check_replaceable(Path(file), force)
-    with _written(Path(file)) as out:
-        out.write(stored_schema())
+    target = replaceable(Path(file), force)
+    data = stored_schema()
+    with _written(target) as out:
+        out.write(data)
 
 
 def _export_pages(run: str, file: str | None, force: bool) -> None:
-    from taut.audit.trust import check_replaceable
+    from taut.audit.trust import replaceable
     from taut.core.folder import add_file, is_run_folder
     from taut.export import html
     from taut.stored import refusing_runs
 
     path = Path(file) if file else Path(run) / "taut.html"
-    if file != "-":
-        check_replaceable(path, force)
+    target = None if file == "-" else replaceable(path, force)
     with refusing_runs(run):
         page = html(run)
-    if file == "-":
+    if target is None:
         write_out(page)
         return
-    with _written(path) as out:
+    with _written(target) as out:
         out.write(page)
     if is_run_folder(run) and path.parent.samefile(run):
         add_file(Path(run), path.name)
@@ -123,7 +124,7 @@ def _export_pages(run: str, file: str | None, force: bool) -> None:
 def _export_bill(run: str, file: str | None, version: str, parquet: bool, force: bool) -> None:
     if parquet and (file is None or (file == "-" and sys.stdout.isatty())):
         raise UsageError("--parquet: give a file with -o, or -o - and send it through a pipe")
-    from taut.audit.trust import check_replaceable
+    from taut.audit.trust import replaceable
     from taut.core.folder import add_file
     from taut.export import focus
     from taut.stored_bill import open_bill, refusing_bill
@@ -135,8 +136,8 @@ def _export_bill(run: str, file: str | None, version: str, parquet: bool, force:
         write_out(b"")
     else:
         path = Path(file) if file else bill.folder / "focus.csv"
-        check_replaceable(path, force)
-        with refusing_bill(run), _written(path) as out:
+        target = replaceable(path, force)
+        with refusing_bill(run), _written(target) as out:
             notes = focus(bill, out, version, columnar=parquet)
         if path.parent.samefile(bill.folder):
             add_file(bill.folder, path.name)
@@ -147,7 +148,7 @@ def _export_bill(run: str, file: str | None, version: str, parquet: bool, force:
 def _export_trace(run: str, file: str | None, zone: int | None, force: bool) -> None:
     if file == "-" and sys.stdout.isatty():
         raise UsageError("-o -: a trace is not for a terminal; give a file, or send it through a pipe")
-    from taut.audit.trust import check_replaceable
+    from taut.audit.trust import replaceable
     from taut.core.folder import add_file
     from taut.export import perfetto
     from taut.run import open_run
@@ -160,26 +161,24 @@ def _export_trace(run: str, file: str | None, zone: int | None, force: bool) -> 
         write_out(b"")
         return
     path = Path(file) if file else opened.folder / ("perfetto.pftrace" if zone is None else f"perfetto-zone{zone}.pftrace")
-    check_replaceable(path, force)
-    with refusing_runs(run), _written(path) as out:
+    target = replaceable(path, force)
+    with refusing_runs(run), _written(target) as out:
         perfetto(*shown, out, part)
     if path.parent.samefile(opened.folder):
         add_file(opened.folder, path.name)
 
 
 @contextmanager
-def _written(path: Path) -> Iterator[BinaryIO]:
+def _written(target: Replaceable) -> Iterator[BinaryIO]:
     """A file that appears when it is complete; says so, or why not."""
-    from taut.audit.trust import register_file
-    from taut.core.whole_file import whole_file
+    from taut.audit.trust import replacing
 
     try:
-        with whole_file(path) as out:
+        with replacing(target) as out:
             yield out
-        register_file(path)
     except OSError as error:
-        raise TautError(f"{path}: cannot be written ({reason(error)}); give another -o") from None
-    say(f"written: {path}")
+        raise TautError(f"{target.path}: cannot be written ({reason(error)}); give another -o") from None
+    say(f"written: {target.path}")
 
 
 def _zone(run: Run, number: int | None) -> Zone | None:

@@ -18,7 +18,7 @@ from taut import __version__
 from taut.cli.common import ARGUMENTS, FAILED, FINDINGS, Watched, reason, say, watched
 from taut.cli.options import Target
 from taut.core import seen_inputs
-from taut.core.errors import TautError
+from taut.core.errors import AuditError, TautError
 from taut.read.remote import shown
 
 if TYPE_CHECKING:
@@ -105,11 +105,14 @@ def _try(context: click.Context, options: dict[str, Value], seen: Sequence[seen_
 def _record(
     context: click.Context, options: dict[str, Value], seen: Sequence[seen_inputs.Seen], done: Watched, code: int
 ) -> None:
-    from taut.audit.log import open_log
+    from taut.audit.log import NO_CONFIGURATION, open_log
     from taut.audit.record import VERB, Text
+    from taut.audit.trust import is_kept
     from taut.core.folder import PROOF, is_run_folder
     from taut.core.whole_file import whole_file
 
+    if not is_kept():
+        raise AuditError(NO_CONFIGURATION)
     given = map(Path, _paths(context, options, outputs=True))
     written = [*done.kept, *(path for path in given if path not in done.kept)]
     runs = [path for path in written if is_run_folder(path)]
@@ -127,6 +130,8 @@ def _record(
     }
     with open_log(log_path(context), __version__, create=True) as log:
         appended = log.append(VERB, details, key=_key() if runs else None)
+    if log.replaced is not None:
+        say(f"taut: a new audit log begins; the one that lay here, with {log.replaced.size:,} of your records, is gone")
     if appended.unsigned:
         say(f"taut: recorded, but not signed: {appended.unsigned}")
     if appended.proof is not None:

@@ -118,7 +118,7 @@ def _check_own(place: Path, target: Path, matches: Callable[[Path, File | None],
     foreign = sorted(name for name in others if not _is_of(manifest, place, name, matches))
     if foreign:
         more = f" and {len(foreign) - 1} more" if len(foreign) > 1 else ""
-        raise RunError(f"{target}: holds files that its manifest does not list ({foreign[0]}{more}); give another -o")
+        raise RunError(f"{target}: holds files that are not as its manifest lists them ({foreign[0]}{more}); give another -o")
 
 
 def _is_of(manifest: Manifest, place: Path, name: str, matches: Callable[[Path, File | None], bool]) -> bool:
@@ -297,8 +297,9 @@ def _scratch(parent: Path) -> Iterator[Path]:
 def _take_place(scratch: Path, place: Path, target: Path) -> None:
     """Put the finished folder where it belongs, and remove the one that was there."""
     _check_own(place, target, _matches)
-    if os.path.lexists(place):  # who may look into it stays as it was
-        os.chmod(scratch, stat.S_IMODE(os.stat(place).st_mode))
+    if os.path.lexists(place):
+        _keep_modes(scratch, place)
+        _keep_proof(scratch, place)
     if not os.path.lexists(place) or not os.listdir(place):
         os.rename(scratch, place)
         return
@@ -307,6 +308,21 @@ def _take_place(scratch: Path, place: Path, target: Path) -> None:
     remove_own(old)
     if manifest_of(old) is not None:  # somebody put a file into the old folder at the last moment
         os.rename(old, place.with_name(f"{place.name}-kept-{scratch.name[-8:]}"))
+
+
+def _keep_modes(scratch: Path, place: Path) -> None:
+    """Who may look into the folder and its files stays as it was."""
+    os.chmod(scratch, stat.S_IMODE(os.stat(place).st_mode))
+    for name in os.listdir(scratch):
+        with contextlib.suppress(OSError):
+            os.chmod(scratch / name, stat.S_IMODE((place / name).lstat().st_mode))
+
+
+def _keep_proof(scratch: Path, place: Path) -> None:
+    """The proof of the same run: that it was recorded stays true when it is written once more."""
+    with contextlib.suppress(OSError, msgspec.DecodeError, KeyError):
+        if sealed(place) == sealed(scratch):
+            (scratch / PROOF).write_bytes(read_file(place / PROOF, MOST_BYTES))
 
 
 def _exchanged(one: Path, other: Path) -> bool:
