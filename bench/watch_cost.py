@@ -164,8 +164,9 @@ class Rank:
         """The same, watched; and the bytes that were sent."""
         import taut.watch
         from taut.watch import in_job
+        from taut.watch.wire import job_secret
 
-        assert taut.watch.start(self.address, secret=SECRET)
+        assert taut.watch.start(self.address, secret=job_secret(SECRET.encode(), os.environ["JOB_NAME"]).decode())
         sender = in_job._running[1]
         took, cpu = self.steps(count, turn)
         taut.watch.stop()

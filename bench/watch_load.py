@@ -1,6 +1,6 @@
 """A collector under the load of many ranks: does it lose anything, and what does it take?
 
-python bench/watch_load.py [--ranks 4096] [--per-second 10] [--seconds 60] [--watch-mib 384]
+python bench/watch_load.py [--ranks 4096] [--per-second 10] [--seconds 60] [--watch-mib 128]
 
 Starts `taut watch collect` as a process of its own; simulated ranks are connections of this one, which send what ranks send:
 the time, a batch of gates and the end of a step once a second each, spread over the second. At the end every rank tells how
@@ -34,13 +34,16 @@ from taut.watch.wire import (
     NONCE_BYTES,
     STEP,
     encoded,
+    hello_body,
     hello_proof,
+    job_secret,
     packed,
     runs,
     session_key,
 )
 
 SECRET = b"a secret of the benchmark"
+JOB_SECRET = job_secret(SECRET, "load")
 
 
 class Rank(asyncio.Protocol):
@@ -63,9 +66,9 @@ class Rank(asyncio.Protocol):
         nonce = self.greeting[len(GREETING) :]
         host, gpu = divmod(self.number, 8)
         who = {"rank": self.number, "world": self.world, "host": f"host{host}", "gpu": gpu, "boot": f"boot{host}"}
-        hello = encoded({**who, "job": "load", "pid": self.number, "process": str(self.number)})
-        self.line.write(len(hello).to_bytes(4, "little") + hello_proof(SECRET, nonce, hello) + hello)
-        self.key = session_key(SECRET, nonce, hello)
+        hello = hello_body({**who, "job": "load", "pid": self.number, "process": str(self.number)})
+        self.line.write(len(hello).to_bytes(4, "little") + hello_proof(JOB_SECRET, nonce, hello) + hello)
+        self.key = session_key(JOB_SECRET, nonce, hello)
         place = {"verb": "allreduce", "group": "0", "peer": -1, "ranks": runs(range(self.world))}
         self.send(NAMES, encoded({"first": 0, "places": [place]}))
 
@@ -141,7 +144,7 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, default=4096)
     parser.add_argument("--per-second", type=int, default=10)
     parser.add_argument("--seconds", type=int, default=60)
-    parser.add_argument("--watch-mib", type=int, default=384)
+    parser.add_argument("--watch-mib", type=int, default=128)
     args = parser.parse_args()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, args.ranks + 256)), hard))

@@ -24,13 +24,17 @@ from taut.watch.wire import (
     NAMES,
     NONCE_BYTES,
     encoded,
+    hello_body,
     hello_proof,
+    job_secret,
     packed,
     runs,
     session_key,
 )
 
 SECRET = b"a secret of sixteen and more"
+"""The collector's; ranks get that of their job."""
+JOB_SECRET = job_secret(SECRET, "job")
 HELLO = {"rank": 0, "world": 2, "host": "gpu-1", "gpu": 0, "job": "job", "pid": 7, "process": "p0", "boot": "b1"}
 ALLREDUCE = {"verb": "allreduce", "group": "0", "peer": -1, "ranks": runs([0, 1])}
 
@@ -52,12 +56,13 @@ class Line:
         greeting = self._exactly(len(GREETING) + NONCE_BYTES)
         self.nonce, self.number, self.key = greeting[len(GREETING) :], 0, b""
 
-    def hello(self, secret: bytes = SECRET, **about: object) -> Line:
+    def hello(self, secret: bytes | None = None, **about: object) -> Line:
         self.line.sendall(self.hello_bytes(secret, **about))
         return self
 
-    def hello_bytes(self, secret: bytes = SECRET, **about: object) -> bytes:
-        body = encoded({**HELLO, **about})  # type: ignore[dict-item]
+    def hello_bytes(self, secret: bytes | None = None, **about: object) -> bytes:
+        body = hello_body({**HELLO, **about})  # type: ignore[dict-item]
+        secret = secret or job_secret(SECRET, str({**HELLO, **about}["job"]))
         self.key = session_key(secret, self.nonce, body)
         return len(body).to_bytes(4, "little") + hello_proof(secret, self.nonce, body) + body
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from collecting import SECRET, Line
+from collecting import Line
 from taut.lab.live_jobs import LiveJob
 from taut.watch.event_rows import RECEIVED
 from taut.watch.seen import Events, Seen
@@ -22,7 +22,7 @@ AT_ONCE_S = 0.5
 class SimulatedRanks:
     """Connections of all ranks of a job to the collector at a port."""
 
-    def __init__(self, port: int, job: LiveJob, name: str = "job", secret: bytes = SECRET) -> None:
+    def __init__(self, port: int, job: LiveJob, name: str = "job", secret: bytes | None = None) -> None:
         self._job, self._steps = job, max(round(AT_ONCE_S / job.step_s), 1)
         self._lines = [Line(port, timeout_s=20.0) for _ in range(job.ranks)]
         first = job.block(self._steps).seen()
@@ -66,7 +66,7 @@ class SimulatedRanks:
 
 
 @contextmanager
-def simulated(port: int, job: LiveJob, name: str = "job", secret: bytes = SECRET) -> Iterator[None]:
+def simulated(port: int, job: LiveJob, name: str = "job", secret: bytes | None = None) -> Iterator[None]:
     """The ranks of a job run in a thread of this process."""
     ranks, done = SimulatedRanks(port, job, name, secret), threading.Event()
     thread = threading.Thread(target=ranks.run_until, args=(done,), daemon=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
-from fuzzing import folders, judge, logs, options, runs, seeds, tabular, trees, trust
+from fuzzing import folders, judge, live_collector, logs, options, runs, seeds, tabular, trees, trust
 from fuzzing.judge import Case, Judge
 from fuzzing.mutate import Mutator, lines, mixed, raw
 from fuzzing.seeds import Seed
@@ -127,6 +127,7 @@ TARGETS: dict[str, Target] = {
         Target("scenario", options.scenarios, options.projected, judge.command, weight=0.5, limit_s=20, slow="slow"),
         Target("loops", options.loops, options.reviewed, judge.command),
         Target("requests", options.requests, options.requested, options.read_requests),
+        Target("wire", live_collector.seeds, live_collector.mutated, live_collector.judge, limit_s=60),
         Target("runs", runs.seeds, runs.mutated, judge.command, weight=3, limit_s=15),
         Target("again", trust.logs, trust.foreign_log, trust.again),
         Target("pull", trust.folders, trust.foreign_folder, trust.pull),

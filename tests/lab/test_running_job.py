@@ -26,6 +26,7 @@ from taut.watch.observed import Observer
 from taut.watch.profile_on_request import Profiles
 from taut.watch.pull import NOW, Puller
 from taut.watch.torch_workers import workers
+from taut.watch.wire import job_secret
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("torch.distributed.debug")
@@ -108,7 +109,7 @@ def test_a_profile_through_debug_servers(tmp_path: Path) -> None:
 def watched(tmp_path: Path) -> Iterator[tuple[Running, dict[str, str]]]:
     kept = Kept(tmp_path / "kept")
     with collecting(kept=kept) as collector:
-        address = {"TAUT_WATCH": f"127.0.0.1:{collector.port}", "TAUT_WATCH_SECRET": SECRET.decode()}
+        address = {"TAUT_WATCH": f"127.0.0.1:{collector.port}", "TAUT_WATCH_SECRET": job_secret(SECRET, "small").decode()}
         yield collector, {**address, "TAUT_WATCH_PROFILE": "1", "TAUT_WATCH_TRACES": str(tmp_path / "traces")}
     kept.close()
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from collecting import SECRET, Line, Running, collecting, event
+from collecting import JOB_SECRET, Line, Running, collecting, event
 from taut.cli import main
 from taut.cli.watch_capture import CaptureOnFinding
 from taut.result.types import LiveFinding
@@ -43,7 +43,7 @@ class Rank(Line):
         running.until(lambda: "job" in running.collector.windows and rank in running.collector.windows["job"].ranks)
         running.until(lambda: rank in running.collector.windows["job"].steps.last(1000)["rank"])
 
-    def hello_bytes(self, secret: bytes = SECRET, **about: object) -> bytes:
+    def hello_bytes(self, secret: bytes | None = None, **about: object) -> bytes:
         data = super().hello_bytes(secret, **about)
         self.hello_body = data[36:]
         return data
@@ -52,7 +52,7 @@ class Rank(Line):
         """The request that the collector sends next; checked as a rank does."""
         head, proof = self._exactly(HEAD.size), self._exactly(PROOF_BYTES)
         body = self._exactly(HEAD.unpack(head)[0])
-        check(request_key(SECRET, self.nonce, self.hello_body), 0, head, proof, body)
+        check(request_key(JOB_SECRET, self.nonce, self.hello_body), 0, head, proof, body)
         assert HEAD.unpack(head)[1] == PROFILE
         step, steps, most_ms = REQUEST.unpack(body)
         return step, steps, most_ms

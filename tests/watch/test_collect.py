@@ -12,17 +12,17 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from collecting import ALLREDUCE, HELLO, SECRET, Line, collecting, event, mutated
+from collecting import ALLREDUCE, HELLO, JOB_SECRET, Line, collecting, event, mutated
 from taut.result.types import LiveFinding, WatchedJob
 from taut.serve.listening import bound
-from taut.watch.collect import Limits
+from taut.watch.collect import CONNECT_BYTES, Limits
 from taut.watch.event_ring import Ring
 from taut.watch.kept import Kept
 from taut.watch.live_state import job_state
 from taut.watch.observed import Observer
 from taut.watch.sender import Sender
 from taut.watch.window import Window
-from taut.watch.wire import CLOCK, EVENT, EVENTS, GATE, HEAD, NAMES, STEP, encoded
+from taut.watch.wire import CLOCK, EVENT, EVENTS, GATE, GREETING, HEAD, NAMES, STEP, encoded
 from taut.watch.wire import HELLO as HELLO_KIND
 
 
@@ -49,7 +49,8 @@ def test_a_job_is_heard() -> None:
 def test_the_sender_of_a_rank_is_heard() -> None:
     with collecting() as running:
         observer = Observer(Ring(64))
-        sender = Sender(observer, ("127.0.0.1", running.port), SECRET, lambda: HELLO)  # type: ignore[return-value, arg-type]
+        about = {**HELLO, "world": 4096}
+        sender = Sender(observer, ("127.0.0.1", running.port), JOB_SECRET, lambda: about)  # type: ignore[return-value, arg-type]
         for number in range(40):
             place = observer.place(f"verb{number % 7}", "0", -1, list(range(4096)))
             observer.ring.add((GATE, 0, place, number, 1000 + number, 0, 0))
@@ -218,29 +219,29 @@ def test_over_a_limit_it_refuses_and_goes_on(limits: Limits, second: dict[str, o
 
 
 def test_bytes_above_the_rate_are_dropped_and_counted() -> None:
-    with collecting(Limits(bytes_per_s=1, burst_bytes=10 * EVENT.size)) as running:
+    with collecting(Limits(bytes_per_s=1, burst_bytes=CONNECT_BYTES + 10 * 100 * EVENT.size + 2500)) as running:
         line = running.line()
         line.name()
         for number in range(25):
-            line.events(event(number=number))
+            line.events(event(number=number) * 100)
+        line.clock(sent=2500)
         window = running.window()
-        running.until(lambda: window.totals()["received"] == 25)
-        running.until(lambda: len(window.gates) == 10)
-        assert window.ranks[0].over == 15
-        line.clock(sent=25)
+        running.until(lambda: window.totals()["received"] == 2500)
+        running.until(lambda: len(window.gates) == 1000)
+        assert window.ranks[0].over == 1500
         running.until(lambda: window.ranks[0].missing == 0)
         assert sum("sends more than is taken" in one for one in running.said) == 1
 
 
 def test_who_is_far_above_the_rate_is_not_read_for_a_while() -> None:
-    with collecting(Limits(bytes_per_s=1000, burst_bytes=100)) as running:
+    with collecting(Limits(bytes_per_s=100_000, burst_bytes=CONNECT_BYTES + 1000)) as running:
         line = running.line()
         line.name()
-        line.events(event() * 40)  # 1,120 bytes: a second too many
+        line.events(event() * 4000)  # 112,000 bytes: a second too many
         line.events(event())
         window = running.window()
-        running.until(lambda: window.totals()["received"] == 41)
-        assert window.ranks[0].over >= 40
+        running.until(lambda: window.totals()["received"] == 4001)
+        assert window.ranks[0].over >= 4000
 
 
 def test_unfinished_messages_are_bounded() -> None:
@@ -319,13 +320,13 @@ def test_a_collector_that_does_not_read_costs_the_job_nothing(monkeypatch: pytes
     listening.setblocking(True)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     observer = Observer(Ring(512))
-    sender = Sender(observer, listening.getsockname(), SECRET, lambda: HELLO)  # type: ignore[return-value, arg-type]
+    sender = Sender(observer, listening.getsockname(), JOB_SECRET, lambda: HELLO)  # type: ignore[return-value, arg-type]
     observer.place("allreduce", "0", -1, [0, 1])
     added = 0
 
     def accept() -> socket.socket:
         line, _ = listening.accept()
-        line.sendall(b"taut watch 1\n" + b"n" * 16)
+        line.sendall(GREETING + b"n" * 16)
         return line  # and reads nothing
 
     accepted: list[socket.socket] = []
@@ -355,7 +356,7 @@ def test_no_collector_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
     address = gone.getsockname()
     gone.close()
     observer = Observer(Ring(8))
-    sender = Sender(observer, address, SECRET, lambda: HELLO)  # type: ignore[return-value, arg-type]
+    sender = Sender(observer, address, JOB_SECRET, lambda: HELLO)  # type: ignore[return-value, arg-type]
     for number in range(20):
         observer.ring.add((STEP, 0, 0, number, 1, 2, 0))
     sender._once()

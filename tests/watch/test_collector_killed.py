@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from collecting import HELLO, SECRET
+from collecting import HELLO, JOB_SECRET, SECRET
 from taut.watch.event_ring import Ring
 from taut.watch.observed import Observer
 from taut.watch.sender import Sender
@@ -43,7 +43,7 @@ def test_a_rank_goes_on_and_counts_what_it_could_not_tell(tmp_path: Path, monkey
     monkeypatch.setattr("taut.watch.sender.LONGEST_PAUSE_S", 0.05)
     first, port = collector(tmp_path / "first")
     observer = Observer(Ring(ROOM))
-    sender = Sender(observer, ("127.0.0.1", port), SECRET, lambda: HELLO)  # type: ignore[return-value, arg-type]
+    sender = Sender(observer, ("127.0.0.1", port), JOB_SECRET, lambda: HELLO)  # type: ignore[return-value, arg-type]
     place, added = observer.place("allreduce", "0", -1, [0, 1]), 0
 
     def steps(count: int) -> None:

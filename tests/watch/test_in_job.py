@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from collecting import HELLO, SECRET, collecting
+from collecting import HELLO, JOB_SECRET, collecting
 from taut.serve.listening import bound
 from taut.watch.event_ring import Ring
 from taut.watch.observed import Observer
@@ -34,7 +34,7 @@ while not in_job._running[1].sent_bytes:
 @pytest.mark.parametrize(("last", "ended"), [("", True), ("sys.exit(0)", True), ("raise ValueError('of the job')", False)])
 def test_a_rank_says_goodbye_when_its_process_ends_by_itself(last: str, ended: bool) -> None:
     with collecting() as running:
-        code = CODE.format(hello=HELLO, port=running.port, secret=SECRET.decode(), last=last)
+        code = CODE.format(hello=HELLO, port=running.port, secret=JOB_SECRET.decode(), last=last)
         subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, check=ended)
         window = running.window()
         running.until(lambda: 0 in window.ranks)
@@ -46,7 +46,7 @@ def test_a_rank_says_goodbye_when_its_process_ends_by_itself(last: str, ended: b
 @pytest.mark.parametrize(
     ("rank", "secret", "says"),
     [
-        (0, "another secret of sixteen", "is TAUT_WATCH_SECRET the same there?"),
+        (0, "another secret of sixteen", "taut watch collect --secret-for job prints it"),
         (1, "another secret of sixteen", ""),
         (0, "", ""),
     ],
@@ -58,7 +58,7 @@ def test_a_rank_that_is_refused_says_so_once_and_only_rank_0(
     monkeypatch.setattr("taut.watch.sender.LONGEST_PAUSE_S", 0.02)
     with collecting() as running:
         about: Json = {**HELLO, "rank": rank}  # type: ignore[dict-item]
-        key = secret.encode() or SECRET
+        key = secret.encode() or JOB_SECRET
         sender = Sender(Observer(Ring(64)), ("127.0.0.1", running.port), key, lambda: about)
         sender.start()
         running.until(lambda: sender.refused > 2 * NOT_HEARD if secret else sender.sent_bytes > 1000)
@@ -71,7 +71,7 @@ def test_an_address_where_nobody_listens_is_said(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("taut.watch.sender.LONGEST_PAUSE_S", 0.02)
     with bound("127.0.0.1", 0) as free:
         port = int(free.getsockname()[1])
-    sender = Sender(Observer(Ring(64)), ("127.0.0.1", port), SECRET, lambda: {**HELLO})  # type: ignore[dict-item]
+    sender = Sender(Observer(Ring(64)), ("127.0.0.1", port), JOB_SECRET, lambda: {**HELLO})  # type: ignore[dict-item]
     sender.start()
     end = time.monotonic() + 10
     while sender.refused <= 2 * NOT_HEARD and time.monotonic() < end:

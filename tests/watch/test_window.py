@@ -74,7 +74,7 @@ def test_places_of_ranks_that_meet_are_one_class() -> None:
         PlaceClass(HOP, "0", (), 0, 1),
         PlaceClass("allreduce", "1", BOTH),
     ]
-    assert [one.ranks for one in found.classes] == [[], [0, 1], [0, 1], [0, 1]]
+    assert [list(one.ranks) for one in found.classes] == [[], [0, 1], [0, 1], [0, 1]]
 
 
 def test_rows_of_one_gate() -> None:

@@ -25,13 +25,16 @@ if TYPE_CHECKING:
 
 PORT = 8322
 SECRET = "TAUT_WATCH_SECRET"
+PLACEHOLDER = "change-me-openssl-rand-hex-16"
+"""The secret of docs/watch/taut-collector.yaml, which everybody knows."""
 
 
 @click.group(short_help="Watch jobs while they run.")
 def watch() -> None:
     """Watch jobs while they run: who is late, where, since when, and what it costs an hour.
 
-    In the job: import taut.watch; taut.watch.start(). Both sides know the secret in TAUT_WATCH_SECRET.
+    In the job: import taut.watch; taut.watch.start(), and in its TAUT_WATCH_SECRET what taut watch collect --secret-for JOB
+    prints: the secret of that job alone.
     """
 
 
@@ -59,7 +62,7 @@ class MetricsOptions(TypedDict):
     help="Where closed findings and a line a minute are kept, 256 MiB and 30 days at most.",
 )
 @click.option(
-    "--memory", metavar="MIB", type=click.IntRange(16, 1 << 20), default=384, show_default=True, help="Of all windows."
+    "--memory", metavar="MIB", type=click.IntRange(16, 1 << 20), default=128, show_default=True, help="Of all windows."
 )
 @click.option(
     "--json", "as_json", is_flag=True, help="Print every finding as a line of JSON, when it opens and when it closes."
@@ -87,6 +90,9 @@ class MetricsOptions(TypedDict):
     type=click.IntRange(1, 10_080),
     help="When a finding opens, run taut watch capture, for each job at most once in so many minutes.",
 )
+@click.option(
+    "--secret-for", "secret_for", metavar="JOB", help="Print the secret of that job, for its TAUT_WATCH_SECRET, and end."
+)
 def collect(
     host: str,
     port: int,
@@ -95,23 +101,30 @@ def collect(
     as_json: bool,
     price: tuple[str, str] | None,
     capture_min: int | None,
+    secret_for: str | None,
     **exported: Unpack[MetricsOptions],
 ) -> None:
     """Hear the ranks of jobs over TCP, keep a window of each, and tell what is found.
 
-    Ranks find it by TAUT_WATCH=HOST:PORT. Who does not know the secret in TAUT_WATCH_SECRET (at least 16 characters) is
-    refused. What is sent is proved, not encrypted: listen inside the cluster. A job never waits for it. Ctrl-C ends it.
+    Ranks find it by TAUT_WATCH=HOST:PORT. The secret in TAUT_WATCH_SECRET (at least 16 characters) stays here; --secret-for
+    prints the one that a job is given as its TAUT_WATCH_SECRET, with which it can speak for itself alone. A job is called by
+    its SLURM_JOB_ID, TORCHELASTIC_RUN_ID or JOB_NAME, else job. Others are refused. What is sent is proved, not encrypted:
+    listen inside the cluster. A job never waits for it. Ctrl-C ends it.
 
     \b
       export TAUT_WATCH_SECRET=$(openssl rand -hex 16)
       taut watch collect
+      taut watch collect --secret-for llm-70b
       taut watch collect --host 10.0.0.5 --json > findings.jsonl
     """
     secret = _secret()
+    if secret_for is not None:
+        write_out(_secret_of(secret, secret_for))
+        return
     from taut.serve.listening import bound, is_loopback
     from taut.watch.collect import Collector, Limits
     from taut.watch.collector_process import open_files, run
-    from taut.watch.compiled_ahead import compile_ahead
+    from taut.watch.compiled_ahead import Compiling
     from taut.watch.kept import Kept
 
     files = open_files(Limits().connections)
@@ -120,16 +133,19 @@ def collect(
     metrics = _metrics_socket(exported)
     kept = Kept(Path(keep), say)
     escalates = None if capture_min is None else CaptureOnFinding(keep, 60.0 * capture_min)
-    collector = Collector(secret, limits=limits, say=say, tell=_teller(as_json, escalates), kept=kept, watcher=_watcher(price))
+    tell = _teller(as_json, escalates)
+    collector = Collector(secret, limits=limits, say=say, tell=tell, kept=kept, watcher=_watcher(price))
     at = f"{host}:{listening.getsockname()[1]}"
     who = "this machine only" if is_loopback(host) else "whoever reaches it and knows the secret; nothing is encrypted"
     say(f"watching at {at}, for {who} (Ctrl-C ends it)")
     if files < limits.ranks:
         say(f"at most {files:,} ranks: this process may open no more files (ulimit -n)")
-    compile_ahead()  # now, and not when the first job comes, which may share these cores
+    compiling = Compiling()  # now, and not when the first job comes, which may share these cores
+    collector.may_look = compiling.is_done
     try:
         run(collector, listening, metrics)
     finally:
+        compiling.close()
         kept.close()
 
 
@@ -152,9 +168,20 @@ def _secret() -> bytes:
     if len(given) < LEAST_SECRET:
         lacks = f"has {len(given)} characters" if given else "is not set"
         raise UsageError(
-            f"{SECRET} {lacks}: give at least {LEAST_SECRET}, the same in the job, for example: openssl rand -hex 16"
+            f"{SECRET} {lacks}: give at least {LEAST_SECRET}, the collector's own, for example: openssl rand -hex 16"
         )
+    if given == PLACEHOLDER:
+        raise UsageError(f"{SECRET} is {PLACEHOLDER!r}, which everybody knows: give one of your own, of openssl rand -hex 16")
     return given.encode()
+
+
+def _secret_of(secret: bytes, job: str) -> bytes:
+    """The secret of a job, as a line."""
+    from taut.watch.wire import JOB_BYTES, job_secret
+
+    if not 0 < len(os.fsencode(job)) <= JOB_BYTES:
+        raise UsageError(f"--secret-for: a name of {len(os.fsencode(job))} bytes; give the job's, of 1 to {JOB_BYTES}")
+    return job_secret(secret, job) + b"\n"
 
 
 def _watcher(price: tuple[str, str] | None) -> Callable[[Window], Watcher]:
@@ -162,12 +189,13 @@ def _watcher(price: tuple[str, str] | None) -> Callable[[Window], Watcher]:
     from decimal import Decimal
 
     from taut.watch.live_findings import Live
-    from taut.watch.seen import Feed
+    from taut.watch.seen import Feed, KeptRows
 
     amount, currency = (Decimal(price[0]), price[1]) if price else (None, None)
+    rows = KeptRows()
 
     def made(window: Window) -> Live:
-        return Live(Feed(window).new, window.job, gpu_hour=amount, currency=currency)
+        return Live(Feed(window).new, window.job, gpu_hour=amount, currency=currency, rows=rows)
 
     return made
 

@@ -174,6 +174,8 @@ class Captures:
                 f"no steps of {job} are seen yet: wait for its first; without an optimizer of torch it needs taut.watch.step()"
             )
         step = last + 2 + math.ceil(AHEAD_S / step_s)
+        if step >= 1 << 31:
+            return _refused(f"steps of {job} are too many or too short: {last} was the last, of {step_s:.3g} s")
         steps = min(max(math.ceil(asked.seconds / step_s), LEAST_STEPS), MOST_STEPS)
         body = REQUEST.pack(step, steps, min(int(2 * asked.seconds * 1e3), MOST_MS))
         ranks = {one.rank: NOT_ALLOWED for one in window.living()}

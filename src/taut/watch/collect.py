@@ -12,6 +12,7 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
 import msgspec
@@ -25,7 +26,7 @@ from taut.watch.live_state import job_state
 from taut.watch.metrics_port import MetricsPort
 from taut.watch.session import Session
 from taut.watch.window import LOST_S, Hello, Member, Window
-from taut.watch.wire import EVENT, WireError
+from taut.watch.wire import EVENTS, WireError
 
 FOLD_S = 0.25
 """Events are decoded this often, all that came together."""
@@ -37,7 +38,11 @@ YOUNG_NS = 1_000_000_000
 """A connection that is not proved yet is not pushed out by others for this long."""
 BUFFER = 1 << 18
 CATCH_UP = 2.0
-"""A rank that is over its limit of bytes by this many bursts is not read for a while."""
+"""A rank that is over its limit of bytes by this many bursts is not read for a while, and does not connect again."""
+CONNECT_BYTES = 16 << 10
+"""That a hello counts for: at 256 KiB a second a rank may connect 16 times a second; ranks wait a second before they do."""
+HOST_BYTES = 256
+"""Of the name of a host, which metrics repeat for every rank; the DNS has no longer ones."""
 REASONS = 32
 """Reasons that are counted apart."""
 
@@ -45,12 +50,14 @@ REASONS = 32
 class Limits(msgspec.Struct, frozen=True):
     """What a collector holds at most."""
 
-    connections: int = 20_000
-    unproved: int = 2_048
+    connections: int = 10_240
+    unproved: int = 1_024
     """Connections that have not proved themselves."""
     jobs: int = 64
-    ranks: int = 16_384
-    """Of all jobs."""
+    ranks: int = 8_192
+    """Of all jobs: one takes some 20 KiB (bench/watch_load.py)."""
+    world: int = 1 << 17
+    """Ranks that one job may say it has: the largest that are known have some 100,000."""
     hello_bytes: int = 4_096
     hello_s: float = 5.0
     """Until a connection has proved itself."""
@@ -61,10 +68,10 @@ class Limits(msgspec.Struct, frozen=True):
     bytes_per_s: int = 256 << 10
     """Of one rank."""
     burst_bytes: int = 1 << 20
-    flight_bytes: int = 64 << 20
+    flight_bytes: int = 32 << 20
     """Of messages of all ranks that are not complete."""
-    window_bytes: int = 384 << 20
-    """Of the windows of all jobs."""
+    window_bytes: int = 128 << 20
+    """Of the windows of all jobs: with all else that 8,192 ranks take the process stays below 512 MB (bench/watch_load.py)."""
     forget_job_s: float = 3600.0
     """Until a job of which nothing is heard is forgotten."""
     lost_s: float = LOST_S
@@ -105,6 +112,8 @@ class Collector:
         self.flight_bytes = 0
         self.captures = None if kept is None else Captures(kept.folder, self, say)
         self.since_ns = time.time_ns()
+        self.may_look: Callable[[], bool] = lambda: True
+        """Whether windows are looked at yet."""
         self._say, self._tell, self._watcher = say, tell, watcher
         self._watchers: dict[str, Watcher] = {}
         self._unproved: dict[Session, None] = {}
@@ -114,6 +123,9 @@ class Collector:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
         """Held while a job is looked at, or its state made."""
+        # A thread each: what one gives back of its memory the next does not know of.
+        self._looks, self._states_told = (ThreadPoolExecutor(1, f"taut-{name}") for name in ("look", "state"))
+        self._metrics: MetricsPort | None = None
         self._states: dict[str, WatchedJob] = {}
         """Of every job the last state: a look may take a while, and what is known is told meanwhile."""
         self._due = dict.fromkeys(("upkeep", "clocks", "look", "state", "minute"), 0.0)
@@ -137,9 +149,14 @@ class Collector:
     def welcome(self, session: Session, hello: Hello) -> tuple[Window, Member]:
         """The window and the rank of a session that has proved itself; its earlier connection ends."""
         now = time.monotonic_ns()
+        if len(hello.host.encode()) > HOST_BYTES:
+            raise WireError("a host with a name that is too long")
         window = self._window(hello.job)
-        if hello.rank not in window.ranks and sum(len(one.ranks) for one in self.windows.values()) >= self.limits.ranks:
+        known = window.ranks.get(hello.rank)
+        if known is None and sum(len(one.ranks) for one in self.windows.values()) >= self.limits.ranks:
             raise WireError("more ranks than are taken")
+        if known is not None and not self._has_credit(known, now):
+            raise WireError("a rank that connects too often")
         member, what = window.join(hello, now)
         before = self._sessions.get((hello.job, hello.rank))
         if before is not None:
@@ -149,6 +166,9 @@ class Collector:
         window.heard_ns = member.heard_ns = now
         if what == "new":
             member.tokens = self.limits.burst_bytes
+        if not self._spend(member, now, CONNECT_BYTES):
+            session.pause(-member.tokens / self.limits.bytes_per_s)
+        if what == "new":
             self.counts["ranks"] += 1
         elif what == "restarted":
             self.counts["restarts"] += 1
@@ -162,28 +182,38 @@ class Collector:
         if job not in self.windows:
             if len(self.windows) >= self.limits.jobs:
                 raise WireError("more jobs than are taken")
-            self.windows[job] = window = Window(job, self.room)
+            self.windows[job] = window = Window(job, self.room, self.limits.world)
             if self._watcher is not None:
                 self._watchers[job] = self._watcher(window)
             self._say(f"{job}: a job begins to be heard")
         return self.windows[job]
 
-    def within_rate(self, session: Session, member: Member, count: int) -> bool:
-        """Whether a rank may send so many bytes; if not they are dropped and counted, and soon it is not read for a while."""
+    def within_rate(self, session: Session, member: Member, kind: int, count: int) -> bool:
+        """Whether a rank may send a message of so many bytes; if not, it is not read for a while.
+
+        Events are dropped and counted instead, as long as they are not far too many.
+        """
         limits = self.limits
-        gained = max(session.heard_ns - member.tokens_ns, 0) * 1e-9 * limits.bytes_per_s
-        member.tokens_ns = session.heard_ns
-        member.tokens = min(member.tokens + gained, limits.burst_bytes) - count
-        if member.tokens >= 0:
+        if self._spend(member, session.heard_ns, count):
             return True
-        member.over += count // EVENT.size
-        member.arrived(count // EVENT.size)
         if not self.counts["over the rate"]:
-            self._say(f"{member.hello.job}: rank {member.rank} sends more than is taken; that is dropped and counted")
+            self._say(f"{member.hello.job}: rank {member.rank} sends more than is taken; events are dropped and counted")
         self.counts["over the rate"] += 1
-        if member.tokens < -CATCH_UP * limits.burst_bytes:
+        if kind != EVENTS or member.tokens < -CATCH_UP * limits.burst_bytes:
             session.pause(-member.tokens / limits.bytes_per_s)
         return False
+
+    def _spend(self, member: Member, now_ns: int, count: int) -> bool:
+        """Take so many bytes of what a rank may send; whether it had them."""
+        gained = max(now_ns - member.tokens_ns, 0) * 1e-9 * self.limits.bytes_per_s
+        member.tokens_ns = max(now_ns, member.tokens_ns)
+        member.tokens = min(member.tokens + gained, self.limits.burst_bytes) - count
+        return member.tokens >= 0
+
+    def _has_credit(self, member: Member, now_ns: int) -> bool:
+        """Whether a rank may connect once more: each of its connections counts, however many it makes."""
+        self._spend(member, now_ns, 0)
+        return member.tokens - CONNECT_BYTES >= -CATCH_UP * self.limits.burst_bytes
 
     def holds(self, session: Session, more: int) -> None:
         """A session keeps so many bytes more of a message that is not complete."""
@@ -251,7 +281,7 @@ class Collector:
         for session in list(self._sessions.values()):
             if now - session.heard_ns > limits.silent_s * 1e9:
                 self.refuse(session, "nothing came for too long")
-            elif session.rest and now - session.rest_since_ns > limits.message_s * 1e9:
+            elif session.rest and not session.paused and now - session.rest_since_ns > limits.message_s * 1e9:
                 self.refuse(session, "a message that is not completed")
 
     def _miss(self, now: int) -> None:
@@ -287,9 +317,9 @@ class Collector:
 
     async def _look(self) -> None:
         """Have every window looked at, in a thread."""
-        for job, watcher in list(self._watchers.items()):
+        for job, watcher in list(self._watchers.items()) if self.may_look() else ():
             try:
-                found = await asyncio.to_thread(self._looked, job, watcher)
+                found = await asyncio.get_running_loop().run_in_executor(self._looks, self._looked, job, watcher)
             except Exception as error:  # what looks is not what hears
                 self.counts["failed looks"] += 1
                 if self.counts["failed looks"] == 1:
@@ -310,9 +340,14 @@ class Collector:
             if self.kept is not None:
                 for window in self.windows.values():
                     self.kept.add_steps(window)
-        self.latest = await asyncio.to_thread(self.state)
+        await asyncio.get_running_loop().run_in_executor(self._states_told, self._told)
+
+    def _told(self) -> None:
+        self.latest = self.state()
+        if self._metrics is not None:
+            self._metrics.tell(self.latest)
         if self.kept is not None:
-            await asyncio.to_thread(self.kept.write, self.latest)
+            self.kept.write(self.latest)
 
     def state(self) -> LiveState:
         """What is seen now, of all jobs."""
@@ -355,27 +390,32 @@ class Collector:
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(self._failed)
         server = await loop.create_server(lambda: Session(self), sock=listening, backlog=1024)
-        told = MetricsPort(lambda: self.latest)
-        telling = await told.listen(metrics) if metrics is not None else None
+        if metrics is not None:
+            self._metrics = MetricsPort(metrics, self.latest)
+            self._metrics.start()
         self._due["minute"] = time.monotonic() + MINUTE_S
         try:
             while not done.is_set():
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(done.wait(), FOLD_S)
-                self.tick()
+                try:
+                    self.tick()
+                except Exception as error:  # of one job: the others are heard
+                    self._failed(loop, {"exception": error})
                 for name, work in (("look", self._look), ("state", self._tell_state)):
                     idle = name not in self._tasks or self._tasks[name].done()
                     if idle and self._is_due(name, LOOK_S, time.monotonic_ns()):
                         self._tasks[name] = loop.create_task(work())
         finally:
             server.close()
-            if telling is not None:
-                telling.close()
-                told.close()
+            if self._metrics is not None:
+                self._metrics.stop()
             for session in [*self._unproved, *self._sessions.values()]:
                 session.close()
             for task in self._tasks.values():
                 await task
+            self._looks.shutdown()
+            self._states_told.shutdown()
             if self.kept is not None:
                 self._last_lines(self.kept)
 

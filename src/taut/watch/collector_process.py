@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import os
 import resource
 import signal
@@ -16,12 +17,21 @@ from taut.core.signals import GRACE_S
 from taut.watch.collect import Collector
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+MMAP_THRESHOLD, MAPPED_BYTES = -3, 1 << 17
+"""The option of mallopt(3), and bytes from which an array is mapped by itself."""
 FILES = 64
 """Open files that are no connections."""
 
 
+def give_back_memory() -> None:
+    """Have memory of arrays go back to the system when they end, and not wait for the next ones: GNU's allocator keeps it."""
+    with contextlib.suppress(AttributeError, OSError):  # another system's
+        ctypes.CDLL(None).mallopt(MMAP_THRESHOLD, MAPPED_BYTES)
+
+
 def run(collector: Collector, listening: socket.socket, metrics: socket.socket | None = None) -> None:
     """Hear ranks until the process is asked to end; then what is held is written, and it ends in its own way."""
+    give_back_memory()
     asked = asyncio.run(_run(collector, listening, metrics))
     if asked is not None:
         signal.raise_signal(asked)

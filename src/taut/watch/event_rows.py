@@ -9,6 +9,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from taut.core.array_types import Mask
+
 ROW = np.dtype(
     [
         ("rank", "<i4"),
@@ -125,13 +127,17 @@ class Rows:
                 self.oldest()
                 self.room.used_bytes -= CHUNK_BYTES
 
-    def since(self, number: int) -> EventRows:
-        """A copy of the rows from a number on, as far as they are left; ``first`` says whether some are missing."""
+    def since(self, number: int, most: int | None = None) -> EventRows:
+        """A copy of the rows from a number on, as far as they are left, of as many as ``most`` says.
+
+        ``first`` says whether some are missing.
+        """
         with self.room.lock:
+            end = self.end if most is None else min(max(number, self.first) + most, self.end)
             parts = [
-                chunk[max(number - begin, 0) : self.end - begin]
+                chunk[max(number - begin, 0) : end - begin]
                 for chunk, begin in zip(self.chunks, self._begins, strict=True)
-                if begin + CHUNK > number
+                if begin + CHUNK > number and begin < end
             ]
             return np.concatenate(parts) if parts else np.empty(0, ROW)
 
@@ -141,3 +147,12 @@ class Rows:
 
     def __len__(self) -> int:
         return self.end - self.first
+
+
+def of_present(rows: EventRows, attempt: dict[int, int]) -> Mask:
+    """Which rows are of the present process of a rank; ``attempt`` as in the rows."""
+    known = np.array(sorted(attempt) or [-1], np.int64)
+    newest = np.array([attempt.get(rank, -1) for rank in known.tolist()])
+    at = np.minimum(np.searchsorted(known, rows["rank"]), len(known) - 1)
+    found: Mask = (known[at] == rows["rank"]) & (newest[at] == rows["attempt"])
+    return found

@@ -9,18 +9,21 @@ differences between hosts: nobody leaves one before everybody came.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Container
 
 import numpy as np
 
 from taut.core.array_types import Ints
-from taut.watch.wire import WireError
 
 DRIFT_PPM = 10
 """Clocks that NTP steers stay this close to each other: a bound widens by it as it ages."""
 BIN_NS = 30_000_000_000
 BINS = 20
 """Upper ends are kept as the least of every half minute, for ten minutes."""
-MOST_CLOCKS = 1 << 16
+SPARE_CLOCKS = 64
+"""Clocks that a job may have beside one for each rank: of hosts that a rank has left, whose rows are still of use."""
+CLOCK_BYTES = 3_600
+"""That a clock takes beside its name, with all its bounds (sys.getsizeof of all that is kept of one)."""
 UNKNOWN = 1 << 62
 Bound = tuple[int, int]
 """A bound, and when it was found (ns, by our clock)."""
@@ -64,14 +67,24 @@ class HostClocks:
         """Clock → (least, most) of its offset less that of the reference, from gates."""
         self.reference = 0
 
+    def is_known(self, name: str) -> bool:
+        """Whether there is a clock of that name."""
+        return name in self._number
+
     def number(self, name: str) -> int:
         """Number of the clock of that name."""
         found = self._number.setdefault(name, len(self.clocks))
         if found == len(self.clocks):
-            if found >= MOST_CLOCKS:
-                del self._number[name]
-                raise WireError("more clocks than a job may have")
             self.clocks.append(HostClock(name))
+        return found
+
+    def instead(self, name: str, used: Container[int]) -> int:
+        """Number of a new clock in the place of the oldest that is not used any more."""
+        old, found = next((old, number) for old, number in self._number.items() if number not in used)
+        del self._number[old]
+        self._number[name] = found
+        self.clocks[found] = HostClock(name)
+        self._apart.pop(found, None)
         return found
 
     def gates_tell(self, reference: int, apart: dict[int, tuple[int, int]]) -> None:

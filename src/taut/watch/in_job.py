@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import shlex
 import socket
 import sys
 from functools import partial
@@ -21,9 +22,9 @@ _running: tuple[Observer, Sender] | None = None
 def start(address: str | None = None, *, secret: str | None = None, profile: bool | None = None) -> bool:
     """Tell the collector at ``address`` (host:port, else ``TAUT_WATCH``) when this rank comes to its gates.
 
-    The secret is that of the collector, else ``TAUT_WATCH_SECRET``. With ``profile`` (else ``TAUT_WATCH_PROFILE=1``) the
-    collector may ask for a profile of a few steps, written to ``TAUT_WATCH_TRACES``. Returns whether it watches; if not, a line
-    on stderr says why, and the job goes on.
+    The secret is that of this job (``taut watch collect --secret-for JOB`` prints it), else ``TAUT_WATCH_SECRET``. With
+    ``profile`` (else ``TAUT_WATCH_PROFILE=1``) the collector may ask for a profile of a few steps, written to
+    ``TAUT_WATCH_TRACES``. Returns whether it watches; if not, a line on stderr says why, and the job goes on.
     """
     global _running
     if _running is not None:
@@ -35,7 +36,7 @@ def start(address: str | None = None, *, secret: str | None = None, profile: boo
             return _off(f"give the collector's address as HOST:PORT in {ADDRESS}, not {where!r}")
         if len(key) < LEAST_SECRET:
             lacks = f"has {len(key)} characters" if key else "is not set"
-            return _off(f"{SECRET} {lacks}: give the collector's, of at least {LEAST_SECRET}")
+            return _off(f"{SECRET} {lacks}: give what taut watch collect --secret-for {shlex.quote(_job())} prints")
         observer = Observer(Ring())
         try:
             sees = observer.attach()

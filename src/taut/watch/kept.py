@@ -33,6 +33,8 @@ MOST_FILE = 16 << 20
 """Of an hour: what does not fit is counted."""
 MOST_WAITING = 10_000
 """Lines that wait for a disk."""
+MOST_TIMED = 1 << 18
+"""Steps of a minute from which their times are told, the newest: of 8,192 ranks 32 each."""
 RETRY_S = 30.0
 PRUNE_S = 600.0
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -104,7 +106,8 @@ class Kept:
 
     def add_steps(self, window: Window) -> None:
         """A line about the last minute of a job."""
-        rows = window.steps.since(self._cursor.get(window.job, 0))
+        steps = window.steps.end - self._cursor.get(window.job, 0)
+        rows = window.steps.last(min(steps, MOST_TIMED))
         self._cursor[window.job] = window.steps.end
         took, totals = rows["end_ns"] - rows["begin_ns"], window.totals()
         some = [None] * 3 if not len(rows) else [int(one) for one in np.quantile(took, (0.1, 0.5, 0.9))]
@@ -113,7 +116,7 @@ class Kept:
             at_ns=self._wall_ns(),
             job=window.job,
             ranks=len(window.living()),
-            steps=len(rows),
+            steps=steps,
             last_step=int(rows["number"].max()) if len(rows) else None,
             p10_ns=some[0],
             median_ns=some[1],

@@ -21,8 +21,8 @@ from taut.result.types import LiveFinding, Regime, WatchedJob
 from taut.watch.live_state import job_state
 from taut.watch.named import NAMED_MODES, SAME, Named, same_place
 from taut.watch.naming import Look, Waits, look
-from taut.watch.recent_steps import STEPS, RecentSteps, of_ranks, some_of
-from taut.watch.seen import Seen
+from taut.watch.recent_steps import STEPS, RecentSteps, analysable, of_ranks, some_of
+from taut.watch.seen import KeptRows, Seen
 from taut.watch.sequential import RATE, RECENT, Panel, Suspected
 from taut.watch.step_series import BUSY, DEVICE, HOST, LATE, LOADER, STEP, TRANSFER, StepSeries
 from taut.watch.stopped import LastCalls, stopped
@@ -71,6 +71,7 @@ class Live:
         currency: str | None = None,
         rate: float = RATE,
         minute_s: float = MINUTE_S,
+        rows: KeptRows | None = None,
         clock: Callable[[], int] = time.time_ns,
     ) -> None:
         self.job, self.rate, self.minute_s = job, rate, minute_s
@@ -87,7 +88,7 @@ class Live:
         self.analysis_s = 0.0
         self.step_times: deque[float] = deque(maxlen=STEPS)
         """Times of the last steps, s."""
-        self._recent = RecentSteps()
+        self._recent = RecentSteps(rows)
         self.waits: deque[Floats] = deque(maxlen=STEPS)
         """What every rank waited for a core in the last steps, s."""
         self.last = LastCalls()
@@ -113,7 +114,7 @@ class Live:
             return out
         self.counts["steps"] += len(rows.rows)
         self.step_times.extend(rows.rows[:, -1].tolist())
-        self.waits.extend(rows.rank_waits)
+        self.waits.extend(rows.rank_waits[-STEPS:].copy())
         crossed = self.panel.feed(rows.rows, rows.step_s, rows.waits)
         self.counts["suspicions"] += len(crossed)
         if not seen.is_over:
@@ -132,7 +133,7 @@ class Live:
         """Close what is open when nobody is heard any more, or the job was started anew: steps then count from 0."""
         if seen.restarted:
             self.series = self.panel = self.regime = None
-            self.doubts, self._recent, self.last = [], RecentSteps(), LastCalls()
+            self.doubts, self._recent, self.last = [], RecentSteps(self._recent.room), LastCalls()
             self.step_times.clear()
             self._repeated.clear()
             self._minute_ns = 0
@@ -146,7 +147,7 @@ class Live:
         ranks = sorted(seen.seats)
         if len(ranks) < 2 or (self.series is not None and ranks == self.series.ranks.tolist()):
             return
-        self.series = StepSeries(ranks, [seen.seats[rank].host for rank in ranks])
+        self.series = StepSeries(ranks, [seen.seats[rank].host for rank in ranks], self._recent.room)
         self.panel = Panel(self.series.kind, self.rate)
         self._explained.clear()
         self.waits.clear()
@@ -161,10 +162,10 @@ class Live:
         count = len(self.series.ranks)
         window, most = self._recent.window(self.series.done, count, self.panel.step_s, age)
         if most >= count:
-            return window
+            return analysable(window)
         now = self.panel.level + self.panel.shift()
         late = np.maximum(now[self.panel.kind == LATE], now[self.panel.kind == DEVICE])
-        return of_ranks(window, self.series.ranks[some_of(late, self.series.host, max(most, 32))])
+        return analysable(of_ranks(window, self.series.ranks[some_of(late, self.series.host, most)]))
 
     # -- naming ---------------------------------------------------------------------------------------------------------
 

@@ -29,7 +29,7 @@ from taut.watch.observed_devices import DEVICE
 from taut.watch.seen import HOP, Seen
 from taut.watch.sequential import MATTERS
 from taut.watch.slow_devices import awaits_devices, slow_devices
-from taut.watch.step_series import Turns, step_of
+from taut.watch.step_series import MOST_CLASSES, Turns, step_of
 from taut.watch.window_trace import MadeTrace, backend_of, trace_of
 
 NOW = 8
@@ -197,7 +197,7 @@ def _on_their_account(found: list[Named]) -> list[Named]:
 
 def _with_transfers(seen: Seen, meets: dict[int, bool], found: list[Named]) -> list[Named]:
     """What was found, and transfers that grew; these are what work of all who meet there seemed to be."""
-    slow = [one for klass, gate in meets.items() if gate and (one := _slow_transfer(seen, klass)) is not None]
+    slow = _slow_transfers(seen, meets)
     slow.sort(key=lambda one: -one.share)
     return [*slow, *(one for one in found if one.ranks or one.links)] if slow else found
 
@@ -228,8 +228,7 @@ def _or_devices(found: list[Named], slow: list[Named]) -> list[Named]:
 
 def _behind_hosts(seen: Seen, meets: dict[int, bool]) -> list[Named]:
     """What all wait for where they meet takes longer, and no host is seen to be late: a device is, or a link."""
-    slow = [one for klass, gate in meets.items() if gate and (one := _slow_transfer(seen, klass)) is not None]
-    slow = [one for one in slow if one.share >= MATTERS and not one.links]
+    slow = [one for one in _slow_transfers(seen, meets) if one.share >= MATTERS and not one.links]
     worst = max(slow, key=lambda one: one.share, default=None)
     if worst is None or awaits_devices(seen, worst.since_step):
         return []
@@ -248,6 +247,14 @@ def _ended_since(seen: Seen, meets: dict[int, bool], step: int) -> bool:
     after = ended.begin >= since
     both = [numbered(some.klass, some.number)[1] for some in (ended.take(after), ended.take(~after))]
     return both[1] < LEAST_GATES or both[0] > LEAST_GATES
+
+
+def _slow_transfers(seen: Seen, meets: dict[int, bool]) -> list[Named]:
+    """Classes of gates whose recorded transfers became longer, of those that have the most gates."""
+    count = np.bincount(seen.gates.klass, minlength=1)
+    most = np.argsort(-count, kind="stable")[:MOST_CLASSES].tolist()
+    some = (_slow_transfer(seen, klass) for klass in sorted(most) if count[klass] and meets.get(klass, False))
+    return [one for one in some if one is not None]
 
 
 def _slow_transfer(seen: Seen, klass: int) -> Named | None:

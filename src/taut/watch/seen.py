@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from msgspec import Struct, field
 
 from taut.core.array_types import Ints, Mask
+from taut.watch.event_rows import of_present
 
 if TYPE_CHECKING:
     from taut.watch.event_rows import EventRows
@@ -27,8 +29,8 @@ class Meeting(Struct, frozen=True):
 
     verb: str
     group: str = ""
-    ranks: tuple[int, ...] = ()
-    """Who meets there; empty where that is not known."""
+    ranks: Sequence[int] = ()
+    """Who meets there; empty where that is not known. Of a collector ``Ranks``: counted, and expanded where they are walked."""
     source: int = -1
     sink: int = -1
     """Of a hop, sender and receiver."""
@@ -103,6 +105,42 @@ def joined(parts: Sequence[Events]) -> Events:
     return Events(*(np.concatenate([getattr(one, name) for one in parts]) for name in Events.__struct_fields__))
 
 
+MOST_MEMBERS = 1 << 19
+"""Members of all groups that an analysis walks over: of 8,192 ranks in 64 groups each."""
+MOST_ROWS = 1 << 20
+"""Rows of events that looks at all jobs keep, of 48 bytes each."""
+NEW_ROWS = 1 << 18
+"""Rows of a kind that one look takes; of 8,192 ranks 32 each. What comes after them is for the next look."""
+
+
+class KeptRows:
+    """Rows that looks at jobs keep between them: where that is too many, who keeps more than an even part gives some back."""
+
+    def __init__(self, most: int = MOST_ROWS) -> None:
+        self.most = most
+        self._kept: WeakKeyDictionary[object, int] = WeakKeyDictionary()
+
+    def allowed(self, who: object, count: int) -> int:
+        """How many somebody may keep who keeps so many now."""
+        self._kept[who] = count
+        return max(self.most - sum(self._kept.values()) + count, self.most // len(self._kept))
+
+
+def with_members(gates: Events, classes: Sequence[Meeting]) -> list[int]:
+    """Classes of these gates whose members may be walked, those with the most gates first; of the others they are not known.
+
+    Members of a group call it again and again, so a job that is what it says has far fewer than gates.
+    """
+    found, left = list[int](), MOST_MEMBERS
+    counts = np.bincount(gates.klass, minlength=1) if len(gates) else np.zeros(0, np.int64)
+    for klass in np.argsort(-counts, kind="stable")[: int((counts > 0).sum())].tolist():
+        left -= len(classes[klass].ranks)
+        if left < 0:
+            break
+        found.append(klass)
+    return found
+
+
 class Feed:
     """What a collector's window received since it was last asked."""
 
@@ -123,8 +161,10 @@ class Feed:
         attempt = {rank: one.attempt & 255 for rank, one in members.items()}
         for name, begin in self._next.items():
             table = getattr(window, name)
-            self.lost += max(table.first - begin, 0)
-            rows, self._next[name] = table.since(begin), table.end
+            with window.room.lock:
+                first, rows = max(begin, table.first), table.since(begin, NEW_ROWS)
+            self.lost += first - begin
+            self._next[name] = first + len(rows)
             parts[name] = self._events(rows, attempt, now_ns)
         seats, classes = self._who(members), self._where()
         ended, lost = (frozenset(rank for rank, one in members.items() if getattr(one, what)) for what in ("ended", "lost"))
@@ -157,14 +197,14 @@ class Feed:
         """Classes of gates: the same list as long as there is no new one."""
         known = list(self.window.classes)
         if len(known) != len(self._classes):
-            self._classes = [Meeting(one.verb, one.group, tuple(one.ranks), one.source, one.sink) for one in known]
+            new = known[len(self._classes) :]
+            self._classes = [*self._classes, *(Meeting(one.verb, one.group, one.ranks, one.source, one.sink) for one in new)]
         return self._classes
 
     def _events(self, rows: EventRows, attempt: dict[int, int], now_ns: int | None) -> Events:
         if not len(rows):
             return no_events()
-        newest = np.array([attempt.get(rank, -1) for rank in range(int(rows["rank"].max()) + 1)])
-        rows = rows[rows["attempt"] == newest[rows["rank"]]]
+        rows = rows[of_present(rows, attempt)]
         begin, end = self.window.aligned(rows, now_ns)
         rank, klass, number, flags = (rows[name].astype(np.int64) for name in ("rank", "klass", "number", "flags"))
         return Events(rank, klass, number, flags, begin, end)

@@ -6,6 +6,8 @@ a minute.
 
 from __future__ import annotations
 
+import contextlib
+import shlex
 import socket
 import sys
 import threading
@@ -26,6 +28,7 @@ from taut.watch.wire import (
     PROFILED,
     Json,
     encoded,
+    hello_body,
     hello_proof,
     packed,
     request_key,
@@ -63,7 +66,7 @@ class Sender(threading.Thread):
         """Held until it is stopped: waiting for a lock wakes faster than an event does."""
         self._goes_on.acquire()
         self._pause_s = EVERY_S
-        self._told_in_row, self._failed_in_row, self._rank = 0, 0, -1
+        self._told_in_row, self._failed_in_row, self._rank, self._job = 0, 0, -1, ""
         self._line: socket.socket | None = None
         self._key, self._number, self._named = b"", 0, 0
         self._profiles, self._requests = profiles, Requests(b"")
@@ -74,11 +77,9 @@ class Sender(threading.Thread):
             self._once()
         self._once()
         if self._line is not None:
-            try:
+            with contextlib.suppress(OSError):
                 self._send((BYE, b""))
-                self._line.close()
-            except OSError:
-                pass
+            self._line.close()
 
     def stop(self) -> None:
         """Send what is left, and end."""
@@ -117,19 +118,22 @@ class Sender(threading.Thread):
             why = getattr(error, "strerror", None) or error
             what = f"does not answer ({why}): is it the collector's address?"
             if refused:
-                what = "ends the connection: is TAUT_WATCH_SECRET the same there? its standard error says why"
+                what = f"ends the connection: is TAUT_WATCH_SECRET the secret of job {self._job!r}? where the collector runs, "
+                what += f"taut watch collect --secret-for {shlex.quote(self._job)} prints it; its standard error says why"
+            elif isinstance(error, OtherVersion):
+                what = str(error)
             print(f"taut.watch is not heard yet: {place} {what}", file=sys.stderr)
 
     def _connect(self) -> None:
         about = self.hello()  # asked when it connects: a job may be started before its ranks have numbers
-        self._rank = about["rank"] if isinstance(about["rank"], int) else -1
+        self._rank, self._job = about["rank"] if isinstance(about["rank"], int) else -1, str(about["job"])
         line = socket.create_connection(self.address, timeout=TIMEOUT_S)
         try:
             line.settimeout(TIMEOUT_S)
             greeting = _exactly(line, len(GREETING) + NONCE_BYTES)
             if not greeting.startswith(GREETING):
-                raise ValueError("not a collector of taut")
-            nonce, hello = greeting[len(GREETING) :], encoded(about)
+                raise OtherVersion(_other_version(greeting))
+            nonce, hello = greeting[len(GREETING) :], hello_body(about)
             line.sendall(len(hello).to_bytes(4, "little") + hello_proof(self.secret, nonce, hello) + hello)
             self._key, self._number, self._named = session_key(self.secret, nonce, hello), 0, 0
             self._requests = Requests(request_key(self.secret, nonce, hello))
@@ -193,6 +197,18 @@ class Sender(threading.Thread):
         self._number += len(messages)
         self._line.sendall(data)
         self.sent_bytes += len(data)
+
+
+class OtherVersion(Exception):
+    """Whoever answers does not speak as this rank does."""
+
+
+def _other_version(greeting: bytes) -> str:
+    said, ours = greeting.partition(b"\n")[0], GREETING.decode().strip()
+    if not said.startswith(b"taut watch "):
+        return "is not a collector of taut: is it the collector's address?"
+    spoken = said.decode("ascii", "replace")
+    return f"is a collector that speaks {spoken!r}, and this rank {ours!r}: install the same taut in the job and there"
 
 
 def _exactly(line: socket.socket, count: int) -> bytes:

@@ -126,6 +126,7 @@ class Panel:
         return crossed
 
     def _piece(self, rows: Floats, waits: Floats) -> list[tuple[int, int]]:
+        rows, waits = rows.copy(), waits.copy()  # what is kept of them must not keep all that came
         self.recent.extend(rows[-RECENT:])
         learning = self.steps < FIRST + SKIPPED
         skipped = max(SKIPPED - self.steps, 0)

@@ -1,7 +1,8 @@
 """One connection to the collector: greeted, proved, then read message by message; whatever is wrong ends it.
 
-Before its proof was checked nothing of a message is decoded but its length. All connections receive into one buffer; only what
-is left of a message that is not complete is kept for each.
+Before its proof was checked nothing of a message is decoded but its length, and of a hello the name of its job. All connections
+receive into one buffer; only what is left of a message that is not complete, or of a rank that is not read for a while, is kept
+for each.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from taut.watch.window import Clock, Hello, Names
 from taut.watch.wire import (
     BYE,
     CLOCK,
+    EVENT,
     EVENTS,
     GREETING,
     HEAD,
@@ -32,6 +34,8 @@ from taut.watch.wire import (
     check,
     head_of,
     hello_proof,
+    job_of,
+    job_secret,
     packed,
     request_key,
     session_key,
@@ -42,6 +46,8 @@ if TYPE_CHECKING:
     from taut.watch.window import Member, Window
 
 HELLO_PROOF_BYTES = 32
+MESSAGE_BYTES = 100
+"""That a message counts for beside its own bytes: an empty one takes about the time that so many bytes of events take."""
 _hello = msgspec.json.Decoder(Hello)
 _names = msgspec.json.Decoder(Names)
 _clock = msgspec.json.Decoder(Clock)
@@ -65,7 +71,8 @@ class Session(asyncio.BufferedProtocol):
         self._nonce, self._key, self._number = b"", b"", 0
         self._request_key, self._requests = b"", 0
         self._greeted_ns: int | None = None
-        self.open = False
+        self.open, self.paused = False, False
+        """``paused``: it is not read, and what was read of it is not looked at."""
 
     # -- what asyncio calls ---------------------------------------------------------------------------------------------
 
@@ -81,7 +88,9 @@ class Session(asyncio.BufferedProtocol):
         self._greeted_ns = time.monotonic_ns()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget it."""
+        """Forget it; say of one that never said anything what it may have been."""
+        if self.open and self._greeted_ns is not None and not self._key and not self.rest:
+            self.house.refuse(self, "nothing said (a check of the port, or a rank of another version of taut)")
         self.close()
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -90,11 +99,14 @@ class Session(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Bytes came."""
+        self._hear(self.house.buffer[:nbytes])
+
+    def _hear(self, new: memoryview) -> None:
         if not self.open:
             return
         self.heard_ns = time.monotonic_ns()
         try:
-            self._read(self.house.buffer[:nbytes])
+            self._read(new)
         except (WireError, msgspec.DecodeError, ValueError, OverflowError) as error:
             self.house.refuse(self, _why(error))
 
@@ -108,7 +120,7 @@ class Session(asyncio.BufferedProtocol):
                 return
         data, at = bytes(self.rest) if self.rest else bytes(new), 0
         self._need = 0
-        while self.open:
+        while self.open and not self.paused:
             used = self._message(data, at) if self._key else self._say_hello(data)
             if not used:
                 break
@@ -133,11 +145,16 @@ class Session(asyncio.BufferedProtocol):
         if len(data) < begin or len(data) < begin + length:
             return 0
         body = data[begin : begin + length]
-        if not hmac.compare_digest(hello_proof(self.house.secret, self._nonce, body), data[4:begin]):
-            raise WireError("a hello whose proof is wrong")
-        self._key = session_key(self.house.secret, self._nonce, body)
-        self._request_key = request_key(self.house.secret, self._nonce, body)
-        self.window, self.member = self.house.welcome(self, _hello.decode(body))
+        job, at = job_of(body)
+        secret = job_secret(self.house.secret, job)
+        if not hmac.compare_digest(hello_proof(secret, self._nonce, body), data[4:begin]):
+            raise WireError("a hello whose proof is wrong (taut watch collect --secret-for JOB prints the secret of a job)")
+        self._key = session_key(secret, self._nonce, body)
+        self._request_key = request_key(secret, self._nonce, body)
+        hello = _hello.decode(body[at:])
+        if hello.job != job:
+            raise WireError("a hello of another job than the one that proves it")
+        self.window, self.member = self.house.welcome(self, hello)
         return begin + length
 
     def _message(self, data: bytes, at: int) -> int:
@@ -153,21 +170,26 @@ class Session(asyncio.BufferedProtocol):
         body = data[begin : begin + length]
         check(self._key, self._number, head, data[at + HEAD.size : begin], body)
         self._number += 1
-        self._take(kind, body)
+        self._take(kind, body, HEAD.size + PROOF_BYTES + length + MESSAGE_BYTES)
         return begin + length - at
 
-    def _take(self, kind: int, body: bytes) -> None:
+    def _take(self, kind: int, body: bytes, cost: int) -> None:
         """Do what a proved message says."""
         window, member = self.window, self.member
         if window is None or member is None or kind == HELLO:
             raise WireError("a hello after the hello")
+        if window.ranks.get(member.rank) is not member:
+            raise WireError("a rank without which its job goes on")
+        within = self.house.within_rate(self, member, kind, cost)
         member.heard_ns = window.heard_ns = self.heard_ns
         count = self.house.counts
         count["messages"] += 1
         count["bytes"] += len(body)
         if kind == EVENTS:
-            if self.house.within_rate(self, member, len(body)):
+            if within:
                 window.add(member, body, self.heard_ns)
+            else:
+                member.drop_over(len(body) // EVENT.size)
         elif kind == CLOCK:
             window.tell_time(member, _clock.decode(body), self.heard_ns, self._greeted_ns)
             self._greeted_ns = None
@@ -192,13 +214,17 @@ class Session(asyncio.BufferedProtocol):
 
     def pause(self, seconds: float) -> None:
         """Read nothing for a while."""
-        if self._line is not None and self.open:
+        if self._line is not None and self.open and not self.paused:
+            self.paused = True
             self._line.pause_reading()
             asyncio.get_running_loop().call_later(seconds, self._resume)
 
     def _resume(self) -> None:
+        self.paused = False
         if self._line is not None and self.open:
             self._line.resume_reading()
+            self.rest_since_ns = time.monotonic_ns()
+            self._hear(memoryview(b""))
 
     def close(self) -> None:
         """End it, at once."""

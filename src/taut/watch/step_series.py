@@ -18,7 +18,7 @@ from taut.read.verb_words import ALL_WAIT, verb_of
 from taut.watch.core_waits import QUEUED
 from taut.watch.observed_devices import DEVICE as DEVICE_VERB
 from taut.watch.observed_devices import LAG
-from taut.watch.seen import BACKWARD, HOP, LOAD, Events, Meeting, Seen, joined, no_events
+from taut.watch.seen import BACKWARD, HOP, LOAD, Events, KeptRows, Meeting, Seen, joined, no_events
 
 LATE, BUSY, LOADER, HOST, TRANSFER, STEP, DEVICE = range(7)
 """Kinds of series."""
@@ -32,8 +32,10 @@ SPAN = 1 << 42
 """Nanoseconds that events waiting to be counted may lie apart: an hour."""
 PATIENCE = 64
 """Steps that others may be ahead of a rank before it is no longer waited for."""
-MOST_ROWS = 1_000_000
-"""Gates, and stages, that wait for the end of their step: the newest."""
+MOST_CELLS = 1 << 20
+"""Steps × series that are put together at once, 8 MiB an array; what is left is for the next look."""
+MOST_MISSED = 4096
+"""Steps that are made up for where none was seen for long: what lies before them is left out."""
 S = 1e-9
 
 
@@ -54,13 +56,15 @@ class StepRows(Struct, frozen=True):
 class StepSeries:
     """Puts events together to steps."""
 
-    def __init__(self, ranks: list[int], hosts: list[str]) -> None:
+    def __init__(self, ranks: list[int], hosts: list[str], rows: KeptRows | None = None) -> None:
+        self._rows_of_all = rows or KeptRows()
         self.ranks = np.array(ranks, np.int64)
         names = sorted(set(hosts))
-        self.host = np.array([names.index(host) for host in hosts], np.int64)
+        number = {name: k for k, name in enumerate(names)}
+        self.host = np.array([number[host] for host in hosts], np.int64)
         sizes = np.bincount(self.host, minlength=len(names))
         self.hosts = [name for name, size in zip(names, sizes, strict=True) if size > 1] if len(names) > 1 else []
-        self.host_rows = np.array([names.index(name) for name in self.hosts], np.int64)
+        self.host_rows = np.array([number[name] for name in self.hosts], np.int64)
         self.classes: list[Meeting] = []
         self.meets: dict[int, bool] = {}
         """Whether a class is known to be a gate of all who come to it."""
@@ -97,14 +101,20 @@ class StepSeries:
         self._gates = joined([self._gates, seen.gates.take(next(mine))])
         self._stages = joined([self._stages, seen.stages.take(next(mine))])
         self._steps = joined([self._steps, seen.steps.take(next(mine))])
-        # A job that ends no step must not be kept for ever.
-        self._gates, self._stages = _newest(self._gates), _newest(self._stages)
+        self._keep_newest()
         upto = self._complete(seen.ended)
         if upto <= self.done or (self.done < 0 and upto - int(self._steps.number.min()) < FIRST_LOOK):
             return None
-        rows = self._rows(upto)
-        self.done = upto
-        return rows
+        return self._rows(upto)
+
+    def _keep_newest(self) -> None:
+        """Give back the oldest events where they are too many: a job that ends no step must not be kept for ever."""
+        count = len(self._gates) + len(self._stages) + len(self._steps)
+        most = self._rows_of_all.allowed(self, count)
+        if count > most:
+            self._gates, self._stages, self._steps = (
+                _newest(part, most // 3) for part in (self._gates, self._stages, self._steps)
+            )
 
     def _complete(self, ended: frozenset[int]) -> int:
         """The last step that all have done who are still waited for."""
@@ -118,7 +128,12 @@ class StepSeries:
     def _rows(self, upto: int) -> StepRows:
         first = self.done + 1
         if self.done < 0:  # whoever began to listen late
-            first = max(int(self._steps.number.min()), upto - 4096)
+            first = int(self._steps.number.min())
+        first = max(first, upto - MOST_MISSED)
+        made = int(self._steps.number[self._steps.number >= first].min())
+        if made - first >= FIRST_LOOK:  # nobody was heard for a while, or a counter leapt
+            first = made
+        upto = min(upto, first + max(MOST_CELLS // len(self.kind), FIRST_LOOK))
         n = upto - first + 1
         zero = int(self._steps.begin.min())
         took = self._durations(first, n)
@@ -137,11 +152,12 @@ class StepSeries:
         busy = took - wait
         if not self._sees_late():
             late = np.full_like(late, np.nan)
-        step_s = np.nanmedian(took, axis=1)
+        step_s = _middle(took)
         parts = [late, _centred(busy), _centred(load), _centred(device), self._by_host(late), transfer, step_s[:, None]]
         longest = np.broadcast_to(waits.max(axis=1, keepdims=True), (n, MOST_CLASSES + 1))
         apart = _centred(waits)
         waited = np.concatenate([apart, apart, apart, _centred(before), self._by_host(apart), longest], axis=1)
+        self.done = upto
         return StepRows(first, np.concatenate(parts, axis=1), waited, waits, float(np.nanmedian(step_s)))
 
     def _by_host(self, values: Floats) -> Floats:
@@ -220,9 +236,9 @@ class StepSeries:
                 self.meets[klass] = told
 
 
-def _newest(events: Events) -> Events:
-    """The last MOST_ROWS of them."""
-    return events if len(events) <= MOST_ROWS else events.take(np.arange(len(events) - MOST_ROWS, len(events)))
+def _newest(events: Events, most: int) -> Events:
+    """The last of them."""
+    return events if len(events) <= most else events.take(np.arange(len(events) - most, len(events)))
 
 
 class Turns:
@@ -278,7 +294,12 @@ def _behind_receiver(gates: Events, turn: Turns, gate: Ints) -> Ints:
 
 def _centred(values: Floats) -> Floats:
     """Each rank's values less the middle one of its step."""
-    middle = np.zeros((len(values), 1))
+    return np.asarray(values - _middle(values)[:, None])
+
+
+def _middle(values: Floats) -> Floats:
+    """The middle value of each step; NaN where there is none."""
+    middle = np.full(len(values), np.nan)
     known = np.isfinite(values).any(axis=1)
-    middle[known] = np.nanmedian(values[known], axis=1, keepdims=True)
-    return np.asarray(values - middle)
+    middle[known] = np.nanmedian(values[known], axis=1)
+    return middle

@@ -14,6 +14,8 @@ the same; of a job that never made a step not even that.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from msgspec import Struct
 
@@ -29,6 +31,10 @@ LONG_S, LONG_PAUSES = 300.0, 3
 """Without anybody who is seen to wait, or before the first steps: as long as this, and so many times as long as any pause."""
 NOTICED_NS = 2_000_000_000
 """What a rank did up to so long after its calls were counted it may have done before: they are counted once a second."""
+CALLS_OF_RANK, MORE_CALLS = 8, 256
+"""Last calls that are kept of a job: so many for each rank, and so many more; those that began last."""
+MOST_LOOKED = 1 << 19
+"""Members of classes of gates at which it is looked who waits: those of the last calls."""
 FIRST_STEPS = 2
 """Steps of a job before which ranks may take their time: they read, compile, download."""
 
@@ -73,6 +79,10 @@ class LastCalls:
         """Take in events that came by then."""
         for key in [key for key in self.came if key[1] in seen.restarted]:
             del self.came[key]
+        if len(self.event) > 2 * len(seen.seats) + MORE_CALLS:  # of a job that goes on with other ranks
+            for held in (self.event, self.done, self.heard, self.pause):
+                for gone in held.keys() - seen.seats.keys():
+                    del held[gone]
         before = max(self.event.values(), default=0)
         parts = [part for part in (seen.gates, seen.stages, seen.steps, seen.waits) if len(part)]
         if parts:
@@ -108,6 +118,19 @@ class LastCalls:
             place, number = (int(calls.klass[row]), int(calls.rank[row])), int(calls.number[row])
             if number >= self.came.get(place, Came()).number:
                 self.came[place] = Came(number, int(calls.begin[row]), bool(calls.end[row]))
+            if len(self.came) > CALLS_OF_RANK * len(self.event) + MORE_CALLS:
+                newest = sorted(self.came.items(), key=lambda one: -one[1].begin_ns)
+                self.came = dict(newest[: len(newest) * 3 // 4])
+
+    def at_classes(self, classes: Sequence[Meeting]) -> list[tuple[Meeting, int, dict[int, Came]]]:
+        """(class, its number, the last call of each rank there): as many as may be looked at, those that were called last."""
+        found, left, ranks = dict[int, dict[int, Came]](), MOST_LOOKED, len(self.event)
+        for (klass, rank), call in sorted(self.came.items(), key=lambda one: -one[1].begin_ns):
+            if klass not in found:
+                left -= len(classes[klass].ranks) or ranks
+            if left >= 0:
+                found.setdefault(klass, {})[rank] = call
+        return [(classes[klass], klass, found[klass]) for klass in sorted(found)]
 
     def silent(self, ranks: list[int], limit_ns: int, now_ns: int) -> set[int]:
         """Ranks of which nothing came for longer than that, and than they paused before."""
@@ -150,10 +173,10 @@ def _waiting(last: LastCalls, seen: Seen, meets: dict[int, bool], before_ns: int
     """(who waits, who is missing where they do, since when, where): gates at which somebody came long ago."""
     waits, missing, since, where = set[int](), set[int](), 0, ""
     ranks = sorted(last.event)
-    for klass, one in enumerate(seen.classes):
+    for one, klass, calls in last.at_classes(seen.classes):
         if not (one.verb in (HOP, COUNTED) or meets.get(klass, False)):
             continue
-        came = {rank: last.came.get((klass, rank), Came()) for rank in one.ranks or ranks if rank in last.event}
+        came = {rank: calls.get(rank, Came()) for rank in one.ranks or ranks if rank in last.event}
         most = max((call.number for call in came.values()), default=-1)
         here = _here(one, came, most, last.event)
         away = {rank for rank, call in came.items() if call.number < most}

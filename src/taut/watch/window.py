@@ -10,6 +10,8 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterable
+from hashlib import sha256
+from sys import getsizeof
 from threading import RLock
 from typing import Annotated, TypeAlias
 
@@ -19,10 +21,10 @@ from msgspec import Meta
 
 from taut.core.array_types import Codes, Ints, Mask
 from taut.core.ids import greatest, least, numbered
-from taut.watch.event_rows import RECEIVED, ROW, EventRows, Room, Rows
-from taut.watch.host_clocks import HostClocks
+from taut.watch.event_rows import RECEIVED, ROW, EventRows, Room, Rows, of_present
+from taut.watch.host_clocks import CLOCK_BYTES, SPARE_CLOCKS, HostClocks
 from taut.watch.observed import ROOTED
-from taut.watch.wire import GATE, STAGE, STEP, WAIT, WireError, ranks_of
+from taut.watch.wire import GATE, STAGE, STEP, WAIT, Ranks, WireError, check_runs
 
 LOST_S = 15.0
 """A rank of which nothing was heard for so long is lost."""
@@ -30,8 +32,8 @@ KEEP_S = 1800.0
 """Rows to which nothing was added for so long are given back."""
 MOST_PENDING = 1 << 20
 """Bytes of events that wait to be decoded together."""
-MOST_CLASSES = 1 << 16
-"""Classes of places in a job."""
+MOST_CLASSES, MOST_CODES = 1 << 16, 1 << 12
+"""Classes of places in a job; codes of places of a rank."""
 SPAN_NS, MOST_NS = 1 << 52, 1 << 58
 """An event that lasts longer is none, and no monotonic clock shows more."""
 NEVER = 1 << 61
@@ -43,9 +45,16 @@ REPLACED = 16
 """Earlier processes of a rank that are remembered."""
 CLOCK_ROWS = 200_000
 """Rows of gates from which differences of clocks are told."""
+MOST_WORLD = 1 << 17
+"""Ranks of a job that does not say how many it has, unless the collector takes fewer."""
+CLASS_BYTES, MEMBER_BYTES = 640, 800
+"""That a class of places, and a rank, take beside their words (sys.getsizeof of all that is kept of one)."""
+REPLACED_BYTES = 8
+"""Of an earlier process of a rank that are remembered."""
 
 
 Word: TypeAlias = Annotated[str, Meta(max_length=256)]
+Count: TypeAlias = Annotated[int, Meta(ge=0, lt=1 << 53)]
 
 
 class Hello(msgspec.Struct, frozen=True):
@@ -56,7 +65,7 @@ class Hello(msgspec.Struct, frozen=True):
     host: Word
     gpu: Annotated[int, Meta(ge=-1, lt=1 << 16)]
     job: Word
-    pid: int
+    pid: Annotated[int, Meta(ge=0, lt=1 << 32)]
     process: Word
     """Drawn when the process began to be watched: two processes may have one number."""
     sees: Word = ""
@@ -91,11 +100,11 @@ class Clock(msgspec.Struct, frozen=True):
 
     monotonic_ns: int
     time_ns: int
-    dropped: int = 0
+    dropped: Count = 0
     """Events that its ring had no room for, or that could not be sent."""
-    faults: int = 0
+    faults: Count = 0
     """Faults of the watching in the job."""
-    sent: int = 0
+    sent: Count = 0
     """Events that the process has sent before."""
 
 
@@ -111,13 +120,19 @@ class PlaceClass(msgspec.Struct, frozen=True):
     """Of a hop, sender and receiver."""
 
     @property
-    def ranks(self) -> list[int]:
+    def ranks(self) -> Ranks:
         """Ranks that meet there; empty where that is not known."""
-        return [self.source, self.sink] if self.verb == HOP else ranks_of(self.runs)
+        return Ranks((self.source, self.source, 1, self.sink, self.sink, 1) if self.verb == HOP else self.runs)
 
 
 class Member:
     """A rank, and what became of what it sent."""
+
+    __slots__ = (
+        "_arrived", "_replaced", "_sent_before", "attempt", "before", "began_ns", "clock", "dropped", "ended", "faults",
+        "heard_ns", "held_bytes", "hello", "lost", "missing", "over", "received", "slot", "strange", "tokens", "tokens_ns",
+        "unnamed",
+    )  # fmt: skip
 
     def __init__(self, slot: int, hello: Hello, clock: int, now_ns: int) -> None:
         self.slot, self.hello, self.clock = slot, hello, clock
@@ -140,7 +155,9 @@ class Member:
         """Bytes that it may send at once; when that was counted."""
         self._sent_before: int | None = None
         self._arrived = 0
-        self._replaced: list[str] = []
+        self._replaced: list[bytes] = []
+        self.held_bytes = 0
+        """Of the room that all jobs share."""
 
     @property
     def rank(self) -> int:
@@ -149,11 +166,11 @@ class Member:
 
     def was(self, process: str) -> bool:
         """Whether that process was replaced by a later one."""
-        return process in self._replaced
+        return _short(process) in self._replaced
 
     def restarted(self, hello: Hello, clock: int, now_ns: int) -> None:
         """It is another process from now on."""
-        self._replaced = [*self._replaced[-REPLACED:], self.hello.process]
+        self._replaced = [*self._replaced[-REPLACED:], _short(self.hello.process)]
         self.hello, self.clock, self.began_ns = hello, clock, now_ns
         self.attempt += 1
         self.before += Counter(dropped=self.dropped, faults=self.faults, missing=self.missing)
@@ -163,6 +180,11 @@ class Member:
         """Events came."""
         self.received += events
         self._arrived += events
+
+    def drop_over(self, events: int) -> None:
+        """Events came that are above its bytes a second."""
+        self.over += events
+        self.arrived(events)
 
     def count_missing(self, clock: Clock) -> None:
         """What it says of itself: what it has sent and did not arrive is missing."""
@@ -188,8 +210,8 @@ class Joined(msgspec.Struct, frozen=True):
 class Window:
     """One job."""
 
-    def __init__(self, job: str, room: Room) -> None:
-        self.job, self.room = job, room
+    def __init__(self, job: str, room: Room, most_world: int = MOST_WORLD) -> None:
+        self.job, self.room, self.most_world = job, room, most_world
         self.gates, self.stages, self.steps, self.waits = Rows(room), Rows(room), Rows(room), Rows(room)
         self.ranks: dict[int, Member] = {}
         self.classes: list[PlaceClass] = []
@@ -201,6 +223,8 @@ class Window:
         self._code: dict[PlaceClass, int] = {}
         self._held_bytes = 0
         self._slots: list[Member] = []
+        self._free: list[int] = []
+        """Slots of ranks that are forgotten."""
         self._place: Codes = np.full((0, 16), -1, np.int32)
         self._pending: list[bytes] = []
         self._pending_of: list[tuple[int, int]] = []
@@ -212,24 +236,61 @@ class Window:
     def join(self, hello: Hello, now_ns: int) -> tuple[Member, str]:
         """The rank that says hello, and what it is: ``new``, ``again``, ``restarted``; one that was replaced is refused."""
         with self._lock:
-            clock = self.clocks.number(hello.boot or f"{hello.host} {hello.process}")
+            self._check_rank(hello)
             member = self.ranks.get(hello.rank)
             if member is None:
-                member = Member(len(self._slots), hello, clock, now_ns)
-                self._add_slot(member)
+                member = Member(self._free[-1] if self._free else len(self._slots), hello, self._clock(hello), now_ns)
+                self._hold(member, hello)
+                self._seat(member)
                 self.ranks[hello.rank] = member
                 self.world = hello.world
                 return member, "new"
             if member.was(hello.process):
                 raise WireError("a process that another one of the same rank has replaced")
+            if member.hello.process != hello.process:
+                clock = self._clock(hello)
+                self._hold(member, hello)
+                self.fold(now_ns)
+                self._place[member.slot] = -1
+                member.restarted(hello, clock, now_ns)
+                self.world = hello.world
+            what = "again" if member.hello is not hello else "restarted"
             member.heard_ns, member.ended = now_ns, False
-            if member.hello.process == hello.process:
-                return member, "again"
-            self.fold(now_ns)
-            self._place[member.slot] = -1
-            member.restarted(hello, clock, now_ns)
-            self.world = hello.world
-            return member, "restarted"
+            return member, what
+
+    def _check_rank(self, hello: Hello) -> None:
+        """Refuse what no rank of a job is."""
+        if hello.world > self.most_world:
+            raise WireError(f"a job of {hello.world:,} ranks, more than the {self.most_world:,} that one may have")
+        if hello.rank >= self.most_world:
+            raise WireError(f"rank {hello.rank:,}, where a job may have {self.most_world:,}")
+
+    def _most_ranks(self, hello: Hello) -> int:
+        """How many ranks its job may have."""
+        return self.most_world if hello.world < 0 else hello.world
+
+    def _clock(self, hello: Hello) -> int:
+        """Number of the clock of a rank; of those that no rank uses any more the oldest gives way."""
+        clocks, name = self.clocks, hello.boot or f"{hello.host} {hello.process}"
+        if not clocks.is_known(name) and len(clocks.clocks) >= len(self.ranks) + SPARE_CLOCKS:
+            return clocks.instead(name, {one.clock for one in self.ranks.values()})
+        if not clocks.is_known(name) and not self._take_room(CLOCK_BYTES + getsizeof(name)):
+            raise WireError("more clocks than there is memory for")
+        return clocks.number(name)
+
+    def _hold(self, member: Member, hello: Hello) -> None:
+        """Have room for what a rank says of itself."""
+        size = MEMBER_BYTES + sum(getsizeof(one) for one in msgspec.structs.astuple(hello) if isinstance(one, str))
+        if not self._take_room(size - member.held_bytes):
+            raise WireError("more ranks than there is memory for")
+        member.held_bytes = size
+
+    def _take_room(self, count: int) -> bool:
+        """Hold so many bytes more of what all jobs share, if there are any."""
+        if not self.room.hold(count):
+            return False
+        self._held_bytes += count
+        return True
 
     def name(self, member: Member, names: Names) -> None:
         """A rank tells what its codes stand for."""
@@ -237,10 +298,11 @@ class Window:
         if names.first < 0 or last > 1 << 16:
             raise WireError("codes of places that no event has")
         with self._lock:
-            self._widen(last)
+            self._widen(min(last, MOST_CODES))
+            most = self._most_ranks(member.hello)
             for code, place in enumerate(names.places, names.first):
                 if code < self._place.shape[1]:
-                    self._place[member.slot, code] = self._class(member.rank, place)
+                    self._place[member.slot, code] = self._class(member.rank, place, most)
 
     def add(self, member: Member, body: bytes, now_ns: int) -> None:
         """Events of a rank, decoded a little later, with those of others."""
@@ -297,11 +359,16 @@ class Window:
             member = self._slots[one]
             setattr(member, what, getattr(member, what) + count)
 
-    def _add_slot(self, member: Member) -> None:
-        self._slots.append(member)
-        if len(self._slots) > len(self._place) and not self._grow(max(2 * len(self._place), 16), self._place.shape[1]):
-            self._slots.pop()
+    def _seat(self, member: Member) -> None:
+        """Give a rank its row of the table of places, that of a forgotten one if there is any."""
+        if self._free:
+            self._slots[self._free.pop()] = member
+            self._place[member.slot] = -1
+            return
+        if member.slot == len(self._place) and not self._grow(max(2 * len(self._place), 16), self._place.shape[1]):
+            self._take_room(-member.held_bytes)
             raise WireError("more ranks than there is memory for")
+        self._slots.append(member)
 
     def _widen(self, codes: int) -> None:
         """Have room for so many codes of every rank, as far as there is any."""
@@ -314,27 +381,26 @@ class Window:
     def _grow(self, rows: int, width: int) -> bool:
         """Have a larger table of places; whether there is room for it."""
         old = self._place
-        more = (rows * width - old.size) * old.itemsize
-        if not self.room.hold(more):
+        if not self._take_room((rows * width - old.size) * old.itemsize):
             return False
-        self._held_bytes += more
         self._place = np.full((rows, width), -1, np.int32)
         self._place[: old.shape[0], : old.shape[1]] = old
         return True
 
-    def _class(self, rank: int, place: Place) -> int:
-        """Code of the class of a place; -1 where there are too many."""
+    def _class(self, rank: int, place: Place, ranks: int) -> int:
+        """Code of the class of a place in a job of so many ranks; -1 where there are too many."""
+        if place.peer >= ranks:
+            raise WireError(f"a peer that a job of {ranks:,} ranks does not have")
         if place.peer >= 0 and place.verb in ("send", "recv"):
             ends = (rank, place.peer) if place.verb == "send" else (place.peer, rank)
             found = PlaceClass(HOP, place.group, (), *ends)
         else:
             found = PlaceClass(place.verb, place.group, place.ranks)
         if found not in self._code:
-            size = 256 + len(found.verb) + len(found.group) + 40 * len(found.runs)
-            ranks_of(found.runs)  # refused where they are none
-            if len(self.classes) >= MOST_CLASSES or not self.room.hold(size):
+            size = CLASS_BYTES + getsizeof(found.verb) + getsizeof(found.group) + 80 * len(found.runs)
+            check_runs(found.runs, ranks)
+            if len(self.classes) >= MOST_CLASSES or not self._take_room(size):
                 return -1
-            self._held_bytes += size
             self._code[found] = len(self.classes)
             self.classes.append(found)
         return self._code[found]
@@ -352,7 +418,8 @@ class Window:
 
     def joined(self, rows: EventRows) -> Joined:
         """Which rows of gates are of one gate: same class, same number, ranks that were started equally often."""
-        gate, gates = numbered(rows["klass"], rows["number"].astype(np.int64), rows["attempt"])
+        # Kernels are kept for whole columns of this type: for others the compiler would be loaded, and stay.
+        gate, gates = numbered(*(rows[name].astype(np.int64) for name in ("klass", "number", "attempt")))
         klass, number = np.zeros(gates, np.int64), np.zeros(gates, np.int64)
         klass[gate], number[gate] = rows["klass"], rows["number"]
         return Joined(gate, gates, klass, number, np.bincount(gate, minlength=gates))
@@ -373,7 +440,11 @@ class Window:
             for member in lost:
                 member.lost = True
             if 0 <= self.world <= max(self.ranks, default=-1):
+                self.fold(now_ns)
+                gone = [one for one in self.ranks.values() if one.rank >= self.world and one.lost]
                 self.ranks = {rank: one for rank, one in self.ranks.items() if rank < self.world or not one.lost}
+                self._free += [one.slot for one in gone]
+                self._take_room(-sum(one.held_bytes for one in gone))
             return lost
 
     def living(self) -> list[Member]:
@@ -407,9 +478,15 @@ class Window:
         waits = [_all_wait(one.verb) for one in list(self.classes)]
         rows = self.gates.last(CLOCK_ROWS)
         rows = rows[np.array(waits, bool)[rows["klass"]] & (rows["flags"] & ROOTED == 0)] if len(rows) else rows
+        rows = rows[of_present(rows, {rank: one.attempt & 255 for rank, one in self.ranks.items()})]
         if len(rows):
             reference = int(np.bincount([one.clock for one in self.ranks.values()]).argmax())
             self.clocks.gates_tell(reference, _apart(self.joined(rows), rows, reference))
+
+
+def _short(process: str) -> bytes:
+    """What is remembered of a process that was replaced."""
+    return sha256(process.encode()).digest()[:REPLACED_BYTES]
 
 
 def _sane(events: EventRows) -> Mask:
@@ -430,11 +507,12 @@ def _apart(joined: Joined, rows: EventRows, reference: int) -> dict[int, tuple[i
 
     At every gate o_c + arrival_c ≤ o_r + end_r, and the other way round.
     """
-    cell, cells = numbered(joined.gate, rows["clock"])
+    by = rows["clock"].astype(np.int64)
+    cell, cells = numbered(joined.gate, by)
     gate, clock = np.zeros(cells, np.int64), np.zeros(cells, np.int64)
-    gate[cell], clock[cell] = joined.gate, rows["clock"]
+    gate[cell], clock[cell] = joined.gate, by
     ended = rows["end_ns"] > 0
-    came = greatest(cell, cells, rows["begin_ns"])
+    came = greatest(cell, cells, np.ascontiguousarray(rows["begin_ns"]))
     left = np.full(cells, NEVER)
     np.minimum.at(left, cell[ended], rows["end_ns"][ended])
     own = clock == reference

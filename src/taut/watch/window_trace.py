@@ -18,7 +18,7 @@ from taut.core.ids import numbered, occurrence
 from taut.core.tables import NULL, Call, Kind, Mark, Member, Op, Table, Trace, Verb, concat
 from taut.read.flight.arrivals import LANES, lay_out
 from taut.read.verb_words import verb_of
-from taut.watch.seen import BACKWARD, HOP, LOAD, OPTIMIZER, SAVE, Events, Meeting, Seat, Seen, joined
+from taut.watch.seen import BACKWARD, HOP, LOAD, OPTIMIZER, SAVE, Events, Meeting, Seat, Seen, joined, with_members
 from taut.watch.step_series import step_of
 
 WORK = ("forward", "data_load", "optimizer", "backward", "checkpoint", "other", "between steps")
@@ -117,9 +117,7 @@ def _trace(seen: Seen, ops: Table, names: list[str], ranks: Ints, name: str) -> 
         names=names,
         lanes=LANES,
         groups=[_group(one, k) for k, one in enumerate(seen.classes)],
-        group_ranks={
-            _group(one, k): one.ranks or tuple(ranks.tolist()) for k, one in enumerate(seen.classes) if one.verb != HOP
-        },
+        group_ranks=_group_ranks(seen, ranks),
         members=Table(Member, {"rank": ranks, "host": hosts, "gpu": [seat.gpu for seat in seats]}),
         marks=Table(Mark, {"rank": steps.rank, "step": steps.number, "start_ns": steps.begin, "end_ns": steps.end}),
         name=name,
@@ -127,6 +125,16 @@ def _trace(seen: Seen, ops: Table, names: list[str], ranks: Ints, name: str) -> 
         world_size=len(ranks),
         backend=backend_of(seen),
     )
+
+
+def _group_ranks(seen: Seen, ranks: Ints) -> dict[str, tuple[int, ...]]:
+    """Members of the group of each class; where they are not known, or too many to walk, all ranks."""
+    walked, everybody = set(with_members(seen.gates, seen.classes)), tuple(ranks.tolist())
+    return {
+        _group(one, k): (tuple(one.ranks) if k in walked else ()) or everybody
+        for k, one in enumerate(seen.classes)
+        if one.verb != HOP
+    }
 
 
 def backend_of(seen: Seen) -> str:
@@ -259,10 +267,7 @@ def _sent(seen: Seen, receives: Events, at: Ints, ranks: Ints, zero: int, name: 
     # The same receive of a step waits for the same piece of work in every step, told by those that did wait.
     place, places = numbered(receives.klass, occurrence(receives.klass, at))
     waited = receives.end - receives.begin > 2 * np.median(receives.end - receives.begin) / 3
-    usual = np.full(places, -1, np.int64)
-    for one in range(places):
-        mine = number[(place == one) & waited & (number >= 0)]
-        usual[one] = np.bincount(mine).argmax() if len(mine) else -1
+    usual = _most_frequent(place, places, number, waited & (number >= 0))
     fixed = _numbered_edge(edges, source, at, usual[place], ranks)
     time = np.where((usual[place] >= 0) & (fixed > 0) & (fixed <= receives.end), fixed, time)
     known = time > 0
@@ -273,6 +278,19 @@ def _sent(seen: Seen, receives: Events, at: Ints, ranks: Ints, zero: int, name: 
         "group": receives.klass, "peer": sink, "seq": receives.number,
     }  # fmt: skip
     return Table(Op, {key: value[known] for key, value in columns.items()})
+
+
+def _most_frequent(place: Ints, places: int, number: Ints, told: Mask) -> Ints:
+    """The number that each place has most often among those that tell it, the least of several; -1 where none does."""
+    place, number = place[told], number[told]
+    pair, pairs = numbered(place, number)
+    count = np.bincount(pair, minlength=pairs)
+    its_place, its_number = np.zeros(pairs, np.int64), np.zeros(pairs, np.int64)
+    its_place[pair], its_number[pair] = place, number
+    order = np.lexsort((-its_number, count, its_place))
+    out = np.full(places, -1, np.int64)
+    out[its_place[order]] = its_number[order]  # the last of each place is the most frequent
+    return out
 
 
 def _edges(seen: Seen, ranks: Ints) -> tuple[Ints, Ints, Ints, Ints]:

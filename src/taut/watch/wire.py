@@ -1,9 +1,10 @@
-"""Messages between ranks and collector: framed, numbered, and proved by a secret that both sides know.
+"""Messages between ranks and collector: framed, numbered, and proved by the secret of a job that both sides know.
 
-A collector greets with a nonce. A rank answers with its hello, proved by an HMAC over both; the session's key is an HMAC of
-the same under another label. Every later message carries its number and an HMAC of key, number, kind and body, so that a
-stranger's message, a changed one, a repeated one and one of another session are all refused before they are decoded.
-Nothing is encrypted: what is sent is timings and names of ops, to an address inside the cluster.
+A collector greets with a nonce. A rank answers with its hello, proved by an HMAC over both under the secret of its job, which
+the collector derives from its own; the session's key is an HMAC of the same under another label. Every later message carries
+its number and an HMAC of key, number, kind and body, so that a stranger's message, a changed one, a repeated one and one of
+another session are all refused before they are decoded. Nothing is encrypted: what is sent is timings and names of ops, to an
+address inside the cluster.
 """
 
 from __future__ import annotations
@@ -11,11 +12,17 @@ from __future__ import annotations
 import hmac
 import json
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import overload
 
-GREETING = b"taut watch 1\n"
+GREETING = b"taut watch 2\n"
 LEAST_SECRET = 16
 """Characters of a secret, at least."""
+JOB_BYTES = 256
+"""Of the name of a job, at most."""
+JOB_HEAD = struct.Struct("<H")
+"""In front of a hello: bytes of the job's name, which follows, and then the hello itself."""
 NONCE_BYTES = 16
 PROOF_BYTES = 16
 HEAD = struct.Struct("<IBQ")
@@ -35,9 +42,6 @@ GATE, STAGE, STEP, WAIT = range(4)
 COUNTED = "counted"
 """Verb of the place that stands for all calls of a group, where they are only counted."""
 
-MOST_MEMBERS = 1 << 20
-"""Ranks of one group."""
-
 Json = dict[str, "str | int | float | list[int] | dict[str, str] | None"]
 
 
@@ -49,6 +53,26 @@ def digest(secret: bytes, *parts: bytes) -> bytes:
     """The proof of some parts, each with its length in front."""
     whole = b"".join(struct.pack("<I", len(part)) + part for part in parts)
     return hmac.digest(secret, whole, "sha256")
+
+
+def job_secret(secret: bytes, job: str) -> bytes:
+    """The secret of one job, as its ranks are given it."""
+    return digest(secret, b"job", job.encode()).hex().encode()
+
+
+def hello_body(about: Json) -> bytes:
+    """A hello as bytes, the name of its job in front: whose secret proves it is told before anything is decoded."""
+    job = str(about["job"]).encode()
+    return JOB_HEAD.pack(len(job)) + job + encoded(about)
+
+
+def job_of(body: bytes) -> tuple[str, int]:
+    """(name of the job, where the rest begins) of a hello."""
+    length = JOB_HEAD.unpack_from(body)[0] if len(body) >= JOB_HEAD.size else JOB_BYTES + 1
+    if length > JOB_BYTES:
+        raise WireError("a hello of another version of taut: install the same one in the job and here")
+    begin = JOB_HEAD.size + length
+    return body[JOB_HEAD.size : begin].decode(), begin
 
 
 def session_key(secret: bytes, nonce: bytes, hello: bytes) -> bytes:
@@ -109,20 +133,40 @@ def runs(ranks: Sequence[int]) -> list[int]:
     return out
 
 
-def ranks_of(some: Sequence[int]) -> list[int]:
-    """The ranks that runs stand for; refuses what no group is."""
+class Ranks(Sequence[int]):
+    """Ranks that runs stand for: counted by arithmetic, and never held all at once."""
+
+    __slots__ = ("_parts",)
+
+    def __init__(self, some: Sequence[int]) -> None:
+        triples = zip(some[::3], some[1::3], some[2::3], strict=True)
+        self._parts = [range(first, last + (1 if apart > 0 else -1), apart) for first, last, apart in triples]
+
+    def __len__(self) -> int:
+        return sum(map(len, self._parts))
+
+    def __iter__(self) -> Iterator[int]:
+        return chain.from_iterable(self._parts)
+
+    def __contains__(self, rank: object) -> bool:
+        return any(rank in part for part in self._parts)
+
+    @overload
+    def __getitem__(self, at: int) -> int: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[int]: ...
+    def __getitem__(self, at: int | slice) -> int | list[int]:
+        return list(self)[at]
+
+
+def check_runs(some: Sequence[int], ranks: int) -> None:
+    """Refuse runs that stand for no group of a job of so many ranks; by arithmetic, whatever they expand to."""
     if len(some) % 3:
         raise WireError("ranks that are no runs")
-    out: list[int] = []
+    members = 0
     for first, last, apart in zip(some[::3], some[1::3], some[2::3], strict=True):
-        if (
-            apart == 0
-            or not (0 <= first < 1 << 31 and 0 <= last < 1 << 31)
-            or (last - first) % apart
-            or (last - first) // apart < 0
-        ):
+        if apart == 0 or first < 0 or last < 0 or (last - first) % apart or (last - first) // apart < 0:
             raise WireError("ranks that are no runs")
-        if len(out) + (last - first) // apart >= MOST_MEMBERS:
-            raise WireError(f"a group of more than {MOST_MEMBERS:,} ranks")
-        out += range(first, last + (1 if apart > 0 else -1), apart)
-    return out
+        members += (last - first) // apart + 1
+        if max(first, last) >= ranks or members > ranks:
+            raise WireError(f"a group of ranks that a job of {ranks:,} does not have")
