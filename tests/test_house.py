@@ -24,15 +24,6 @@ KEYWORDS = {
 
 FORMATS = ("chakra", "flight", "kineto", "metrics", "nsys", "otf2", "otlp", "xplane")
 KINDS = ("loops", "requests/agents", "requests/serving", "training")
-SIBLINGS = {
-    # What reads a family of formats.
-    "reader": {f"read/{one}" for one in FORMATS},
-    # What can be projected: how it is written, what can be changed about it, how it is computed; the last has a shape for all.
-    "scenario": {f"project/{one}" for one in KINDS},
-    "policies": {f"project/{one}" for one in KINDS},
-    "workload": {*(f"project/{one}" for one in KINDS), "project"},
-}
-"""File names that recur, and the folders that have them: siblings of one shape."""
 
 
 def _house() -> ModuleType:
@@ -97,10 +88,3 @@ def test_the_formatter_is_kept_off_tables_of_data_only() -> None:
         skips = [number for number, text in enumerate(lines, 1) if text.endswith("# fmt: skip")]
         others += [f"{file}:{number}" for number in skips if not _is_table(_ends_at(tree, number))]
     assert not others, f"let the formatter lay these out: {others}"
-
-
-def test_file_names_recur_among_siblings_only() -> None:
-    source = ROOT / "src" / "taut"
-    files = [path.relative_to(source) for path in source.rglob("*.py")]
-    found = {name: {file.parent.as_posix() for file in some} for name, some in HOUSE.recurring(files).items()}
-    assert found == SIBLINGS, "a file name says what is inside: give it another one, or each sibling a file of that name"

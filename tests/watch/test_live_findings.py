@@ -20,7 +20,7 @@ SINCE = 90
 def watched(job: LiveJob, steps: int = 150, gpu_hour: Decimal | None = None) -> tuple[Live, list[LiveFinding]]:
     """What is told of a job."""
     played = Played(job, 4)
-    live = Live(played.new, gpu_hour=gpu_hour, currency="EUR", minute_s=float("inf"), clock=lambda: 7)
+    live = Live(played.new, price=(gpu_hour, "EUR") if gpu_hour else None, minute_s=float("inf"), clock=lambda: 7)
     told = []
     while job.step < steps:
         told += live.look(played.now_ns)

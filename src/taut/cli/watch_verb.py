@@ -43,9 +43,10 @@ watch.add_command(capture)
 watch.add_command(top)
 
 
-class MetricsOptions(TypedDict):
-    """Where Prometheus may ask."""
+class CollectOptions(TypedDict):
+    """Where Prometheus may ask; and the job whose secret is printed instead."""
 
+    secret_for: str | None
     metrics_port: int | None
     metrics_host: str
 
@@ -101,8 +102,7 @@ def collect(
     as_json: bool,
     price: tuple[str, str] | None,
     capture_min: int | None,
-    secret_for: str | None,
-    **exported: Unpack[MetricsOptions],
+    **more: Unpack[CollectOptions],
 ) -> None:
     """Hear the ranks of jobs over TCP, keep a window of each, and tell what is found.
 
@@ -118,8 +118,8 @@ def collect(
       taut watch collect --host 10.0.0.5 --json > findings.jsonl
     """
     secret = _secret()
-    if secret_for is not None:
-        write_out(_secret_of(secret, secret_for))
+    if more["secret_for"] is not None:
+        write_out(_secret_of(secret, more["secret_for"]))
         return
     from taut.serve.listening import bound, is_loopback
     from taut.watch.collect import Collector, Limits
@@ -130,7 +130,7 @@ def collect(
     files = open_files(Limits().connections)
     limits = Limits(window_bytes=memory << 20, connections=min(files, Limits().connections))
     listening = bound(host, port, waiting=4096)
-    metrics = _metrics_socket(exported)
+    metrics = _metrics_socket(more)
     kept = Kept(Path(keep), say)
     escalates = None if capture_min is None else CaptureOnFinding(keep, 60.0 * capture_min)
     tell = _teller(as_json, escalates)
@@ -149,7 +149,7 @@ def collect(
         kept.close()
 
 
-def _metrics_socket(exported: MetricsOptions) -> socket.socket | None:
+def _metrics_socket(exported: CollectOptions) -> socket.socket | None:
     """Where metrics are asked for, and a line that says so; None where nobody is to ask."""
     host, port = exported["metrics_host"], exported["metrics_port"]
     if port is None:
@@ -191,11 +191,10 @@ def _watcher(price: tuple[str, str] | None) -> Callable[[Window], Watcher]:
     from taut.watch.live_findings import Live
     from taut.watch.seen import Feed, KeptRows
 
-    amount, currency = (Decimal(price[0]), price[1]) if price else (None, None)
-    rows = KeptRows()
+    known, rows = (Decimal(price[0]), price[1]) if price else None, KeptRows()
 
     def made(window: Window) -> Live:
-        return Live(Feed(window).new, window.job, gpu_hour=amount, currency=currency, rows=rows)
+        return Live(Feed(window).new, window.job, price=known, rows=rows)
 
     return made
 

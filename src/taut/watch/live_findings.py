@@ -67,15 +67,14 @@ class Live:
         new: Callable[[int], Seen],
         job: str = "job",
         *,
-        gpu_hour: Decimal | None = None,
-        currency: str | None = None,
+        price: tuple[Decimal, str] | None = None,
         rate: float = RATE,
         minute_s: float = MINUTE_S,
         rows: KeptRows | None = None,
         clock: Callable[[], int] = time.time_ns,
     ) -> None:
         self.job, self.rate, self.minute_s = job, rate, minute_s
-        self._new, self._tell = new, Teller(job, rate, gpu_hour, currency, clock)
+        self._new, self._tell = new, Teller(job, rate, *(price or (None, None)), clock)
         self.series: StepSeries | None = None
         self.panel: Panel | None = None
         self.open: dict[tuple[object, ...], Open] = {}
