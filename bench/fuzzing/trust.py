@@ -71,10 +71,13 @@ def _contents(folder: Path) -> dict[str, bytes | str]:
 
 
 def logs() -> list[Seed]:
-    """A folder with an op table, and records of both users."""
+    """A folder with an op table, and a record of it."""
+    from taut import __version__
+
     (table, *_) = small.op_tables()
     name, data = next(iter(table.files.items()))
-    record = {"author": "me", "words": ["analyze", name, "--json", "-q"], "printed": "0" * 64, "inputs": [name], "outputs": []}
+    words, version = ["analyze", f"{FOLDER}/{name}", "--json", "-q"], __version__
+    record = {"author": "me", "words": words, "version": version, "printed": "0" * 64, "inputs": words[1:2], "outputs": []}
     return [seed({name: data, RECIPE: json.dumps({"records": [record], "flips": []}).encode()})]
 
 

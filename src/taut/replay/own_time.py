@@ -87,8 +87,7 @@ class OwnTime(Struct, frozen=True, dict=True):
 def own_time(graph: Graph, observed: Timeline) -> OwnTime:
     """Own times of a graph: one replay for all ranks."""
     graph = _without_waiting_gaps(graph, observed)
-    met = np.flatnonzero(meets(graph))
-    alone = replay(_within_ranks(graph), [Change(met, "gate", "remove"), Change(met, "work", "set", 0)])
+    alone = replay(_within_ranks(graph))
     ops, steps, shares, ends = _spanning_gaps(graph, observed, alone)
     return OwnTime(graph, _increments(graph, alone, ends), roles(graph), ops, steps, shares, observed.window_ns)
 
@@ -169,13 +168,22 @@ def _without_waiting_gaps(graph: Graph, observed: Timeline) -> Graph:
 
 
 def _within_ranks(graph: Graph) -> Graph:
-    """The graph without edges between ranks."""
+    """The graph without gates and edges between ranks, its transfers without length."""
     to = np.repeat(np.arange(len(graph)), np.diff(graph.pred_ptr))
     stays = graph.rank_index[graph.pred] == graph.rank_index[to]
-    if stays.all():
-        return graph
     pointer = np.concatenate([[0], np.cumsum(np.bincount(to[stays], minlength=len(graph)))])
-    return replace(graph, pred_ptr=pointer, pred=graph.pred[stays], lag_ns=graph.lag_ns[stays])
+    nowhere = np.full(len(graph), NULL, np.int32)
+    return replace(
+        graph,
+        work_ns=np.where(meets(graph), 0, graph.work_ns),
+        pred_ptr=pointer,
+        pred=graph.pred[stays],
+        lag_ns=graph.lag_ns[stays],
+        join=nowhere,
+        wait=nowhere,
+        slots=0,
+        events=np.arange(len(graph)),  # ops are numbered in the order in which they arrive; without gates they end then
+    )
 
 
 def _spanning_gaps(graph: Graph, observed: Timeline, alone: Timeline) -> tuple[Indices, Indices, Floats, Ints]:
