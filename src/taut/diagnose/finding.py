@@ -163,7 +163,7 @@ def why_listed(saved: Ints, observed: Timeline, first: int, last: int) -> str | 
     recovered, in_span = int(saved.sum()), int(saved[first : last + 1].sum())
     if recovered >= LISTED_SHARE * observed.wall_ns:
         return ""
-    spent = int(observed.window_ns[first : last + 1].sum())
+    spent = max(int(observed.window_ns[first : last + 1].sum()), 1)
     if last - first + 1 >= EPISODE_STEPS and in_span >= EPISODE_SHARE * spent:
         share = 100 * recovered / max(observed.wall_ns, 1)
         return f"; mending it saves {share:.1f} % of the run, {100 * in_span / spent:.0f} % of these {last - first + 1} steps"
