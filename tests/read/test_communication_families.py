@@ -34,6 +34,8 @@ COMMUNICATES = {
     "void deep_ep::intranode::dispatch<8, 768, 8192>(int4*, float*)": ("deep_ep", "all-to-all"),
     "void deep_ep::internode::dispatch<false, 8, true, 8>(int4*)": ("deep_ep", "all-to-all"),
     "void deep_ep::intranode::combine<__nv_bfloat16, 8>(int)": ("deep_ep", "all-to-all"),
+    "void dpsk::ep::internode::combine<false, 8, __nv_bfloat16>(int4*)": ("deep_ep", "all-to-all"),
+    "void dpsk::ep::internode::cached_notify<false>(int, int)": ("deep_ep", "barrier"),
     "void deep_ep::intranode::notify_dispatch<8>(int const*, int*)": ("deep_ep", "all-to-all"),
     "void deep_ep::intranode::cached_notify_combine<8>(void**, int*)": ("deep_ep", "barrier"),
     "void deep_ep::internode_ll::dispatch<(bool)1, (bool)1, (int)6144>(void *)": ("deep_ep", "none"),

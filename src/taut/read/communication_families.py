@@ -41,10 +41,10 @@ FAMILIES: tuple[Family, ...] = (
     Family("nccl", r"^(?:nccl|rccl|msccl_?kernel)", size="call"),
     Family("mscclpp", r"\bmscclpp", size="call"),
     # Expert parallelism: phases of an exchange among all ranks. Halves that only send, or clean up, meet nobody.
-    Family("deep_ep", r"\bdeep_ep::internode_ll::", Verb.ALL_TO_ALL, False),
-    Family("deep_ep", r"\bdeep_ep::(?:\w+::)*(?:cached_notify|barrier)", Verb.BARRIER),
-    Family("deep_ep", r"\bdeep_ep::(?:\w+::)*(?:notify_)?(?:dispatch|combine)", Verb.ALL_TO_ALL),
-    Family("deep_ep", r"\bdeep_ep::", Verb.NONE, False),
+    Family("deep_ep", r"\b(?:deep_ep|dpsk::ep)::internode_ll::", Verb.ALL_TO_ALL, False),
+    Family("deep_ep", r"\b(?:deep_ep|dpsk::ep)::(?:\w+::)*(?:cached_notify|barrier)", Verb.BARRIER),
+    Family("deep_ep", r"\b(?:deep_ep|dpsk::ep)::(?:\w+::)*(?:notify_)?(?:dispatch|combine)", Verb.ALL_TO_ALL),
+    Family("deep_ep", r"\b(?:deep_ep|dpsk::ep)::", Verb.NONE, False),
     Family("hybrid_ep", r"\bhybrid_ep::(?:dispatch|combine|device_sync)\w*kernel", Verb.ALL_TO_ALL, False),
     Family("mori", r"\bEp(?:Dispatch|Combine)(?:Intra|Inter)Node\w*|\bmori::(?:moe|collective)::", Verb.ALL_TO_ALL, False),
     Family("pplx", r"\bpplx::(?:\w+::)*\w*(?:dispatch|combine)", Verb.ALL_TO_ALL, False),
@@ -88,7 +88,7 @@ FAMILIES: tuple[Family, ...] = (
 """All families, the stricter line before the wider one."""
 
 LOCAL = re.compile(
-    r"\bdeep_ep::(?:\w+::)*\w*(?:layout|epilogue)"
+    r"\b(?:deep_ep|dpsk::ep)::(?:\w+::)*\w*(?:layout|epilogue)"
     r"|^triton_(?:poi|red|per|tem|for|mm)_|gemm|matmul|^at::|^cub::|^thrust::|^rocprim::|^cutlass::|^ck(?:_tile)?::|^flash(?:_|::)"
     r"|attention|_attn|(?:[Ww]arp|[Bb]lock|[Tt]hread)_?[Aa]ll_?[Rr]educe|copy_(?:in|out)|norm2d",
 )
