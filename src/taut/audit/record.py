@@ -7,7 +7,6 @@ the hash that stays, and no proof changes.
 
 from __future__ import annotations
 
-import hmac
 import math
 import os
 import re
@@ -15,7 +14,7 @@ from binascii import b2a_base64
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
-from hashlib import sha256
+from hashlib import blake2b, sha256
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
@@ -73,7 +72,7 @@ class Record(msgspec.Struct, frozen=True):
     details: dict[str, Json]
     format: int = FORMAT
     author: str | None = None
-    """The mark of its author: an HMAC of all the rest, which the author alone can verify."""
+    """The mark of its author: a keyed hash of all the rest, which the author alone can verify."""
 
 
 def made(
@@ -96,6 +95,7 @@ def made(
     return plain if author is None else marked(plain, author), aside.texts
 
 
+MARK_BYTES = 32
 BEGINS = b'{"at":"'
 """How every record begins, in canonical JSON; the mark of its author comes behind that time."""
 _MARK = re.compile(rb'(\{"at":"[^"]*")(,"author":"[^"]*")?')
@@ -104,7 +104,8 @@ _MARK = re.compile(rb'(\{"at":"[^"]*")(,"author":"[^"]*")?')
 def marked(plain: bytes, key: bytes) -> bytes:
     """A record with the mark of its author, in the one place where canonical JSON has it."""
     at = plain.index(b'"', len(BEGINS)) + 1
-    return b'%b,"author":"%b"%b' % (plain[:at], b2a_base64(hmac.digest(key, plain, "sha256"), newline=False), plain[at:])
+    mark = b2a_base64(blake2b(plain, digest_size=MARK_BYTES, key=key).digest(), newline=False)
+    return b'%b,"author":"%b"%b' % (plain[:at], mark, plain[at:])
 
 
 def unmarked(body: bytes) -> tuple[bytes, bytes]:

@@ -41,7 +41,7 @@ Entry = TypeVar("Entry")
 def author_key() -> bytes | None:
     """The secret that marks this user's records, derived from the signing key; None where there is no key and none can be made.
 
-    A mark is an HMAC and no signature: only its author has to verify it, and no library has to be loaded to make one.
+    A mark is a keyed hash and no signature: only its author has to verify it, and no library has to be loaded to make one.
     """
     try:
         return hmac.digest(private_bytes(), MARK_LABEL, "sha256")

@@ -74,7 +74,8 @@ class Live:
         clock: Callable[[], int] = time.time_ns,
     ) -> None:
         self.job, self.rate, self.minute_s = job, rate, minute_s
-        self._new, self._tell = new, Teller(job, rate, *(price or (None, None)), clock)
+        gpu_hour, currency = price or (None, None)
+        self._new, self._tell = new, Teller(job, rate, gpu_hour, currency, clock)
         self.series: StepSeries | None = None
         self.panel: Panel | None = None
         self.open: dict[tuple[object, ...], Open] = {}
