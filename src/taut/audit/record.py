@@ -149,17 +149,20 @@ def stamp(at_ns: int) -> str:
 
 def _committed(value: Detail, place: str, aside: _Aside) -> Json:
     """A value with hashes for its texts, which are put aside, and numbers that canonical JSON can hold."""
-    if isinstance(value, str) or value is None or isinstance(value, bool):
+    kind = type(value)  # most are of these very types: asking that takes less time than asking what they are instances of
+    if kind is str or kind is bool or value is None:
         return value
     if isinstance(value, Text):
         salt, text = os.urandom(SALT_BYTES), value.text.encode("utf-8", "replace")
         aside.texts[place] = Kept(salt.hex(), text.decode())
         return {SALTED: sha256(salt + text).hexdigest()}
+    if kind is dict or (kind is not list and isinstance(value, Mapping)):
+        return _all_committed(value, place, aside)
     if isinstance(value, (int, float, Decimal)):
         aside.fractions |= isinstance(value, float)
         return _number(value)
-    if isinstance(value, (dict, Mapping)):  # dict first: asking an abstract class takes far longer
-        return _all_committed(value, place, aside)
+    if isinstance(value, str):
+        return str(value)
     return [_committed(each, f"{place}/{k}", aside) for k, each in enumerate(value)]
 
 
