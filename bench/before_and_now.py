@@ -4,7 +4,7 @@
 
 Both take turns, and who begins changes from turn to turn. The ratio is the mean of those of single turns, with its 95 %
 interval; turns are added until the interval is within so many percent. An analysis is a whole command that saves and records
-its run; appends are 2,000 records in one open log, in memory.
+its run; appends are 8,000 records in one open log, in memory.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from taut.audit.record import Text
 read = [{"name": Text(f"rank{k}.json"), "sha256": f"{k:064x}"} for k in range(2)]
 inputs = [{"name": Text("traces"), "what": "folder", "sha256": None}]
 with open_log(Path(sys.argv[1]), "1", create=True) as log:
-    for k in range(2100):
+    for k in range(8100):
         if k == 100:
             began = resource.getrusage(resource.RUSAGE_SELF).ru_utime
         log.append("verb", {"verb": "analyze", "options": {"quiet": True}, "inputs": inputs, "read": read, "code": 0})

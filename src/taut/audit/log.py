@@ -12,6 +12,7 @@ import re
 import sqlite3
 import time
 from base64 import b64encode
+from binascii import b2a_base64
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -166,7 +167,7 @@ class Log:
 
     def _put(self, kind: str, details: Mapping[str, Detail], tree: Frontier, at_ns: int | None) -> tuple[int, bytes]:
         """Write a record behind the last, and the tree with it."""
-        index, before = tree.size, b64encode(tree.root()).decode()
+        index, before = tree.size, b2a_base64(tree.root(), newline=False).decode()
         at_ns = time.time_ns() if at_ns is None else at_ns
         body, texts = made(kind, details, index=index, before=before, version=self._version, at_ns=at_ns, author=self._author)
         tree.append(leaf := leaf_hash(body))

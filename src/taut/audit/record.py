@@ -95,7 +95,8 @@ def made(
     return plain if author is None else marked(plain, author), aside.texts
 
 
-MARK_BYTES = 32
+MARK_BYTES = 16
+"""Of a mark: nobody guesses one of 128 bits."""
 BEGINS = b'{"at":"'
 """How every record begins, in canonical JSON; the mark of its author comes behind that time."""
 _MARK = re.compile(rb'(\{"at":"[^"]*")(,"author":"[^"]*")?')
@@ -149,20 +150,19 @@ def stamp(at_ns: int) -> str:
 
 def _committed(value: Detail, place: str, aside: _Aside) -> Json:
     """A value with hashes for its texts, which are put aside, and numbers that canonical JSON can hold."""
-    kind = type(value)  # most are of these very types: asking that takes less time than asking what they are instances of
-    if kind is str or kind is bool or value is None:
+    if isinstance(value, str) or value is None or isinstance(value, bool):
         return value
     if isinstance(value, Text):
         salt, text = os.urandom(SALT_BYTES), value.text.encode("utf-8", "replace")
         aside.texts[place] = Kept(salt.hex(), text.decode())
         return {SALTED: sha256(salt + text).hexdigest()}
-    if kind is dict or (kind is not list and isinstance(value, Mapping)):
+    if isinstance(value, dict):
         return _all_committed(value, place, aside)
     if isinstance(value, (int, float, Decimal)):
         aside.fractions |= isinstance(value, float)
         return _number(value)
-    if isinstance(value, str):
-        return str(value)
+    if type(value) is not list and isinstance(value, Mapping):  # asking an abstract class takes long: lists are not asked
+        return _all_committed(value, place, aside)
     return [_committed(each, f"{place}/{k}", aside) for k, each in enumerate(value)]
 
 

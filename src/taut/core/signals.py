@@ -59,6 +59,11 @@ def ignore() -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
+INTERRUPT = (int(signal.SIGINT),)
+_set_mask = getattr(signal.pthread_sigmask, "__wrapped__", signal.pthread_sigmask)
+"""Without making names of the numbers that it returns, which takes longer than all the rest."""
+
+
 class Held:
     """A block in which Stopped is not raised; it is raised when the block ends. For steps that must not be torn apart.
 
@@ -68,11 +73,11 @@ class Held:
     def __enter__(self) -> None:
         """Hold."""
         _held.append(True)
-        self._before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        self._before = _set_mask(signal.SIG_BLOCK, INTERRUPT)
 
     def __exit__(self, *_: object) -> None:
         """Let go, and raise what was held."""
-        signal.pthread_sigmask(signal.SIG_SETMASK, self._before)
+        _set_mask(signal.SIG_SETMASK, self._before)
         _held.pop()
         if _late and not _held:
             _late.clear()
