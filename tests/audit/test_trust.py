@@ -357,3 +357,12 @@ def test_a_log_that_is_gone_is_missed_when_a_new_one_begins(foreign: Path) -> No
     Path("taut-runs/audit.db").unlink()
     done = taut_("analyze", "ops.csv", "-q", as_user="stranger")
     assert "a new audit log begins; the one that lay here, with 2 of your records, is gone" in done.stderr
+
+
+def test_the_journal_of_another_writer_is_no_damage(foreign: Path) -> None:
+    words = "from pathlib import Path\nfrom taut.audit.log import open_log\nfor k in range(40):\n"
+    words += "    with open_log(Path('taut-runs/audit.db'), '1', create=True) as log:\n        log.append('verb', {'k': k})\n"
+    env = {**os.environ, "XDG_CONFIG_HOME": str(foreign.parent / "stranger")}
+    both = [subprocess.Popen([sys.executable, "-c", words], env=env, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    assert [one.communicate()[1] for one in both] == ["", ""]
+    assert (records(), taut_("audit", "verify", as_user="stranger").exit_code) == (82, 0)

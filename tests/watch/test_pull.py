@@ -191,3 +191,13 @@ def test_a_job_that_stands_still_is_told_from_two_readings(tmp_path: Path) -> No
 def test_workers_that_are_not_given_well(arguments: list[str]) -> None:
     result = CliRunner().invoke(main, ["watch", "pull", *arguments])
     assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+
+
+def test_without_a_configuration_it_reads_again_and_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", "")
+    monkeypatch.setenv("HOME", "")
+    with serving(FakeWorker({FR: dump(5)})) as places:
+        puller = Puller(workers(places), tmp_path)
+        for _ in range(3):
+            puller.round()
+    assert written(tmp_path) == {BEFORE: ["fr_rank0.json"], NOW: ["fr_rank0.json"]}

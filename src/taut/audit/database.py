@@ -10,9 +10,10 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from os import fsencode
 from pathlib import Path
+from stat import S_ISREG
 from typing import TypeVar
 from urllib.parse import quote
 
@@ -66,14 +67,13 @@ def _check_plain(path: Path) -> None:
         raise AuditError(f"{path}: is no plain file; give another --audit FILE")
     for suffix in ("-journal", "-wal", "-shm"):
         beside = path.with_name(path.name + suffix)
-        if not os.path.lexists(beside):
-            continue
-        if beside.is_symlink() or not beside.is_file() or suffix != "-journal":
-            raise damaged(path, f"{beside.name} lies beside it, which no log of taut's has")
-        with beside.open("rb") as stream:
-            stream.seek(max(0, os.fstat(stream.fileno()).st_size - len(SUPER_JOURNAL)))
-            if stream.read() == SUPER_JOURNAL:
-                raise damaged(path, f"{beside.name} names another file, to be deleted")
+        with suppress(FileNotFoundError):  # the journal of another writer comes and goes
+            if not S_ISREG(beside.lstat().st_mode) or suffix != "-journal":
+                raise damaged(path, f"{beside.name} lies beside it, which no log of taut's has")
+            with beside.open("rb") as stream:
+                stream.seek(max(0, os.fstat(stream.fileno()).st_size - len(SUPER_JOURNAL)))
+                if stream.read() == SUPER_JOURNAL:
+                    raise damaged(path, f"{beside.name} names another file, to be deleted")
     if path.is_file():
         with path.open("rb") as stream:
             head = stream.read(20)

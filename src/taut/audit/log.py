@@ -56,8 +56,6 @@ COPIED = "is a copy of the log at {}, which you use; to use this one instead: ta
 NO_CONFIGURATION = "your configuration cannot be written, so whose log it is cannot be known; set HOME or XDG_CONFIG_HOME"
 NAME = re.compile(r"taut/audit/[0-9a-f]{32}")
 """Names of logs: anything else could be taken for a part of what is signed."""
-
-
 NOT_KNOWN = "this user neither began nor adopted this audit log; to use it: taut audit adopt {}"
 
 
@@ -107,6 +105,8 @@ class Log:
         self._origin: str | None = None
         self._known: trust.KnownLog | None = None
         """What this user knows of it, once that was asked."""
+        self._goes_on = False
+        """Whether it was seen to begin with what this user wrote."""
         self._author: bytes | None = None
         self.replaced: trust.KnownLog | None = None
         """The log of this user that lay here before this one was begun."""
@@ -128,8 +128,8 @@ class Log:
         with Held(), writing(self._connection):
             self._begin(at_ns)
             tree = self.frontier()
-            if self._known is None:
-                self._check_state(self.check_known(), tree)
+            if not self._goes_on:
+                self._check_state(tree)
             path = tuple(reversed(tree.peaks))
             index, body = self._put(kind, details, tree, at_ns)
             if also is not None:
@@ -164,6 +164,7 @@ class Log:
             self._put(BEGIN, {"log": self._origin}, tree := Frontier(), at_ns)
             self._known = trust.KnownLog(self._origin, "begun", place, 1, b64encode(tree.root()).decode())
             trust.know(self._known)
+            self._goes_on = True
 
     def _put(self, kind: str, details: Mapping[str, Detail], tree: Frontier, at_ns: int | None) -> tuple[int, bytes]:
         """Write a record behind the last, and the tree with it."""
@@ -208,7 +209,6 @@ class Log:
         from taut.audit.note import signed
 
         origin = self.origin()
-        self._check_state(self.check_known(), tree)
         note = signed(str(Checkpoint(origin, tree.size, tree.root())), origin, key)
         self._connection.execute("INSERT OR REPLACE INTO checkpoints VALUES (?, ?)", (tree.size, note.encode()))
         return note
@@ -226,14 +226,15 @@ class Log:
             self._known = msgspec.structs.replace(known, path=place)
         return self._known
 
-    def _check_state(self, known: trust.KnownLog, tree: Frontier) -> None:
+    def _check_state(self, tree: Frontier) -> None:
         """Refuse a log that does not go on from what this user wrote: two histories would both be proven."""
+        known = self.check_known()
         root = b64encode(tree.root()).decode() if tree.size == known.size else None
-        if tree.size > known.size:
+        if tree.size > known.size:  # somebody else wrote as well, or the last to write was killed
             root = b64encode(root_of([row.leaf for row in self.raw()[: known.size]])).decode()
         if root != known.root:
-            self._known = None
             raise AuditError(f"{self.path}: {SET_BACK.format(known.size, self.path)}")
+        self._goes_on = True
 
     def remember(self, note: str | None = None) -> None:
         """Keep how far this user wrote, and the last checkpoint that was signed: they show that a log was set back."""
@@ -248,7 +249,8 @@ class Log:
         """A signed checkpoint of all records."""
         with Held(), writing(self._connection):
             self._check_written()
-            note = self._sign(self.frontier(), key)
+            self._check_state(tree := self.frontier())
+            note = self._sign(tree, key)
         self.remember(note)
         return note
 
@@ -301,7 +303,8 @@ class Log:
         with Held(), writing(self._connection):
             self._check_written()
             entry, leaves = self.entry(index), [row.leaf for row in self.raw()]
-            note = self._sign(self.frontier(), key)
+            self._check_state(tree := self.frontier())
+            note = self._sign(tree, key)
         self.remember(note)
         return Proof(index, tuple(inclusion(leaves, index)), note, entry.body or b"")
 

@@ -177,18 +177,13 @@ class Replaceable(msgspec.Struct, frozen=True):
 def replaceable(path: Path, force: bool) -> Replaceable:
     """Refuse to replace a file that taut did not write, or that was changed since; devices and pipes are only written to."""
     checked_addition(path)
-    before = stamp(path, hashed=True)
     is_special = path.exists() and not path.is_file()
     if os.path.lexists(path) and not (force or is_special or manifest_of(path.parent) is not None):
-        written = _written(path).get(SELF)
-        if (
-            path.is_symlink()
-            or written is None
-            or (written.bytes, written.sha256) != (before and (before.bytes, before.sha256))
-        ):
+        written, now = _written(path).get(SELF), stamp(path, hashed=True)
+        if written is None or now is None or (written.bytes, written.sha256) != (now.bytes, now.sha256):
             why = "is not known to be written by taut" if written is None else "was changed since taut wrote it"
             raise UsageError(f"{path}: exists and {why}; give --force to replace it, or another -o")
-    return Replaceable(path, force or is_special, before)
+    return Replaceable(path, force or is_special, stamp(path))
 
 
 @contextmanager
@@ -197,16 +192,12 @@ def replacing(target: Replaceable) -> Iterator[BinaryIO]:
     with whole_file(target.path) as out:
         yield out
         appeared = target.before is None and os.path.lexists(target.path)
-        if not target.force and (appeared or stamp(target.path) != _unhashed(target.before)):
+        if not target.force and (appeared or stamp(target.path) != target.before):
             raise UsageError(f"{target.path}: was written by somebody else meanwhile, and is not replaced; try again")
     found = stamp(target.path, hashed=True)
     if found is not None and is_kept() and manifest_of(target.path.parent) is None:
         with suppress(AuditError):
             _write(WRITTEN, _place(target.path), Written({SELF: found}))
-
-
-def _unhashed(found: Stamp | None) -> Stamp | None:
-    return None if found is None else Stamp(found.bytes, found.changed_ns)
 
 
 def register_files(folder: Path, stamps: Mapping[str, Stamp | None]) -> None:
@@ -215,9 +206,12 @@ def register_files(folder: Path, stamps: Mapping[str, Stamp | None]) -> None:
         _write(WRITTEN, _place(folder), Written({name: one for name, one in stamps.items() if one is not None}))
 
 
-def check_only_registered(folder: Path, parts: Iterable[str]) -> None:
-    """Refuse a folder of which one of these parts is a link, or holds a file that taut did not write in one of them."""
-    own = {(name.rpartition("/")[2], one) for name, one in _written(folder).items()}
+def check_only_registered(folder: Path, parts: Iterable[str], just_written: Mapping[str, Stamp | None]) -> None:
+    """Refuse a folder of which one of these parts is a link, or holds a file that taut did not write in one of them.
+
+    What this process has just written counts also where no configuration can remember it.
+    """
+    own = {(name.rpartition("/")[2], one) for name, one in {**_written(folder), **just_written}.items()}
     for place in (folder / part for part in parts):
         if os.path.lexists(place) and (place.is_symlink() or not place.is_dir()):
             raise RunError(f"{place}: was not made by taut; give another --keep")

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from taut.audit.trust import check_only_registered, register_files, stamp
+from taut.audit.trust import Stamp, check_only_registered, register_files, stamp
 from taut.core.errors import InputRefused, RunError, TautError
 from taut.core.rank_words import listed
 from taut.core.whole_file import scratch_name
@@ -70,7 +70,9 @@ class Puller:
         """What a worker was found to have."""
         self._not_before: dict[Worker, float] = {}
         self._long = self._written = False
-        check_only_registered(folder, PARTS)
+        self._stamps: dict[str, Stamp | None] = {}
+        """Of the files that it wrote last."""
+        check_only_registered(folder, PARTS, self._stamps)
 
     @property
     def due_s(self) -> float:
@@ -114,7 +116,7 @@ class Puller:
         Files that taut did not write here are neither moved nor deleted. New files are registered before they get their names,
         and moved files under both: whenever this is killed, the next reading knows them again.
         """
-        check_only_registered(self.folder, PARTS)
+        check_only_registered(self.folder, PARTS, self._stamps)
         now, before = self.folder / NOW, self.folder / BEFORE
         for part in (now, before):
             part.mkdir(parents=True, exist_ok=True)
@@ -125,8 +127,10 @@ class Puller:
         new = {name: now / scratch_name(".part") for name in names}
         for name, path in new.items():
             path.write_bytes(names[name])
-        stamps = {f"{BEFORE}/{one.name}": stamp(one) for one in kept} | {f"{NOW}/{name}": stamp(new[name]) for name in new}
-        register_files(self.folder, stamps)
+        self._stamps = {f"{BEFORE}/{one.name}": stamp(one) for one in kept} | {
+            f"{NOW}/{name}": stamp(new[name]) for name in new
+        }
+        register_files(self.folder, self._stamps)
         for one in kept:
             one.rename(before / one.name)
         for name, path in new.items():
