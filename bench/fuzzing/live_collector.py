@@ -57,7 +57,7 @@ OPEN, WAITS_S = 300, 0.005
 """Connections that stay open, the newest; and for how long a case waits to be refused."""
 FILE = "sent.json"
 TOLD = re.compile("a fault of|could not be looked at|^refused: ")
-"""What the collector says of itself."""
+"""Counters that the collector reports."""
 KINDS = {"names": NAMES, "clock": CLOCK, "events": EVENTS, "many": EVENTS, "bye": BYE, "profiled": PROFILED}
 MOST_EVENTS = MOST_BYTES // EVENT.size
 SHARED = struct.Struct("<dq")
@@ -116,7 +116,7 @@ class Live:
         )
 
     def _heard(self) -> str:
-        """What came through, by the collector's own count."""
+        """Counts of what the collector received."""
         told = dict(re.findall(r"^taut_collector_(\w+)_total (\d+)", self.text, re.M))
         names = (
             "connections",

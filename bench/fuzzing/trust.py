@@ -50,7 +50,7 @@ ALLOWED = ("analyze", "bill", "brief", "compare", "control", "demo", "export", "
 
 @contextlib.contextmanager
 def _user(home: Path) -> Iterator[None]:
-    """What is done here is done by the user with this configuration."""
+    """Run the block as the user with this configuration."""
     with mock.patch.dict(os.environ, {"XDG_CONFIG_HOME": str(home), **SECRET}):
         yield
 
@@ -175,7 +175,7 @@ def _write_log(path: Path, records: list[dict[str, Any]], root: Path) -> None:
 
 
 def _check_run(words: list[str], own: list[list[str]], here: Path, env: dict[str, str]) -> None:
-    """What may be run at all."""
+    """Refuse a command that must not run."""
     scratch, plain = Path(words[1]).parent, words[2:]
     if words[0] != "--audit" or not here.is_relative_to(scratch) or not scratch.name.startswith("taut-again-"):
         raise BrokenLaw(f"run outside its scratch folder: {words} in {here}")

@@ -212,7 +212,7 @@ def test_a_log_of_an_earlier_version_is_still_ones_own(foreign: Path) -> None:
     (entry,) = (home / "logs").iterdir()
     known = json.loads(entry.read_text())
     (home / "signed").mkdir()
-    (home / "signed" / f"{entry.stem}.txt").write_text(known["checkpoint"])
+    (home / "signed" / f"{entry.stem}.txt").write_text(taut_("audit", "proof", as_user="stranger").stdout)
     entry.unlink()
     listed = json.loads(taut_("audit", "adopt", "--json", as_user="stranger").stdout)["logs"]
     assert [(one["log"], one["since"]) for one in listed] == [(known["origin"], "signed")]

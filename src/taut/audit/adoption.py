@@ -30,8 +30,7 @@ def adopt(place: Path) -> AuditAdoptResult:
         raise AuditError(f"{path}: {NO_CONFIGURATION}")
     known = trust.known_log(origin)
     how = "adopted" if known is None else known.since
-    kept = None if known is None or known.checkpoint not in notes else known.checkpoint
-    known = trust.KnownLog(origin, how, trust.place_of(path), found.records, found.root, kept)
+    known = trust.KnownLog(origin, how, trust.place_of(path), found.records, found.root)
     trust.know_anew(known)
     return AuditAdoptResult(logs=[replace(_told(known), records=found.records, signers=_signers(origin, notes))])
 

@@ -104,7 +104,7 @@ class Log:
         """Whether what was appended is still to be remembered."""
         self._origin: str | None = None
         self._known: trust.KnownLog | None = None
-        """What this user knows of it, once that was asked."""
+        """Its entry in the register of logs, once it was read."""
         self._goes_on = False
         """Whether it was seen to begin with what this user wrote."""
         self._author: bytes | None = None
@@ -141,7 +141,7 @@ class Log:
         # What only signing needs is loaded here: most verbs sign nothing, and recording them is to take no time.
         from taut.audit.checkpoint import Proof
 
-        self.remember(note)
+        self.remember()
         return Appended(index, body, Proof(index, path, note, body))
 
     def _try_to_sign(self, tree: Frontier, key: Ed25519PrivateKey | None) -> tuple[str | None, str]:
@@ -214,7 +214,7 @@ class Log:
         return note
 
     def check_known(self) -> trust.KnownLog:
-        """What this user knows of the log; refused where this user neither began nor adopted it, or another copy of it."""
+        """The entry of the log in the register; refused where this user neither began nor adopted it, or uses another copy."""
         if self._known is None:
             if not trust.is_kept():
                 raise AuditError(f"{self.path}: {NO_CONFIGURATION}")
@@ -236,13 +236,13 @@ class Log:
             raise AuditError(f"{self.path}: {SET_BACK.format(known.size, self.path)}")
         self._goes_on = True
 
-    def remember(self, note: str | None = None) -> None:
-        """Keep how far this user wrote, and the last checkpoint that was signed: they show that a log was set back."""
+    def remember(self) -> None:
+        """Keep how far this user wrote: it shows that a log was set back."""
         tree, known = self.head(), self.check_known()
         root = b64encode(tree.root()).decode()
-        self._known = msgspec.structs.replace(known, size=tree.size, root=root, checkpoint=note or known.checkpoint)
+        self._known = msgspec.structs.replace(known, size=tree.size, root=root)
         self._appended = False
-        with suppress(AuditError):  # then a log that is set back is found by whoever kept a checkpoint
+        with suppress(AuditError):  # then a log that is set back is found by a checkpoint kept elsewhere
             trust.know(self._known)
 
     def sign(self, key: Ed25519PrivateKey) -> str:
@@ -251,7 +251,7 @@ class Log:
             self._check_written()
             self._check_state(tree := self.frontier())
             note = self._sign(tree, key)
-        self.remember(note)
+        self.remember()
         return note
 
     def origin(self) -> str:
@@ -305,7 +305,7 @@ class Log:
             entry, leaves = self.entry(index), [row.leaf for row in self.raw()]
             self._check_state(tree := self.frontier())
             note = self._sign(tree, key)
-        self.remember(note)
+        self.remember()
         return Proof(index, tuple(inclusion(leaves, index)), note, entry.body or b"")
 
     def take_out(self, index: int, body: bool, texts: Texts | None) -> None:

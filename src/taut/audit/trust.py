@@ -69,8 +69,6 @@ class KnownLog(msgspec.Struct, frozen=True):
     size: int = 0
     root: str = ""
     """Its records when this user last wrote to it: what does not begin with these is not this log."""
-    checkpoint: str | None = None
-    """The last checkpoint of it that this user signed."""
 
 
 def is_kept() -> bool:
@@ -101,7 +99,7 @@ def _signed_before(path: Path) -> KnownLog | None:
     with suppress(OSError, UnicodeDecodeError, ValueError):
         note = read_file(path, MAX_ENTRY_BYTES).decode()
         origin, size, root = note.split("\n")[:3]
-        return KnownLog(origin, "signed", size=int(size), root=root, checkpoint=note)
+        return KnownLog(origin, "signed", size=int(size), root=root)
     return None
 
 
