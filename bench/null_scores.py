@@ -3,9 +3,9 @@
     python bench/null_scores.py --runs 2400 --jobs 2 --seed 1 -o src/taut/diagnose/effects/null_scores.json
 
 Null runs have equal ranks of one role, habits of 1.5 %, a red core (AR(1), 0 to 0.95) and stalls at a rate of 0 to 0.2, and
-go through the same code as jobs. A job is described by what can be measured of it: ranks and steps, and the
-estimated redness and rate of stalls. For each size, runs are sorted into cells of these two; of each cell the scores are kept that 1 % and
-5 % of its runs exceed, from an exponential tail above the 80 % quantile where few runs lie in it.
+go through the same code as jobs. A job is described by what can be measured of it: ranks and steps, and the estimated redness
+and rate of stalls. For each size, runs are sorted into cells of these two; of each cell the scores are kept that 1 % and 5 %
+of its runs exceed, from an exponential tail above the 80 % quantile where few runs lie in it.
 """
 
 from __future__ import annotations
